@@ -1,0 +1,1 @@
+"""Makes the parquet files that verl reads: one module a source."""

@@ -1,0 +1,1 @@
+"""Commands: what a user runs. Composition and orchestration; nothing below imports this package."""

@@ -1,0 +1,1 @@
+"""The trainer and what surrounds it: settings, protocol, agents, registration with verl."""

@@ -1,0 +1,1 @@
+"""What runs inside the actor processes of verl: credit, projection, the CPU platform."""
