@@ -15,7 +15,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from rewards.code import CodeTruth, UnitTest
+from rewards.code import CodeTruth
 from rewards.sql import Database, SqlTruth
 from rewards.trace import TraceTruth
 
@@ -122,15 +122,15 @@ def unit_tests(program: Program) -> CodeTruth:
     inputs = (0, 3, 11)
     if program.bound is not None:
         inputs = (program.bound - 1, program.bound, -5, 12, 1, 25)
-    cases = []
+    tests = []
     for value in inputs:
         arguments = tuple(value + shift for shift in range(len(program.variables)))
         result = program.returns(arguments)
         if isinstance(result, tuple):
-            cases += [UnitTest(test=f"{_call(arguments)}[{i}]", expected=repr(item)) for i, item in enumerate(result)]
+            tests += [f"assert {_call(arguments)}[{index}] == {item}" for index, item in enumerate(result)]
         else:
-            cases.append(UnitTest(test=_call(arguments), expected=repr(result)))
-    return CodeTruth(cases=cases)
+            tests.append(f"assert {_call(arguments)} == {result}")
+    return CodeTruth(tests=tests)
 
 
 def write_problem(rng: random.Random, difficulty: int) -> Problem:
