@@ -30,6 +30,8 @@ class RunSettings(Group):
     max_masked_share: float = Field(ge=0, le=1)
     generations_per_step: int = Field(ge=0)
     line_every_seconds: float = Field(gt=0)
+    directory: str | None = None
+    command: str | None = None
 
 
 class SkillsSettings(Group):
