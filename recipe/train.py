@@ -4,7 +4,9 @@ Composes the configuration, refuses what cannot work, and hands over to verl. ``
 continues it from its last checkpoint.
 """
 
-import shlex
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import shlex  # isort: skip
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from omegaconf import DictConfig, open_dict
 from rich.console import Console
 from rich.table import Table
 
+from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
@@ -51,6 +54,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
     run.log_event("start", command=config.run.command)
     run.write_config(config)
+    remember(config, run)
     with ProgressReporter(run.path / "events.jsonl", settings.run.line_every_seconds):
         try:
             start_ray(config, run)
