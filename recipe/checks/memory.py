@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 
-# What Ray, verl's actors and one vLLM engine take before any model: measured with the micro model, see docs/platforms.md.
+# What Ray, verl's actors and one vLLM engine take before any model (docs/platforms.md).
 STACK_GIB = 7.0
 
 

@@ -74,7 +74,11 @@ def _check_tokenizer(folder: Path) -> list[Problem]:
         return [Problem(f"the tokenizer in {folder} does not load: {error}", KEY, "save the tokenizer there again")]
     if tokenizer.chat_template is None:
         return [
-            Problem(f"the tokenizer in {folder} has no chat template", KEY, "set actor_rollout_ref.model.custom_chat_template")
+            Problem(
+                f"the tokenizer in {folder} has no chat template",
+                KEY,
+                "set actor_rollout_ref.model.custom_chat_template",
+            )
         ]
     return []
 

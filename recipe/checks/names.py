@@ -19,10 +19,11 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
                 "bash scripts/setup.sh (or: pip install --no-deps -e .)",
             )
         )
-    import recipe.training.register
-    import recipe.training.trainer  # noqa: F401
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+    import recipe.training.register
+    import recipe.training.trainer  # noqa: F401
 
     wanted = config.trainer.v1.trainer_mode
     if wanted not in TRAINER_REGISTRY:

@@ -18,9 +18,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     assert isinstance(trial, DictConfig)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            validate_config(
-                trial, use_reference_policy=need_reference_policy(trial), use_critic=need_critic(trial)
-            )
+            validate_config(trial, use_reference_policy=need_reference_policy(trial), use_critic=need_critic(trial))
     except (AssertionError, ValueError, NotImplementedError) as error:
         return [Problem(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")]
     return []
