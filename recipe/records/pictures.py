@@ -1,0 +1,72 @@
+"""The pictures of a run, drawn from its metrics."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from recipe.records.run_directory import RunDirectory
+
+TRAINING_CURVES = {
+    "critic/score/mean": "mean reward of a step's samples",
+    "actor/entropy": "entropy of the policy (nats a token)",
+    "actor/grad_norm": "norm of the gradient",
+    "training/rollout_actor_probs_pearson_corr": "rollout and actor probabilities: correlation",
+    "response_length/mean": "response length (tokens)",
+    "timing_s/step": "seconds a step",
+}
+
+
+def series(rows: list[dict[str, float]], key: str) -> tuple[list[float], list[float]]:
+    """Steps and values of one metric, where it was measured."""
+    points = [(row["step"], row[key]) for row in rows if key in row]
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def skill_names(rows: list[dict[str, float]]) -> list[str]:
+    """The skills that a run's validations measured, in alphabetical order."""
+    names = {key.split("/")[1] for row in rows for key in row if key.startswith("skill/") and key.endswith("/accuracy")}
+    return sorted(names - {"mean", "worst"})
+
+
+def draw_learning_curve(run: RunDirectory) -> Path | None:
+    """``plots/learning_curve.png``: sampled accuracy on the validation prompts, per skill and in the mean."""
+    rows = run.metrics()
+    if not any("skill/mean/accuracy" in row for row in rows):
+        return None
+    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    for skill in skill_names(rows):
+        axes.plot(*series(rows, f"skill/{skill}/accuracy"), marker=".", linewidth=1.2, label=skill)
+    axes.plot(*series(rows, "skill/mean/accuracy"), marker="o", color="black", linewidth=2.4, label="mean of skills")
+    axes.set(xlabel="policy updates", ylabel="sampled accuracy on validation prompts", ylim=(0, 1))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right", ncols=2, frameon=False)
+    axes.set_title(f"{run.path.parent.name} / {run.path.name}", fontsize=10)
+    return _save(figure, run.path / "plots" / "learning_curve.png")
+
+
+def draw_training_curves(run: RunDirectory) -> Path | None:
+    """``plots/training.png``: what to watch while a run trains, one small picture a metric."""
+    rows = run.metrics()
+    present = [key for key in TRAINING_CURVES if any(key in row for row in rows)]
+    if not present:
+        return None
+    figure, grid = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
+    for axes, key in zip(grid.flat, present, strict=False):
+        axes.plot(*series(rows, key), linewidth=1.4)
+        axes.set_title(TRAINING_CURVES[key], fontsize=9)
+        axes.grid(alpha=0.3)
+    for axes in list(grid.flat)[len(present) :]:
+        axes.set_axis_off()
+    figure.supxlabel("policy updates", fontsize=9)
+    return _save(figure, run.path / "plots" / "training.png")
+
+
+def _save(figure: plt.Figure, path: Path) -> Path:
+    partial = path.with_name(f".{path.name}")
+    figure.savefig(partial, dpi=130, format="png")
+    plt.close(figure)
+    partial.replace(path)
+    return path

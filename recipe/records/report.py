@@ -1,0 +1,89 @@
+"""EXPERIMENT.md: what a run is and what it found, brought up to date at every validation."""
+
+import platform
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
+from recipe.records.run_directory import RunDirectory, write_atomically
+
+PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
+
+
+@dataclass(frozen=True)
+class SkillRow:
+    """Sampled accuracy of one skill at the first and the last validation, as shares of 1."""
+
+    skill: str
+    before: float
+    after: float
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+
+def skill_table(run: RunDirectory) -> list[SkillRow]:
+    """One row a skill, the mean over skills last; empty before the first validation."""
+    rows = run.metrics()
+    table = []
+    for skill in [*skill_names(rows), "mean"]:
+        _, values = series(rows, f"skill/{skill}/accuracy")
+        if values:
+            table.append(SkillRow(skill, values[0], values[-1]))
+    return table
+
+
+def update_report(run: RunDirectory) -> Path:
+    """Draw the pictures and write EXPERIMENT.md from the run's own records."""
+    draw_learning_curve(run)
+    draw_training_curves(run)
+    rows, events = run.metrics(), run.events()
+    started = next((event["time"] for event in events), None)
+    config = run.read_config()
+    template = Environment(
+        loader=PackageLoader("recipe.records"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    ).get_template("experiment.md.j2")
+    text = template.render(
+        run=run,
+        config=config,
+        command=config.run.get("command", ""),
+        table=skill_table(run),
+        step=int(rows[-1]["step"]) if rows else 0,
+        started=_when(started) if started else "-",
+        updated=_when(datetime.now(timezone.utc).timestamp()),
+        masked=sum(event["samples"] for event in events if event["event"] == "masked"),
+        restarts=sum(event["event"] == "start" for event in events) - 1,
+        versions={name: version(name) for name in PACKAGES},
+        commit=_commit(),
+        python=platform.python_version(),
+        machine=f"{platform.machine()}, {platform.system()}",
+    )
+    path = run.path / "EXPERIMENT.md"
+    write_atomically(path, text)
+    return path
+
+
+def _when(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _commit() -> str:
+    """The source's git commit, marked where files differ from it; ``unknown`` outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
+        )
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + (" with local changes" if changed.stdout.strip() else "")

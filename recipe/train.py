@@ -1,0 +1,137 @@
+"""Train: ``python -m recipe.train experiment=NAME key=value ...``.
+
+Composes the configuration, refuses what cannot work, and hands over to verl. ``run.name=NAME`` of an earlier run
+continues it from its last checkpoint.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import os  # isort: skip
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import hydra
+import ray
+from omegaconf import DictConfig, ListConfig, open_dict
+from rich.console import Console
+from rich.table import Table
+
+from recipe.checks.model import remember
+from recipe.preflight import compose_or_explain, examine
+from recipe.records.report import skill_table, update_report
+from recipe.records.run_directory import RunDirectory, RunDirectoryError
+from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
+from recipe.training.console import ProgressReporter
+from recipe.training.settings import Settings, SettingsError, read_settings
+
+REFUSED, FAILED = 2, 1
+
+
+def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
+    """Typed settings and the run's directory; writes both places into the configuration.
+
+    Raises:
+        SettingsError, RunDirectoryError: with a message for the user.
+    """
+    settings = read_settings(config)
+    make_paths_absolute(config)
+    run = RunDirectory.prepare(config.run.root, settings.run.experiment, settings.run.name)
+    with open_dict(config):
+        config.run.name = run.path.name
+        config.run.directory = str(run.path)
+        config.run.command = shlex.join(["python", "-m", "recipe.train", *sys.argv[1:]])
+    problems = examine(config, run)
+    if problems:
+        raise SettingsError("\n".join(str(problem) for problem in problems))
+    return settings, run
+
+
+def make_paths_absolute(config: DictConfig) -> None:
+    """Resolve relative paths where the user typed them: Ray workers, and jobs, run in folders of their own.
+
+    ``SKILLCREDIT_HOME`` names that place where it is not the working directory (scripts/ray_submit.sh sets it).
+    A model path that is no folder there is a hub's name and stays.
+    """
+    home = Path(os.environ.get("SKILLCREDIT_HOME", ".")).absolute()
+    config.run.root = str(home / config.run.root)
+    for key in ("train_files", "val_files"):
+        value = config.data.get(key)
+        if value:
+            config.data[key] = (
+                [str(home / path) for path in value] if isinstance(value, ListConfig) else str(home / value)
+            )
+    for model in (config.actor_rollout_ref.model, config.critic.model):
+        if model.path and (home / model.path).exists():
+            model.path = str(home / model.path)
+
+
+def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
+    """Run verl's main loop for this configuration; returns when training is done, raises what went wrong."""
+    from verl.trainer.main_ppo import run_ppo
+
+    from recipe.training.task_runner import SkillCreditTaskRunner
+
+    run.log_event("start", command=config.run.command)
+    run.write_config(config)
+    remember(config, run)
+    with ProgressReporter(run.path / "events.jsonl", settings.run.line_every_seconds):
+        try:
+            start_ray(config, run)
+            run.log_event("build")
+            run_ppo(config, on_this_node(SkillCreditTaskRunner))
+        finally:
+            keep_logs(run)
+            ray.shutdown()
+    update_report(run)
+    run.log_event("end")
+
+
+def keep_logs(run: RunDirectory) -> None:
+    """Copy what the Ray workers printed into the run directory: Ray's own folder is shared by all runs."""
+    folder = session_logs() if ray.is_initialized() else None
+    if folder is None:
+        return
+    for file in Path(folder).glob("worker-*"):
+        if file.stat().st_size:
+            shutil.copyfile(file, run.path / "logs" / file.name)
+
+
+def print_result(run: RunDirectory, console: Console) -> None:
+    """The table of skills before and after, and where everything is."""
+    table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
+    for row in skill_table(run):
+        table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
+    console.print(table)
+    console.print(f"run directory: {run.path}", soft_wrap=True)
+    console.print("  EXPERIMENT.md, plots/learning_curve.png, metrics.jsonl, checkpoints/")
+
+
+@hydra.main(version_base=None, config_path="pkg://configs", config_name="train")
+def main(config: DictConfig) -> None:
+    console, errors = Console(), Console(stderr=True)
+    try:
+        settings, run = prepare(config)
+    except (SettingsError, RunDirectoryError) as error:
+        errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(REFUSED)
+    console.print(f"run directory: {run.path}", soft_wrap=True)
+    console.print(f"to continue it after a stop: {config.run.command} run.name={run.path.name}", soft_wrap=True)
+    try:
+        train(config, settings, run)
+    except ClusterError as error:
+        errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(REFUSED)
+    except Exception as error:
+        run.log_event("failed", error=f"{type(error).__name__}: {error}")
+        cause = getattr(error, "cause", None) or error
+        errors.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
+        errors.print(f"what every process printed: {run.path / 'logs'}", soft_wrap=True)
+        sys.exit(FAILED)
+    print_result(run, console)
+
+
+if __name__ == "__main__":
+    compose_or_explain(sys.argv[1:])
+    main()

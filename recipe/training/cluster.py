@@ -1,0 +1,84 @@
+"""Ray for one run: start it or join it, with the environment that our workers need."""
+
+import os
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, OmegaConf
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from recipe.records.run_directory import RunDirectory
+
+# Read by libraries inside Ray workers; a cluster's nodes do not inherit them from the driver's shell.
+FORWARDED = ("HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND")
+
+
+class ClusterError(RuntimeError):
+    """Ray could not be started or joined, or has too little for this run."""
+
+
+def start_ray(config: DictConfig, run: RunDirectory) -> None:
+    """Start a Ray of this run's own, or join the one that ``ray_kwargs.ray_init.address`` or RAY_ADDRESS names.
+
+    Raises:
+        ClusterError: Ray cannot be reached, or has fewer accelerators than the run needs.
+    """
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
+    environment = OmegaConf.merge(
+        get_ppo_ray_runtime_env(config),
+        {"env_vars": run_environment(run)},
+        options.pop("runtime_env", None) or {},
+    )
+    options["runtime_env"] = OmegaConf.to_container(environment)
+    options["address"] = options.get("address") or os.environ.get("RAY_ADDRESS") or "local"
+    if options["address"] != "local":
+        # A running cluster has the resources that it has.
+        for name in ("num_cpus", "num_gpus", "include_dashboard"):
+            options.pop(name, None)
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        # Ray would hand out no logical GPU at all.
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    try:
+        ray.init(**options, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
+    require_accelerators(config)
+
+
+def run_environment(run: RunDirectory) -> dict[str, str]:
+    """Environment variables that every Ray worker of this run gets."""
+    found = {name: os.environ[name] for name in FORWARDED if name in os.environ}
+    return found | {
+        "TRANSFER_QUEUE_ENABLE": "1",
+        # Nodes where the distribution is not installed have our code as the job's working directory only.
+        "VERL_USE_EXTERNAL_MODULES": "recipe.training.register",
+        "WANDB_RUN_ID": run.wandb_id(),
+        "WANDB_RESUME": "allow",
+        "WANDB_DIR": str(run.path),
+        "WANDB_SILENT": "true",
+    }
+
+
+def require_accelerators(config: DictConfig) -> None:
+    """Refuse to go on where verl would wait for resources that never come."""
+    needed = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    present = ray.cluster_resources().get("GPU", 0)
+    if present < needed:
+        raise ClusterError(
+            f"the Ray cluster has {present:g} GPU, this run needs {needed} (trainer.nnodes x trainer.n_gpus_per_node). "
+            "Lower these keys, add nodes, or unset RAY_ADDRESS to start a Ray of the run's own."
+        )
+
+
+def on_this_node(actor_class: Any) -> Any:
+    """The same actor class, placed on the driver's node: run directories are on the disk where the user started."""
+    node = ray.get_runtime_context().get_node_id()
+    return actor_class.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+
+
+def session_logs() -> str | None:
+    """The folder of this Ray session's log files on this node."""
+    node = getattr(ray._private.worker, "_global_node", None)
+    return node.get_logs_dir_path() if node else None

@@ -1,0 +1,127 @@
+"""The typed form of our own configuration groups: unknown keys and values out of range end here, before Ray starts.
+
+Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be.
+"""
+
+import difflib
+from typing import Any, Literal
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+
+class SettingsError(ValueError):
+    """A user's configuration cannot be used; the text says which key, why, and what is valid."""
+
+
+class Group(BaseModel):
+    """A configuration group: frozen, and closed to keys that it does not name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSettings(Group):
+    """Where a run keeps its records and how it talks to the user (``run.*``)."""
+
+    root: str = Field(min_length=1)
+    experiment: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+$")
+    poll_interval: float = Field(gt=0, le=10)
+    max_masked_share: float = Field(ge=0, le=1)
+    generations_per_step: int = Field(ge=0)
+    line_every_seconds: float = Field(gt=0)
+    directory: str | None = None
+    command: str | None = None
+
+
+class SkillsSettings(Group):
+    """Which skills a run speaks about (``skills.*``)."""
+
+    names: list[str] | None = None
+    column: str = Field(min_length=1)
+
+
+class ProtocolSettings(Group):
+    """Which prompts a step trains on (``protocol.*``)."""
+
+    kind: Literal["mixed"]
+
+
+class CreditSettings(Group):
+    """Counterfactual credit per step of a solution (``credit.*``)."""
+
+    kind: Literal["off"]
+    strength: float = Field(ge=0)
+    normalization: Literal["signed"]
+    tolerance: float = Field(gt=0)
+
+
+class ProjectionSettings(Group):
+    """Projection of the policy update into the set that protects other skills (``projection.*``)."""
+
+    method: Literal["off"]
+    epsilon: float = Field(ge=0)
+
+
+class SandboxSettings(Group):
+    """How verifiers reach the sandbox (``sandbox.*``)."""
+
+    url: str | list[str] | None = None
+    timeout: float = Field(gt=0)
+    memory_mb: int = Field(ge=64)
+
+
+class Settings(Group):
+    """All groups that are ours."""
+
+    run: RunSettings
+    skills: SkillsSettings
+    protocol: ProtocolSettings
+    credit: CreditSettings
+    projection: ProjectionSettings
+    sandbox: SandboxSettings
+
+    @model_validator(mode="after")
+    def _skills_are_distinct(self) -> "Settings":
+        names = self.skills.names
+        if names is not None and len(set(names)) != len(names):
+            raise ValueError(f"skills.names lists a skill twice: {names}")
+        return self
+
+
+def read_settings(config: DictConfig) -> Settings:
+    """Our groups of a composed configuration as typed settings.
+
+    Raises:
+        SettingsError: one line for every key that is unknown or has a value out of range.
+    """
+    nodes: dict[str, Any] = {}
+    for name in Settings.model_fields:
+        node = config.get(name)
+        nodes[name] = OmegaConf.to_container(node, resolve=True) if isinstance(node, DictConfig) else node
+    try:
+        return Settings.model_validate(nodes)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def _explain(problem: Any) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] != "extra_forbidden":
+        where = path or "configuration"
+        return f"{where}: {problem['msg']} (got {problem['input']!r})"
+    *parents, key = problem["loc"]
+    model: type[BaseModel] = Settings
+    for parent in parents:
+        annotation = model.model_fields[str(parent)].annotation
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
+        model = annotation
+    return f"{path}: no such key. {did_you_mean(str(key), list(model.model_fields))}"
+
+
+def did_you_mean(word: str, valid: list[str]) -> str:
+    """A hint for a mistyped name: the nearest valid one, if any is near, and all of them."""
+    near = difflib.get_close_matches(word, valid, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"{hint}Valid: {', '.join(sorted(valid))}"

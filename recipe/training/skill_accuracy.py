@@ -1,0 +1,48 @@
+"""Accuracy per skill from the reward components of a validation, without the samples that could not be verified."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+
+def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
+    """``skill/<name>/accuracy``, their mean and the worst, from aligned lists ``acc``, ``skill`` and ``masked``.
+
+    A skill whose samples were all masked has no accuracy; it is not a zero. ``skill/masked_share`` tells how many
+    samples could not be verified. The mean is over skills, so a skill with more rows weighs no more.
+    """
+    by_skill: dict[str, list[float]] = defaultdict(list)
+    rows = list(zip(infos.get("acc", []), infos.get("skill", []), infos.get("masked", []), strict=True))
+    for accuracy, skill, masked in rows:
+        if not masked and accuracy is not None:
+            by_skill[str(skill)].append(float(accuracy))
+    if not by_skill:
+        return {}
+    means = {skill: sum(values) / len(values) for skill, values in sorted(by_skill.items())}
+    result = {f"skill/{skill}/accuracy": value for skill, value in means.items()}
+    result["skill/mean/accuracy"] = sum(means.values()) / len(means)
+    result["skill/worst/accuracy"] = min(means.values())
+    result["skill/masked_share"] = sum(bool(masked) for *_, masked in rows) / len(rows)
+    return result
+
+
+def without_masked(
+    data_sources: list[str],
+    uids: list[str],
+    infos: dict[str, list[Any]],
+    expected_counts: dict[tuple[str, str], int] | None,
+) -> tuple[dict[str, list[Any]], dict[tuple[str, str], int] | None]:
+    """The same lists with None where a sample was masked (verl skips None), and verl's expected counts less these.
+
+    Without the second part verl would take the masked samples for failed sessions and count them as wrong.
+    """
+    masked = [bool(flag) for flag in infos.get("masked", [])]
+    if not any(masked):
+        return infos, expected_counts
+    kept = {
+        key: [None if hide else value for value, hide in zip(values, masked, strict=True)]
+        for key, values in infos.items()
+    }
+    if expected_counts is None:
+        return kept, None
+    hidden = Counter((source, uid) for source, uid, hide in zip(data_sources, uids, masked, strict=True) if hide)
+    return kept, {key: count - hidden[key] for key, count in expected_counts.items()}

@@ -1,0 +1,18 @@
+"""The Ray actor that builds and runs the trainer: verl's own, with our names registered first."""
+
+import ray
+from omegaconf import DictConfig
+from verl.trainer.main_ppo import TaskRunnerV1
+
+# verl exports the Ray actor class; the class behind it is what can be extended.
+_TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class
+
+
+@ray.remote(num_cpus=1)
+class SkillCreditTaskRunner(_TaskRunner):
+    """verl's task runner in a process where our trainer is registered."""
+
+    def run(self, config: DictConfig) -> None:
+        import recipe.training.trainer  # noqa: F401  (registers the trainer named skillcredit)
+
+        super().run(config)

