@@ -33,7 +33,7 @@ def make_tokenizer(max_length: int = 512) -> Qwen2Tokenizer:
     tokenizer = Qwen2Tokenizer(
         vocab={symbol: index for index, symbol in enumerate(alphabet)},
         merges=[],
-        unk_token=None,
+        unk_token=PAD,  # never used: no byte is unknown
         eos_token=END,
         pad_token=PAD,
         chat_template=CHAT_TEMPLATE,
@@ -64,6 +64,7 @@ def make_model(
         num_key_value_heads=heads,
         max_position_embeddings=max_length,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        initializer_range=hidden**-0.5,  # the default 0.02 is for wide models; a narrow one then starts on a plateau
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -96,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
         parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
     try:
-        size = make(
-            options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads
-        )
+        size = make(options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads)
     except OSError as error:
         print(f"data_prep.micro_model: {error}", file=sys.stderr)
         return 1

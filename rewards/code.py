@@ -1,7 +1,6 @@
 """Verifier `code`: the response is a Python program that must pass unit tests, run in the sandbox."""
 
 import ast
-from typing import cast
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -48,9 +47,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         program, [{"source": test} for test in truth.tests], timeout=settings.timeout, memory_mb=settings.memory_mb
     )
     first_failure = next((outcome for outcome in result.outcomes if outcome != "passed"), "wrong_answer")
-    return Verdict.of_ratio(
-        result.fraction, cast(ErrorKind, _ERRORS[first_failure]), partial_credit=settings.partial_credit
-    )
+    return Verdict.of_ratio(result.fraction, _ERRORS[first_failure], partial_credit=settings.partial_credit)
 
 
 def _parses(program: str) -> bool:

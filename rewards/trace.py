@@ -36,7 +36,9 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         answer = ast.literal_eval(line)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return Verdict.failed("syntax")
-    return Verdict.of_ratio(_share_right(answer, ast.literal_eval(truth.expected)), partial_credit=settings.partial_credit)
+    return Verdict.of_ratio(
+        _share_right(answer, ast.literal_eval(truth.expected)), partial_credit=settings.partial_credit
+    )
 
 
 def _share_right(answer: object, expected: object) -> float:
