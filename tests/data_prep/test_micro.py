@@ -1,4 +1,4 @@
-"""The micro suite's files: same seed, same bytes; splits that never share a prompt; the stated share of wrong answers."""
+"""The micro suite: same seed, same bytes; splits that never share a prompt; the stated share of wrong answers."""
 
 import pytest
 
