@@ -30,6 +30,7 @@ from rewards.sandbox.languages import COMMANDS
 
 MAX_FETCHED = 16 << 20
 COMPILER_MEMORY_MB = 2048
+CHUNK_SECONDS = 0.02
 
 
 class Worker:
@@ -80,16 +81,26 @@ class Worker:
         """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
         while True:
             try:
-                job = receive_frame(self.front)
-                for result in self.results(job):
-                    send_frame(self.front, {"result": result})
-                send_frame(self.front, {"done": True})
+                self._answer(receive_frame(self.front))
             except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
                 os._exit(0)
             except SlotBroken as error:
                 with contextlib.suppress(OSError):
                     send_frame(self.front, {"broken": str(error)})
                 os._exit(1)
+
+    def _answer(self, job: dict[str, Any]) -> None:
+        # Results of quick cases travel together: a message each would cost more than the case.
+        chunk: list[dict[str, Any]] = []
+        sent = time.monotonic()
+        for result in self.results(job):
+            chunk.append(result)
+            if time.monotonic() - sent > CHUNK_SECONDS:
+                send_frame(self.front, {"results": chunk})
+                chunk, sent = [], time.monotonic()
+        if chunk:
+            send_frame(self.front, {"results": chunk})
+        send_frame(self.front, {"done": True})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The results of a job: one for a run, one for each case of a check."""
