@@ -78,7 +78,8 @@ class BatchRequest(BaseModel):
 
     Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines in the order of the
     programs: `{"index", "first", "results"}` with results of consecutive cases (a run has one result), `{"index", "done"}`
-    behind the last, `{"index", "error"}` for a program that could not be run; empty lines say that work goes on.
+    behind the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that never can be
+    here; empty lines say that work goes on. With `ordered` false, lines come as programs finish.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -91,6 +92,7 @@ class BatchRequest(BaseModel):
     output_limit: int = Field(1 << 20, gt=0, le=MAX_OUTPUT)
     max_timeouts: int = Field(2, ge=1)
     stop_on_failure: bool = False
+    ordered: bool = True
 
 
 class CommandRunResult(BaseModel):

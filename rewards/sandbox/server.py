@@ -117,13 +117,16 @@ class Service:
     async def _stream(self, request: protocol.BatchRequest) -> AsyncIterator[bytes]:
         shared = _plain(request.cases)
         turn = asyncio.Semaphore(len(self.pool.slots) * BATCH_SHARE)
-        lines: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in request.programs]
+        count = len(request.programs)
+        # One queue in all, or one for each program so that their lines come in order; each program ends with a None.
+        queues: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in range(count if request.ordered else 1)]
         tasks = [
-            asyncio.create_task(self._batch_program(request, index, shared, turn, lines[index]))
-            for index in range(len(request.programs))
+            asyncio.create_task(self._batch_program(request, index, shared, turn, queues[index % len(queues)]))
+            for index in range(count)
         ]
         try:
-            for queue in lines:
+            for ended in range(count):
+                queue = queues[ended % len(queues)]
                 while (line := await _next_line(queue)) is not None:
                     yield line
         finally:
