@@ -80,7 +80,7 @@ def _row(problem: Problem, split: str, index: int) -> Row:
 def demonstrations(
     split: str, counts: Mapping[str, int], *, seed: int, difficulty: int, wrong_share: float
 ) -> list[Demonstration]:
-    """As many demonstrations of every skill as `counts` says, shuffled; each is wrong with probability `wrong_share`."""
+    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with probability `wrong_share`."""
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
         _demonstration(problem, rng, split, wrong_share)

@@ -62,7 +62,7 @@ def test_every_skill_has_its_share_of_rows(folder):
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_stated_share_of_demonstrations_is_wrong(share):
-    drawn = demonstrations("sft_train", list(SKILLS), seed=0, count=200, difficulty=1, wrong_share=share)
+    drawn = demonstrations("sft_train", dict.fromkeys(SKILLS, 200), seed=0, difficulty=1, wrong_share=share)
     assert sum(not item.correct for item in drawn) / len(drawn) == pytest.approx(share, abs=0.04)
 
 
