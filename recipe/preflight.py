@@ -1,10 +1,123 @@
-"""Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` tells in seconds what would fail in an hour."""
-from dataclasses import dataclass
-from omegaconf import DictConfig
-from recipe.records.run_directory import RunDirectory
-@dataclass(frozen=True)
-class Problem:
-    what: str
-    def __str__(self): return self.what
-def examine(config, run): return []
-def compose_or_explain(argv): pass
+"""Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` tells in seconds what would fail in an hour.
+
+Takes the arguments of ``recipe.train``, starts nothing, prints what is wrong and how to mend it, and exits non-zero
+if anything is. ``recipe.train`` asks the same questions before it starts Ray.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import re  # isort: skip
+import sys
+from collections.abc import Callable, Iterator
+
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from recipe.checks import cluster, data, memory, model, names, sandbox, verl_rules
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory, RunDirectoryError
+from recipe.training.settings import SettingsError, did_you_mean, read_settings
+
+REFUSED = 2
+
+# In this order: the cheap and telling ones first.
+CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
+    "our names are in verl's registries": names.check,
+    "verl accepts the configuration": verl_rules.check,
+    "the data files can be read and fit the schema": data.check,
+    "the model folder is complete": model.check,
+    "batches divide and memory suffices": memory.check,
+    "the sandbox answers": sandbox.check,
+    "the cluster can be reached": cluster.check,
+}
+
+
+def examine(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Every problem that can be known before training, of all checks."""
+    return [problem for _, problems in _examine(config, run) for problem in problems]
+
+
+def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Problem]]]:
+    for title, check in CHECKS.items():
+        yield title, check(config, run)
+
+
+def compose_training(overrides: list[str]) -> DictConfig:
+    """The configuration that ``recipe.train`` would compose from these arguments.
+
+    Raises:
+        SettingsError: an argument names a key, a group or a file that is not there; the text lists the valid ones.
+    """
+    with initialize_config_module("configs", version_base=None):
+        try:
+            config = compose("train", overrides)
+        except MissingConfigException as error:
+            raise SettingsError(str(error)) from None
+        except (HydraException, OmegaConfBaseException) as error:
+            raise SettingsError(_explain_override(str(error), overrides)) from None
+        if OmegaConf.is_missing(config.run, "experiment"):
+            available = sorted(path.removesuffix(".yaml") for path in _experiments())
+            raise SettingsError(f"no experiment named: add experiment=NAME. Valid: {', '.join(available)}")
+    return config
+
+
+def _experiments() -> list[str]:
+    from importlib.resources import files
+
+    return [entry.name for entry in (files("configs") / "experiment").iterdir() if entry.name.endswith(".yaml")]
+
+
+def _explain_override(message: str, overrides: list[str]) -> str:
+    """Hydra's message, or for a key that does not exist the nearest valid ones."""
+    unknown = re.search(r"Could not override '([^']+)'", message)
+    if unknown is None:
+        return message
+    groups = [override for override in overrides if re.match(r"\w+=", override)]
+    node, parent = compose("train", groups), ""
+    for part in unknown[1].split("."):
+        if not OmegaConf.is_dict(node):
+            return f"{unknown[1]}: '{parent}' is a value, it has no keys"
+        if part not in node:
+            valid = did_you_mean(part, [str(name) for name in node])
+            return f"there is no key '{part}' in '{parent or 'the configuration'}'. {valid}"
+        node, parent = node[part], f"{parent}.{part}".lstrip(".")
+    return message
+
+
+def compose_or_explain(arguments: list[str]) -> None:
+    """Exit with one clear message where these arguments do not compose; Hydra's own flags are left to Hydra."""
+    if any(argument.startswith("-") for argument in arguments):
+        return
+    try:
+        compose_training(arguments)
+    except SettingsError as error:
+        Console(stderr=True).print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(REFUSED)
+
+
+def main(arguments: list[str]) -> int:
+    """Print the answer of every check; the exit status: 0 when all passed."""
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        config = compose_training(arguments)
+        settings = read_settings(config)
+        run = RunDirectory.prepare(settings.run.root, settings.run.experiment, settings.run.name or "preflight")
+    except (SettingsError, RunDirectoryError) as error:
+        console.print(f"[red]refused[/]\n{error}", markup=True)
+        return REFUSED
+    OmegaConf.update(config, "run.directory", str(run.path))
+    failed = False
+    for title, problems in _examine(config, run):
+        failed |= bool(problems)
+        console.print(f"[{'red' if problems else 'green'}]{'FAILS' if problems else 'ok   '}[/] {title}")
+        for problem in problems:
+            console.print(f"      {problem}", markup=False)
+    console.print(memory.describe(config))
+    return REFUSED if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

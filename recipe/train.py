@@ -4,6 +4,9 @@ Composes the configuration, refuses what cannot work, and hands over to verl. ``
 continues it from its last checkpoint.
 """
 
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import os  # isort: skip
 import shlex
 import shutil
 import sys
@@ -11,10 +14,11 @@ from pathlib import Path
 
 import hydra
 import ray
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 from rich.table import Table
 
+from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
@@ -32,7 +36,8 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
         SettingsError, RunDirectoryError: with a message for the user.
     """
     settings = read_settings(config)
-    run = RunDirectory.prepare(settings.run.root, settings.run.experiment, settings.run.name)
+    make_paths_absolute(config)
+    run = RunDirectory.prepare(config.run.root, settings.run.experiment, settings.run.name)
     with open_dict(config):
         config.run.name = run.path.name
         config.run.directory = str(run.path)
@@ -43,6 +48,25 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
     return settings, run
 
 
+def make_paths_absolute(config: DictConfig) -> None:
+    """Resolve relative paths where the user typed them: Ray workers, and jobs, run in folders of their own.
+
+    ``SKILLCREDIT_HOME`` names that place where it is not the working directory (scripts/ray_submit.sh sets it).
+    A model path that is no folder there is a hub's name and stays.
+    """
+    home = Path(os.environ.get("SKILLCREDIT_HOME", ".")).absolute()
+    config.run.root = str(home / config.run.root)
+    for key in ("train_files", "val_files"):
+        value = config.data.get(key)
+        if value:
+            config.data[key] = (
+                [str(home / path) for path in value] if isinstance(value, ListConfig) else str(home / value)
+            )
+    for model in (config.actor_rollout_ref.model, config.critic.model):
+        if model.path and (home / model.path).exists():
+            model.path = str(home / model.path)
+
+
 def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     """Run verl's main loop for this configuration; returns when training is done, raises what went wrong."""
     from verl.trainer.main_ppo import run_ppo
@@ -51,6 +75,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
     run.log_event("start", command=config.run.command)
     run.write_config(config)
+    remember(config, run)
     with ProgressReporter(run.path / "events.jsonl", settings.run.line_every_seconds):
         try:
             start_ray(config, run)

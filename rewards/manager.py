@@ -5,7 +5,9 @@ import math
 from typing import Any
 
 from verl import DataProto
-from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase, RawRewardFn
+from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
+
+from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +55,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             return dict(await self.compute_score(**arguments))
         except Exception as error:  # whatever a verifier raises, the run goes on without this sample
             self._report(error)
-            from rewards import failed_verification
-
-            return failed_verification()
+            return Verdict.not_judged().as_reward(0.0)
 
     def _report(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

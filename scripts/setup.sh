@@ -57,7 +57,7 @@ install_debian_packages() { # packages...
 
 python=$(find_python)
 stamp=$(cat "requirements/$platform.txt" requirements/vllm_name/pyproject.toml pyproject.toml scripts/setup.sh |
-    sha256sum | cut -c1-64)-$platform-$("$python" -c 'import sys; print(sys.version_info[:2], sys.prefix)')
+    sha256sum | cut -c1-64)-$platform
 if [ -x $venv/bin/python ] && [ "$(cat $venv/.stamp 2>/dev/null)" = "$stamp" ]; then
     exit 0
 fi

@@ -1,16 +1,17 @@
 """verl's actor worker with our update: credit reshapes the advantages, projection corrects the step.
 
-A thin shell: the mathematics is in ``workers.credit`` and ``workers.projection``. Runs inside Ray actors,
-one a data-parallel rank.
+A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, one a data-parallel rank.
 """
 
 from typing import Any
 
 from omegaconf import DictConfig
 from tensordict import TensorDict
-from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
+from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
+from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
+from workers.displacement import displacement_norm, snapshot, trainable_shards
 from workers.platform_cpu import prepare_worker_process
 
 
@@ -23,11 +24,22 @@ class CpuReadyTrainingWorker(TrainingWorker):
 
 
 class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
-    """The actor's training worker."""
+    """The actor's training worker. Credit and projection come in here; without them the update is verl's own."""
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        return super().train_mini_batch(data)
+        shards = trainable_shards(self.engine.module)
+        before = snapshot(shards) if self._trains_adapter() else None
+        output = super().train_mini_batch(data)
+        if before is not None:
+            norm = displacement_norm(before, trainable_shards(self.engine.module))
+            if output is not None:
+                tu.get(output, "metrics")["projection/displacement_norm"] = [norm]
+        return output
+
+    def _trains_adapter(self) -> bool:
+        """A spare copy of all weights would double the memory of full fine-tuning; that of an adapter is small."""
+        return self.model_config.get("lora_rank", 0) > 0
 
 
 class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):

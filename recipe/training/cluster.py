@@ -52,6 +52,8 @@ def run_environment(run: RunDirectory) -> dict[str, str]:
     found = {name: os.environ[name] for name in FORWARDED if name in os.environ}
     return found | {
         "TRANSFER_QUEUE_ENABLE": "1",
+        # Nodes where the distribution is not installed have our code as the job's working directory only.
+        "VERL_USE_EXTERNAL_MODULES": "recipe.training.register",
         "WANDB_RUN_ID": run.wandb_id(),
         "WANDB_RESUME": "allow",
         "WANDB_DIR": str(run.path),

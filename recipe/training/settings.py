@@ -114,7 +114,8 @@ def _explain(problem: Any) -> str:
     model: type[BaseModel] = Settings
     for parent in parents:
         annotation = model.model_fields[str(parent)].annotation
-        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
         model = annotation
     return f"{path}: no such key. {did_you_mean(str(key), list(model.model_fields))}"
 

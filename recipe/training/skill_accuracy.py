@@ -44,7 +44,5 @@ def without_masked(
     }
     if expected_counts is None:
         return kept, None
-    hidden = Counter(
-        (source, uid) for source, uid, hide in zip(data_sources, uids, masked, strict=True) if hide
-    )
+    hidden = Counter((source, uid) for source, uid, hide in zip(data_sources, uids, masked, strict=True) if hide)
     return kept, {key: count - hidden[key] for key, count in expected_counts.items()}

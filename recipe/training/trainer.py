@@ -78,13 +78,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             keys=keys, partition_id=batch.partition_id, select_fields=["uid", "response_mask", "loss_mask"]
         )
         uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
-        fields = {name: torch.nested.as_nested_tensor([torch.zeros_like(row) for row in data[name].unbind()], layout=torch.jagged)
-                  for name in ("response_mask", "loss_mask")}  # fmt: skip
-        tq.kv_batch_put(
-            keys=keys,
-            partition_id=batch.partition_id,
-            fields=tu.get_tensordict({**fields, "uid": uids}),
-        )
+        fields = {name: _zeros_like_rows(data[name]) for name in ("response_mask", "loss_mask")}
+        tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=tu.get_tensordict({**fields, "uid": uids}))
 
     def _val_metrics_update(
         self,
@@ -128,7 +123,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory.log_event("save", step=self.global_steps)
         super()._save_checkpoint()
 
-    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int):
+    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self._keep_generations(batch)
         self.run_directory.log_metrics(global_steps, metrics)
@@ -156,6 +151,11 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _fetch(self, batch: KVBatchMeta, field: str) -> Any:
         return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=[field])[field]
+
+
+def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:
+    """A jagged tensor of the same row lengths, all zeros."""
+    return torch.nested.as_nested_tensor([torch.zeros_like(row) for row in nested.unbind()], layout=torch.jagged)
 
 
 def _readable(data: TensorDict, keys: list[str], tokenizer: Any) -> list[dict[str, Any]]:

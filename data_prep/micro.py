@@ -1,0 +1,176 @@
+"""Makes the micro suite: `python -m data_prep.micro --out DIR [--seed S] [--limit N] [--difficulty D]`.
+
+Writes train, val and test (rows for reinforcement learning) and sft_train and sft_val (demonstrations, of which a
+stated share is wrong) as parquet. docs/micro_suite.md describes the skills.
+"""
+
+import argparse
+import hashlib
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from data_prep.micro_problems import MAX_DIFFICULTY, MIN_DIFFICULTY, SKILLS, Problem
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+
+WRONG_SHARE = 0.5
+
+# A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
+# training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
+_SHARES = {"val": 10, "test": 10, "sft_val": 5, "train": 75}
+_POOL = {"sft_train": "train"}
+_ATTEMPTS_PER_ROW = 400
+
+
+def split_of(prompt: str) -> str:
+    """The split to which a prompt belongs: train, val, test or sft_val."""
+    bucket = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:8], "big") % 100
+    for split, share in _SHARES.items():
+        bucket -= share
+        if bucket < 0:
+            return split
+    raise AssertionError("the shares add up to 100")
+
+
+def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) -> Iterator[Problem]:
+    """Problems of one skill and split; prompts repeat in sft_train only. The same arguments give the same problems."""
+    rng = random.Random(f"{skill}/{split}/{seed}/{difficulty}")
+    seen: set[str] = set()
+    for _ in range(count):
+        for _ in range(_ATTEMPTS_PER_ROW):
+            problem = SKILLS[skill](rng, difficulty)
+            if split_of(problem.prompt) == _POOL.get(split, split) and problem.prompt not in seen:
+                break
+        else:
+            raise DataFileError(
+                f"skill '{skill}' has only about {len(seen)} prompts for the split '{split}' at difficulty "
+                f"{difficulty}, {count} were asked for; lower --limit or raise --difficulty"
+            )
+        if split != "sft_train":
+            seen.add(problem.prompt)
+        yield problem
+
+
+def rows(split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int) -> list[Row]:
+    """`count` rows of every skill, shuffled."""
+    drawn = [
+        problem
+        for skill in skills
+        for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+    ]
+    random.Random(f"{split}/{seed}").shuffle(drawn)
+    return [_row(problem, split, index) for index, problem in enumerate(drawn)]
+
+
+def _row(problem: Problem, split: str, index: int) -> Row:
+    return Row(
+        data_source=problem.verifier,
+        prompt=[Message(role="user", content=problem.prompt)],
+        ability=problem.skill,
+        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
+        skill=problem.skill,
+        extra_info=_extra_info(problem, split, index),
+    )
+
+
+def demonstrations(
+    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, wrong_share: float
+) -> list[Demonstration]:
+    """`count` demonstrations of every skill, shuffled; each is wrong with probability `wrong_share`."""
+    rng = random.Random(f"demonstrations/{split}/{seed}")
+    drawn = [
+        _demonstration(problem, rng, split, wrong_share)
+        for skill in skills
+        for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+    ]
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _demonstration(problem: Problem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
+    correct = not problem.wrong or rng.random() >= wrong_share
+    answer = problem.gold if correct else rng.choice(problem.wrong)
+    messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
+    return Demonstration(
+        messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
+    )
+
+
+def _extra_info(problem: Problem, split: str, index: int) -> ExtraInfo:
+    digest = hashlib.sha256(problem.prompt.encode()).hexdigest()[:12]
+    return ExtraInfo(split=split, index=index, id=f"micro/{problem.skill}/{digest}")
+
+
+def make(
+    out: Path,
+    *,
+    seed: int = 0,
+    limit: int = 512,
+    difficulty: int = 2,
+    skills: Sequence[str] = tuple(SKILLS),
+    wrong_share: float = WRONG_SHARE,
+    demonstrations_per_skill: int = 4096,
+) -> dict[str, int]:
+    """Writes the five files into `out` and returns the number of rows of each.
+
+    limit: training rows per skill; val and test have a quarter of it. wrong_share: in [0, 1].
+    """
+    held_out = max(1, limit // 4)
+    counts = {"train": limit, "val": held_out, "test": held_out}
+    sizes = {
+        split: write_rows(out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty))
+        for split, count in counts.items()
+    }
+    for split, count in {"sft_train": demonstrations_per_skill, "sft_val": min(32, held_out)}.items():
+        drawn = demonstrations(
+            split, skills, seed=seed, count=count, difficulty=difficulty, wrong_share=wrong_share
+        )
+        sizes[split] = write_rows(out / f"{split}.parquet", drawn)
+    return sizes
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not in [0, 1]")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.micro", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=_positive, default=512, help="training rows per skill")
+    parser.add_argument("--difficulty", type=int, default=2, choices=range(MIN_DIFFICULTY, MAX_DIFFICULTY + 1))
+    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
+    parser.add_argument("--wrong-share", type=_share, default=WRONG_SHARE, help="share of wrong demonstrations")
+    parser.add_argument("--demonstrations", type=_positive, default=4096, help="demonstrations per skill")
+    options = parser.parse_args(arguments)
+    try:
+        sizes = make(
+            options.out,
+            seed=options.seed,
+            limit=options.limit,
+            difficulty=options.difficulty,
+            skills=options.skills,
+            wrong_share=options.wrong_share,
+            demonstrations_per_skill=options.demonstrations,
+        )
+    except (DataFileError, OSError) as error:
+        print(f"data_prep.micro: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"{options.out / split}.parquet: {size} rows" for split, size in sizes.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Makes the micro model: a byte-level tokenizer and a small Qwen2 model with random weights, as a Hugging Face folder.
+
+`python -m data_prep.micro_model --out DIR [--seed S]`. Every byte is one token, so any UTF-8 text round-trips and
+lengths in tokens are lengths in bytes; roles of the chat are single special tokens.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+PAD, END = "<|pad|>", "<|im_end|>"
+ROLES = ("system", "user", "assistant", "tool")
+
+# `<|im_end|>` and the newline after it are what verl's Qwen chat builder expects between turns.
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message.role + '|>' + message.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def make_tokenizer(max_length: int = 512) -> PreTrainedTokenizerFast:
+    """A byte-level BPE without merges: 256 bytes, then pad, end of turn and one token for each role."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={symbol: index for index, symbol in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [PAD, END, *(f"<|{role}|>" for role in ROLES)]
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
+
+
+def make_model(
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int = 0,
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    max_length: int = 512,
+) -> Qwen2ForCausalLM:
+    """A Qwen2 model in float32 with random weights; the same seed gives the same weights."""
+    config = Qwen2Config(
+        vocab_size=-(-len(tokenizer) // 8) * 8,
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_length,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Qwen2ForCausalLM(config)
+
+
+def make(out: Path, *, seed: int = 0, hidden: int = 128, layers: int = 4, heads: int = 4) -> int:
+    """Writes tokenizer and model into `out`; returns the number of parameters."""
+    tokenizer = make_tokenizer()
+    model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads)
+    tokenizer.save_pretrained(out)
+    model.save_pretrained(out)
+    return model.num_parameters()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.micro_model", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hidden", type=int, default=128, help="width, a multiple of 2 x heads")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4)
+    options = parser.parse_args(arguments)
+    if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
+        parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
+    try:
+        size = make(
+            options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads
+        )
+    except OSError as error:
+        print(f"data_prep.micro_model: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.out}: {size:,} parameters, {len(make_tokenizer())} tokens")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""The row that every data file holds, checked when it is written and when it is read.
+
+verl reads parquet files of such rows. A row that does not fit is refused here, with the file, the row number, the
+field and how to mend it, rather than hours later inside a worker.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rewards.registry import validate_ground_truth
+
+DEFAULT_AGENT = "single_turn_agent"
+
+
+class DataFileError(ValueError):
+    """A data file is missing, unreadable, empty or holds a row that does not fit; the message says how to mend it."""
+
+
+class Message(BaseModel):
+    """One turn of a chat."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = Field(min_length=1)
+
+
+class RewardModel(BaseModel):
+    """What the verifier needs: `ground_truth` is a JSON string whose model is declared beside the verifier."""
+
+    model_config = ConfigDict(extra="allow")
+
+    style: Literal["rule"] = "rule"
+    ground_truth: str = Field(min_length=1)
+
+
+class ExtraInfo(BaseModel):
+    """Where a row comes from; sources may add keys of their own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    split: str
+    index: int = Field(ge=0)
+    id: str = Field(min_length=1)
+
+
+class Row(BaseModel):
+    """One problem for reinforcement learning."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    data_source: str = Field(min_length=1, description="name of the verifier")
+    prompt: list[Message] = Field(min_length=1)
+    ability: str = Field(min_length=1)
+    reward_model: RewardModel
+    skill: str = Field(min_length=1, description="what protocols and protection group by")
+    agent_name: str = DEFAULT_AGENT
+    extra_info: ExtraInfo
+
+    @model_validator(mode="after")
+    def _the_verifier_can_read_its_ground_truth(self) -> "Row":
+        validate_ground_truth(self.data_source, self.reward_model.ground_truth)
+        return self
+
+
+class Demonstration(BaseModel):
+    """One solved problem for supervised training; `correct` says whether its answer is right."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[Message] = Field(min_length=2)
+    skill: str = Field(min_length=1)
+    correct: bool
+    extra_info: ExtraInfo
+
+    @model_validator(mode="after")
+    def _an_assistant_has_the_last_word(self) -> "Demonstration":
+        if self.messages[-1].role != "assistant":
+            raise ValueError("the last message must have the role 'assistant'")
+        return self
+
+
+def write_rows(path: Path, rows: Iterable[BaseModel]) -> int:
+    """Writes validated rows (all of one model) as parquet and returns how many.
+
+    The file appears under its name only when it is complete, so a reader never sees half of it.
+    """
+    records = [row.model_dump() for row in rows]
+    if not records:
+        raise DataFileError(f"{path}: no rows to write; ask for at least one (--limit)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    os.close(handle)
+    try:
+        pd.DataFrame(records).to_parquet(temporary, index=False)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return len(records)
+
+
+def read_rows(path: Path, model: type[BaseModel] = Row) -> list[Any]:
+    """Reads a parquet file into validated rows; `DataFileError` names file, row and field of what does not fit."""
+    if not path.is_file():
+        raise DataFileError(f"{path}: no such file; make it with python -m data_prep.<source> --out {path.parent}")
+    try:
+        records = pd.read_parquet(path).to_dict(orient="records")
+    except Exception as error:
+        raise DataFileError(f"{path}: not a readable parquet file ({error}); make it again") from error
+    if not records:
+        raise DataFileError(f"{path}: holds no rows; make it again with a --limit of at least 1")
+    return [_validated(path, number, record, model) for number, record in enumerate(records)]
+
+
+def _validated(path: Path, number: int, record: dict[str, Any], model: type[BaseModel]) -> BaseModel:
+    try:
+        return model.model_validate({key: _plain(value) for key, value in record.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the row as a whole"
+        raise DataFileError(
+            f"{path}: row {number}, field '{field}': {first['msg']} (found {_short(first['input'])}); "
+            f"mend that row or make the file again. Fields of a row: {', '.join(model.model_fields)}"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Parquet gives lists back as numpy arrays; pydantic wants lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,1 @@
+"""What preflight asks, one question a module: each has ``check(config, run) -> list[Problem]``."""

@@ -1,0 +1,53 @@
+"""Are the data files there, readable, and rows of the schema?"""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig
+
+from data_prep.schema import DataFileError, read_rows
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory
+from recipe.training.settings import did_you_mean
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Missing or unreadable files, rows that break the schema, unknown skills and verifiers, too few rows."""
+    problems: list[Problem] = []
+    rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
+    names = config.skills.names
+    for key, found in rows.items():
+        unknown = {row.skill for row in found} - set(names) if names is not None else set()
+        for skill in sorted(unknown):
+            problems.append(
+                Problem(
+                    f"rows of the unknown skill {skill!r}. {did_you_mean(skill, list(names))}",
+                    f"data.{key}",
+                    "name it in skills.names, or use skills=any",
+                )
+            )
+    wanted = config.data.train_batch_size
+    if rows["train_files"] and len(rows["train_files"]) < wanted:
+        problems.append(
+            Problem(
+                f"{len(rows['train_files'])} training rows are fewer than one batch of {wanted}",
+                "data.train_batch_size",
+                "make more rows, or lower the batch size",
+            )
+        )
+    return problems
+
+
+def _read(config: DictConfig, key: str, problems: list[Problem]) -> list[Any]:
+    value = config.data.get(key)
+    paths = list(value) if isinstance(value, ListConfig) else [value]
+    rows: list[Any] = []
+    for path in paths:
+        if not path:
+            problems.append(Problem("no data file is named", f"data.{key}", f"data.{key}=FILE.parquet"))
+            continue
+        try:
+            rows += read_rows(Path(path).expanduser())
+        except DataFileError as error:
+            problems.append(Problem(str(error), f"data.{key}", "mend or make the file, then start again"))
+    return rows

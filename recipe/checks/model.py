@@ -1,0 +1,100 @@
+"""Is the model folder complete, and is it the model that a continued run began with?"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory, write_atomically
+
+KEY = "actor_rollout_ref.model.path"
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Configuration, tokenizer with a chat template and weights are there; a checkpoint to continue is of this model.
+
+    A name that is no folder here is taken for a hub's and left to transformers.
+    """
+    folder = Path(config.actor_rollout_ref.model.path).expanduser()
+    if not folder.is_dir():
+        return _check_hub_name(str(config.actor_rollout_ref.model.path))
+    problems = [*_check_files(folder)]
+    if not problems:
+        problems += _check_tokenizer(folder)
+    problems += _check_continued(config, run, folder)
+    return problems
+
+
+def fingerprint(config: DictConfig) -> dict[str, str | int]:
+    """What must agree between a checkpoint and the run that loads it."""
+    folder = Path(config.actor_rollout_ref.model.path).expanduser()
+    source = folder / "config.json"
+    architecture = source.read_bytes() if source.exists() else str(folder).encode()
+    return {
+        "architecture": hashlib.sha256(architecture).hexdigest()[:16],
+        "lora_rank": int(config.actor_rollout_ref.model.lora_rank),
+        "ranks": int(config.trainer.nnodes * config.trainer.n_gpus_per_node),
+    }
+
+
+def remember(config: DictConfig, run: RunDirectory) -> None:
+    """Keep the fingerprint beside the checkpoints."""
+    write_atomically(run.checkpoints / "model.json", json.dumps(fingerprint(config)))
+
+
+def _check_hub_name(name: str) -> list[Problem]:
+    if name.startswith(("/", ".", "~")) or name.count("/") != 1:
+        return [
+            Problem(f"no such model folder: {name}", KEY, "name a Hugging Face folder, or a hub name (owner/model)")
+        ]
+    return []
+
+
+def _check_files(folder: Path) -> list[Problem]:
+    wanted = {
+        "no config.json": ["config.json"],
+        "no tokenizer (tokenizer.json or tokenizer_config.json)": ["tokenizer.json", "tokenizer_config.json"],
+        "no weights (*.safetensors or pytorch_model*.bin)": ["*.safetensors", "pytorch_model*.bin"],
+    }
+    return [
+        Problem(f"{what} in {folder}", KEY, "save the model there with save_pretrained, its tokenizer too")
+        for what, patterns in wanted.items()
+        if not any(list(folder.glob(pattern)) for pattern in patterns)
+    ]
+
+
+def _check_tokenizer(folder: Path) -> list[Problem]:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:
+        return [Problem(f"the tokenizer in {folder} does not load: {error}", KEY, "save the tokenizer there again")]
+    if tokenizer.chat_template is None:
+        return [
+            Problem(
+                f"the tokenizer in {folder} has no chat template",
+                KEY,
+                "set actor_rollout_ref.model.custom_chat_template",
+            )
+        ]
+    return []
+
+
+def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[Problem]:
+    kept = run.checkpoints / "model.json"
+    if run.last_checkpoint is None or not kept.exists():
+        return []
+    before, now = json.loads(kept.read_text()), fingerprint(config)
+    explained = {
+        "architecture": f"the checkpoint is of another model than {folder}",
+        "lora_rank": f"the checkpoint has LoRA rank {before['lora_rank']}, the configuration {now['lora_rank']}",
+        "ranks": f"the checkpoint was written by {before['ranks']} ranks, the configuration has {now['ranks']}",
+    }
+    return [
+        Problem(what, str(run.checkpoints), "start a new run (leave run.name out), or use the settings of the old one")
+        for key, what in explained.items()
+        if before[key] != now[key]
+    ]

@@ -1,0 +1,39 @@
+"""Did our registrations arrive in verl? verl swallows the exceptions of a plug-in that it cannot load."""
+
+from importlib.metadata import entry_points
+
+from omegaconf import DictConfig
+
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """The plug-in's entry point, the platform, and the trainer that the configuration names."""
+    problems = []
+    if "skillcredit" not in {entry.name for entry in entry_points(group="verl.plugins")}:
+        problems.append(
+            Problem(
+                "verl cannot find this plug-in: its entry point is not installed",
+                "entry point group verl.plugins",
+                "bash scripts/setup.sh (or: pip install --no-deps -e .)",
+            )
+        )
+    from verl.plugin.platform.platform_manager import PlatformRegistry
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+    import recipe.training.register
+    import recipe.training.trainer  # noqa: F401
+
+    wanted = config.trainer.v1.trainer_mode
+    if wanted not in TRAINER_REGISTRY:
+        problems.append(
+            Problem(
+                f"verl has no trainer named {wanted!r}",
+                "trainer.v1.trainer_mode",
+                f"use one of {', '.join(sorted(TRAINER_REGISTRY))}",
+            )
+        )
+    if config.trainer.device == "cpu" and "cpu" not in PlatformRegistry.registered_names():
+        problems.append(Problem("verl has no platform named cpu", "VERL_PLATFORM", "bash scripts/setup.sh cpu"))
+    return problems

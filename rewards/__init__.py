@@ -1,0 +1,55 @@
+"""How good an answer is: verifiers, and `compute_score`, verl's custom reward function."""
+
+import logging
+import math
+import time
+from dataclasses import fields
+from typing import Any
+
+from rewards import registry
+from rewards.registry import JudgeSettings
+from rewards.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["compute_score"]
+
+_SETTING_NAMES = {field.name for field in fields(JudgeSettings)}
+_logged_failures: set[str] = set()
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> dict[str, float | str]:
+    """Judges one answer; verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
+
+    data_source: the verifier's name. solution_str: the response as decoded. ground_truth: the JSON string of the row.
+    kwargs: fields of `rewards.registry.JudgeSettings`; others are ignored, since verl hands in keys of its own.
+
+    Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, judge_seconds.
+    An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
+    score: the reward manager masks it. Raises ValueError for an unknown verifier only.
+    """
+    verifier = registry.get(data_source)
+    settings = JudgeSettings(**{key: value for key, value in kwargs.items() if key in _SETTING_NAMES})
+    started = time.perf_counter()
+    try:
+        verdict = await verifier.judge(solution_str, verifier.truth.model_validate_json(ground_truth), settings)
+        if not math.isfinite(verdict.score):
+            raise ValueError(f"verifier '{data_source}' gave the score {verdict.score}")
+    except Exception as error:
+        _log_once(data_source, error)
+        verdict = Verdict.not_judged()
+    return verdict.as_reward(time.perf_counter() - started)
+
+
+def _log_once(data_source: str, error: Exception) -> None:
+    """One full report for each kind of failure; a thousand samples fail alike when a sandbox is down."""
+    kind = f"{data_source}: {type(error).__name__}"
+    if kind not in _logged_failures:
+        _logged_failures.add(kind)
+        logger.error("verifier %s could not judge an answer; such samples are masked", kind, exc_info=error)

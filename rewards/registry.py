@@ -1,0 +1,71 @@
+"""Verifiers by name: the `data_source` of a row names the verifier that judges its answers."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from pydantic import BaseModel
+
+from rewards.verdict import Verdict
+
+# A module registers its verifier when it is imported; it is imported when its name is first asked for, so that
+# a run pays only for the verifiers that its data use.
+_MODULES = {"code": "rewards.code", "trace": "rewards.trace", "sql": "rewards.sql"}
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """What a caller may set for all verifiers.
+
+    partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
+    timeout: seconds of execution allowed to one answer.
+    memory_mb: memory allowed to one answer, in MiB.
+    sandbox_url: where answers run; None: the server embedded in this process.
+    """
+
+    partial_credit: bool = True
+    timeout: float = 5.0
+    memory_mb: int = 512
+    sandbox_url: str | None = None
+
+
+# Judges one response. May raise InfrastructureError, or by mistake anything else: both mean "not judged".
+Judge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """A named judge and the model of the ground truth that it reads."""
+
+    name: str
+    truth: type[BaseModel]
+    judge: Judge
+
+
+_VERIFIERS: dict[str, Verifier] = {}
+
+
+def register(verifier: Verifier) -> None:
+    """Makes a verifier known under its name; a second one of the same name is refused."""
+    if verifier.name in _VERIFIERS:
+        raise ValueError(f"a verifier named '{verifier.name}' is registered already")
+    _VERIFIERS[verifier.name] = verifier
+
+
+def names() -> list[str]:
+    """The names that a row's `data_source` may hold, sorted."""
+    return sorted(_MODULES.keys() | _VERIFIERS.keys())
+
+
+def get(name: str) -> Verifier:
+    """The verifier of that name; ValueError with the valid names when there is none."""
+    if name not in _VERIFIERS and name in _MODULES:
+        import_module(_MODULES[name])
+    if name not in _VERIFIERS:
+        raise ValueError(f"unknown verifier '{name}' (a row's data_source); valid ones: {', '.join(names())}")
+    return _VERIFIERS[name]
+
+
+def validate_ground_truth(name: str, ground_truth: str) -> BaseModel:
+    """Parses a ground truth with its verifier's model; ValueError (pydantic's own included) when it does not fit."""
+    return get(name).truth.model_validate_json(ground_truth)

@@ -1,0 +1,106 @@
+"""Verifier `sql`: the response is one SELECT whose results must equal the expected ones on every hidden database.
+
+How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
+not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind and
+equal within 1e-9 relative or absolute; text never equals a number. The query runs in the sandbox, read-only.
+"""
+
+import inspect
+import json
+import math
+from functools import cache
+
+from pydantic import BaseModel, Field
+
+from rewards import registry, sql_driver
+from rewards.execution import sandbox_at
+from rewards.extraction import extract_block
+from rewards.registry import JudgeSettings
+from rewards.verdict import ErrorKind, Verdict
+
+ROW_LIMIT = 1000
+_OUTCOMES: dict[str, ErrorKind] = {"timeout": "timeout", "memory": "runtime", "output_limit": "runtime"}
+
+Value = int | float | str | None
+
+
+class Database(BaseModel):
+    """A hidden database: the script that makes it, and the rows that a right query returns on it."""
+
+    setup: str = Field(min_length=1)
+    expected: list[list[Value]]
+
+
+class SqlTruth(BaseModel):
+    """The databases of one question, and whether the order of rows is part of the answer."""
+
+    databases: list[Database] = Field(min_length=1)
+    ordered: bool = False
+
+
+async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """Runs the query on every database in one sandbox call; the pass ratio is the share with the right result."""
+    assert isinstance(truth, SqlTruth)
+    query = extract_block(response, "sql")
+    if query is None:
+        return Verdict.failed("extract")
+    job = {
+        "setups": [database.setup for database in truth.databases],
+        "query": query,
+        "row_limit": ROW_LIMIT,
+        "seconds": settings.timeout,
+    }
+    # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
+    run = await sandbox_at(settings.sandbox_url).run(
+        _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
+    )
+    if run.outcome in _OUTCOMES:
+        return Verdict.failed(_OUTCOMES[run.outcome], well_formed=True)
+    if run.outcome != "passed":
+        raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
+    answer = json.loads(run.stdout)
+    if "error" in answer:
+        return Verdict.failed(answer["error"], well_formed=answer["error"] != "syntax")
+    right = [
+        same_rows(rows, database.expected, ordered=truth.ordered)
+        for rows, database in zip(answer["results"], truth.databases, strict=True)
+    ]
+    return Verdict.of_ratio(sum(right) / len(right), partial_credit=settings.partial_credit)
+
+
+@cache
+def _driver() -> str:
+    return inspect.getsource(sql_driver)
+
+
+def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: bool) -> bool:
+    """Whether two results are equal under the rules of this module."""
+    if len(rows) != len(expected):
+        return False
+    if not ordered:
+        rows, expected = sorted(rows, key=_row_key), sorted(expected, key=_row_key)
+    return all(
+        len(row) == len(other) and all(map(_same_value, row, other)) for row, other in zip(rows, expected, strict=True)
+    )
+
+
+def _row_key(row: list[Value]) -> list[tuple[int, float, str]]:
+    return [_value_key(value) for value in row]
+
+
+def _value_key(value: Value) -> tuple[int, float, str]:
+    """A total order over mixed values; numbers are rounded so that nearly equal ones sort alike."""
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, str):
+        return (2, 0.0, value)
+    return (1, float(f"{value:.9g}"), "")
+
+
+def _same_value(left: Value, right: Value) -> bool:
+    if left is None or right is None or isinstance(left, str) or isinstance(right, str):
+        return type(left) is type(right) and left == right
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+
+
+registry.register(registry.Verifier("sql", SqlTruth, judge))

@@ -1,0 +1,55 @@
+"""What a verifier says about one answer."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+ErrorKind = Literal[
+    "none", "extract", "syntax", "runtime", "timeout", "wrong_answer", "infeasible", "infrastructure"
+]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of one answer.
+
+    score: the reward, in [0, 1]; NaN when the answer could not be judged.
+    correct: whether the answer solves the problem completely.
+    well_formed: whether the answer has the form that was asked for (it parses), right or wrong.
+    error: why the answer is not (completely) right.
+    pass_ratio: share of the tests passed, in [0, 1].
+    """
+
+    score: float
+    correct: bool
+    well_formed: bool
+    error: ErrorKind
+    pass_ratio: float
+
+    @classmethod
+    def of_ratio(cls, ratio: float, error: ErrorKind = "wrong_answer", *, partial_credit: bool = True) -> "Verdict":
+        """A well-formed answer that passed this share of its tests; `error` names the first failure, if any."""
+        correct = ratio == 1.0
+        score = ratio if partial_credit else float(correct)
+        return cls(score, correct, True, "none" if correct else error, ratio)
+
+    @classmethod
+    def failed(cls, error: ErrorKind, *, well_formed: bool = False) -> "Verdict":
+        """An answer that is worth nothing, for the reason given."""
+        return cls(0.0, False, well_formed, error, 0.0)
+
+    @classmethod
+    def not_judged(cls) -> "Verdict":
+        """No judgement, because the machinery failed: never a reward, the sample is to be masked."""
+        return cls(math.nan, False, False, "infrastructure", math.nan)
+
+    def as_reward(self, judge_seconds: float) -> dict[str, float | str]:
+        """The dictionary that verl's reward manager reads; the same keys for every task and on every path."""
+        return {
+            "score": self.score,
+            "acc": float(self.correct),
+            "format": float(self.well_formed),
+            "error": self.error,
+            "pass_ratio": self.pass_ratio,
+            "judge_seconds": judge_seconds,
+        }

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Submit a command of this project to a running Ray cluster, with this folder as its working directory.
+#   bash scripts/ray_submit.sh [--dry-run] recipe.train experiment=NAME key=value ...
+# RAY_API_SERVER_ADDRESS or RAY_ADDRESS: where the cluster's job server listens (default http://127.0.0.1:8265).
+# SUBMIT_ENV: names of further environment variables that the workers need, separated by blanks.
+# A cluster with token authentication (Ray's default) needs RAY_AUTH_MODE=token here and where it was started.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$here"
+
+dry_run=
+if [ "${1:-}" = --dry-run ]; then
+    dry_run=echo
+    shift
+fi
+if [ $# -eq 0 ]; then
+    sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+fi
+python=${PYTHON:-$here/.venv/bin/python}
+[ -x "$python" ] || { echo "no $python: run bash scripts/setup.sh, or name the nodes' interpreter: PYTHON=..." >&2; exit 2; }
+
+# Relative paths mean this folder, not the copy that Ray unpacks; data/, outputs/ and .venv/ (see .gitignore) stay here.
+runtime_env=$(SUBMIT_ENV="HF_HOME HF_HUB_OFFLINE WANDB_MODE WANDB_ENTITY WANDB_BASE_URL ${SUBMIT_ENV:-}" \
+    "$python" - "$here" <<'PY'
+import json, os, sys
+
+names = os.environ["SUBMIT_ENV"].split()
+variables = {name: os.environ[name] for name in names if name in os.environ}
+# The run adds variables of its own to the job's environment.
+variables |= {"SKILLCREDIT_HOME": sys.argv[1], "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", "PYTHONUNBUFFERED": "1"}
+print(json.dumps({"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}))
+PY
+)
+export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
+address=${RAY_API_SERVER_ADDRESS:-${RAY_ADDRESS:-http://127.0.0.1:8265}}
+$dry_run "$(dirname "$python")/ray" job submit --address "$address" --working-dir . \
+    --runtime-env-json "$runtime_env" -- "$python" -m "$@"

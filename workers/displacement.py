@@ -1,0 +1,46 @@
+"""How far an update moved the trainable parameters, measured over FSDP2 shards.
+
+Dot products of DTensors are rank-local in torch (``(A * B).sum().item()``), so every sum here is taken over local
+shards in fp64 and reduced once.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch.distributed.tensor import DTensor
+
+
+def local_shard(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a parameter (the whole of it where it is not sharded)."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Local shards of the parameters that the optimiser moves, in the module's order; they share its memory."""
+    return [local_shard(parameter.detach()) for parameter in module.parameters() if parameter.requires_grad]
+
+
+def snapshot(shards: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies that a later step does not change: one spare copy of the trainable parameters."""
+    return [shard.clone() for shard in shards]
+
+
+def displacement_norm(
+    before: list[torch.Tensor],
+    after: list[torch.Tensor],
+    group: torch.distributed.ProcessGroup | None = None,
+) -> float:
+    """Euclidean norm of ``after - before`` over all ranks of ``group``, equal on each of them.
+
+    Raises:
+        ValueError: the lists do not hold tensors of the same shapes.
+    """
+    shapes = [tuple(shard.shape) for shard in before], [tuple(shard.shape) for shard in after]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"shapes differ: {shapes[0]} before, {shapes[1]} after")
+    total = torch.zeros((), dtype=torch.float64)
+    for old, new in zip(before, after, strict=True):
+        total += (new.double() - old.double()).square().sum().cpu()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(total, group=group)
+    return float(total.sqrt())
