@@ -107,7 +107,7 @@ def token_steps(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, i
     token without characters (a special token, whose offsets are empty) has none.
 
     Args:
-        offsets: (start, end) in characters of each token, as a fast tokenizer's ``offset_mapping`` has them.
+        offsets: (start, end) in characters of each token in order, as a fast tokenizer's ``offset_mapping`` has them.
         spans: (start, end) in characters of each step, in order and without overlap.
 
     Returns:
