@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tiny_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train, val, test and demonstrations of the micro suite (a few rows a skill) and ``initial_model``."""
+    """A folder with the micro suite's files (a few rows a skill) and ``initial_model``."""
     from data_prep import micro, micro_model
 
     folder = tmp_path_factory.mktemp("micro")
