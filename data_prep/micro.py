@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from data_prep.micro_problems import MAX_DIFFICULTY, MIN_DIFFICULTY, SKILLS, Problem
+from data_prep.micro_problems import SKILLS, Problem
+from data_prep.micro_programs import LEVELS
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 
 WRONG_SHARE = 0.5
@@ -104,17 +105,17 @@ def make(
     out: Path,
     *,
     seed: int = 0,
-    limit: int = 512,
-    difficulty: int = 2,
+    limit: int = 256,
+    difficulty: int = 1,
     skills: Sequence[str] = tuple(SKILLS),
     wrong_share: float = WRONG_SHARE,
     demonstrations_per_skill: int = 4096,
 ) -> dict[str, int]:
     """Writes the five files into `out` and returns the number of rows of each.
 
-    limit: training rows per skill; val and test have a quarter of it. wrong_share: in [0, 1].
+    limit: training rows per skill; val and test have a fifth of it. wrong_share: in [0, 1].
     """
-    held_out = max(1, limit // 4)
+    held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     sizes = {
         split: write_rows(out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty))
@@ -145,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m data_prep.micro", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=_positive, default=512, help="training rows per skill")
-    parser.add_argument("--difficulty", type=int, default=2, choices=range(MIN_DIFFICULTY, MAX_DIFFICULTY + 1))
+    parser.add_argument("--limit", type=_positive, default=256, help="training rows per skill")
+    parser.add_argument("--difficulty", type=int, default=1, choices=sorted(LEVELS))
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, default=WRONG_SHARE, help="share of wrong demonstrations")
     parser.add_argument("--demonstrations", type=_positive, default=4096, help="demonstrations per skill")

@@ -8,6 +8,7 @@ from rewards import registry
 from rewards.execution import sandbox_at
 from rewards.extraction import extract_block
 from rewards.registry import JudgeSettings
+from rewards.sandbox import AssertCase, Program
 from rewards.verdict import ErrorKind, Verdict
 
 _ERRORS: dict[str, ErrorKind] = {
@@ -44,10 +45,13 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     if not _parses(program):
         return Verdict.failed("syntax")
     result = await sandbox_at(settings.sandbox_url).check(
-        program, [{"source": test} for test in truth.tests], timeout=settings.timeout, memory_mb=settings.memory_mb
+        Program(program),
+        [AssertCase(test) for test in truth.tests],
+        timeout=settings.timeout,
+        memory_mb=settings.memory_mb,
     )
-    first_failure = next((outcome for outcome in result.outcomes if outcome != "passed"), "wrong_answer")
-    return Verdict.of_ratio(result.fraction, _ERRORS[first_failure], partial_credit=settings.partial_credit)
+    error = _ERRORS.get(result.outcome, "wrong_answer")
+    return Verdict.of_ratio(result.fraction, error, partial_credit=settings.partial_credit)
 
 
 def _parses(program: str) -> bool:

@@ -1,14 +1,17 @@
-"""The sandbox that verifiers share: one client per process and address, with its pooled connections."""
+"""The sandbox that verifiers share: one client per event loop and address, with its pooled connections."""
 
-from functools import cache
+import asyncio
+from weakref import WeakKeyDictionary
 
-try:
-    from rewards.sandbox import Sandbox
-except ImportError:
-    from rewards._standin import Sandbox  # type: ignore[assignment]
+from rewards.sandbox import Sandbox
+
+# Connections belong to the event loop that opened them.
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str | None, Sandbox]] = WeakKeyDictionary()
 
 
-@cache
 def sandbox_at(url: str | None) -> Sandbox:
-    """The client for this address; None: the server embedded in this process."""
-    return Sandbox(url)
+    """The running loop's client for this address; None: the server embedded in this process."""
+    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    if url not in clients:
+        clients[url] = Sandbox(url)
+    return clients[url]

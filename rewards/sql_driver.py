@@ -21,13 +21,16 @@ def _allow_reading(action, first, second, database, trigger):
 
 
 def run_query(setup, query, row_limit, deadline):
-    """The rows of a query on a fresh database; ValueError when there are more than `row_limit`."""
+    """The rows of a query on a fresh database; ValueError when there are more than `row_limit`, or no query at all."""
     connection = sqlite3.connect(":memory:")
     try:
         connection.executescript(setup)
         connection.set_authorizer(_allow_reading)
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CLOCK_READINGS)
-        rows = connection.execute(query).fetchmany(row_limit + 1)
+        cursor = connection.execute(query)
+        if cursor.description is None:
+            raise ValueError("no such thing as a query in this text")
+        rows = cursor.fetchmany(row_limit + 1)
     finally:
         connection.close()
     if len(rows) > row_limit:

@@ -43,10 +43,11 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
 
 
 def _share_right(answer: object, expected: object) -> float:
-    if isinstance(expected, tuple | list) and isinstance(answer, tuple | list) and expected:
-        if type(answer) is type(expected) and len(answer) == len(expected):
-            return sum(map(same_literal, answer, expected)) / len(expected)
-    return float(same_literal(answer, expected))
+    if not (expected and isinstance(expected, tuple | list) and isinstance(answer, tuple | list)):
+        return float(same_literal(answer, expected))
+    if type(answer) is not type(expected) or len(answer) != len(expected):
+        return 0.0
+    return sum(map(same_literal, answer, expected)) / len(expected)
 
 
 def same_literal(left: object, right: object) -> bool:

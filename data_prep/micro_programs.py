@@ -1,0 +1,144 @@
+"""The small language of the micro suite's three Python skills.
+
+A `Program` is a function of two or three assignments on separate variables (pair form), or of the two arms of an `if`
+(branch form), so that its parts can be right or wrong on their own.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rewards.code import CodeTruth
+
+_WORDS = {"+": "plus", "-": "minus", "*": "times"}
+_BRANCH_BOUNDS = range(3, 7)
+
+Value = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a difficulty means for programs: parts of the pair form, constants in them, inputs of their calls."""
+
+    parts: int
+    constants: range
+    inputs: range
+
+
+LEVELS = {
+    1: Level(2, range(2, 6), range(1, 7)),
+    2: Level(2, range(2, 10), range(1, 10)),
+    3: Level(3, range(2, 10), range(1, 10)),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operation of a program: operator and constant."""
+
+    operator: str
+    constant: int
+
+    def apply(self, value: int) -> int:
+        """The value after the operation."""
+        return {"+": value + self.constant, "-": value - self.constant, "*": value * self.constant}[self.operator]
+
+    def words(self) -> str:
+        """The operation as a specification says it."""
+        return f"{_WORDS[self.operator]} {self.constant}"
+
+    def neighbours(self, constants: range) -> Iterator["Part"]:
+        """The operations that differ in the operator or in the constant."""
+        yield from (replace(self, operator=other) for other in _WORDS if other != self.operator)
+        yield from (replace(self, constant=other) for other in constants if other != self.constant)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function `f`. Without `bound`, part i changes variable i; with it, the parts are the arms of `if a<bound`."""
+
+    parts: tuple[Part, ...]
+    level: Level
+    bound: int | None = None
+
+    @property
+    def variables(self) -> str:
+        """One letter for each argument."""
+        return "a" if self.bound is not None else "abc"[: len(self.parts)]
+
+    def source(self) -> str:
+        """The function in Python, as short as it goes: every byte is a token."""
+        if self.bound is not None:
+            first, second = (f"a{part.operator}{part.constant}" for part in self.parts)
+            return f"def f(a):\n if a<{self.bound}:return {first}\n return {second}"
+        names = ",".join(self.variables)
+        lines = [f" {name}{part.operator}={part.constant}\n" for name, part in self._assignments()]
+        return f"def f({names}):\n{''.join(lines)} return {names}"
+
+    def words(self) -> str:
+        """The function as a specification says it."""
+        if self.bound is not None:
+            first, second = self.parts
+            return f"a under {self.bound}: {first.words()}, else {second.words()}"
+        return ", ".join(f"{name} {part.words()}" for name, part in self._assignments())
+
+    def _assignments(self) -> list[tuple[str, Part]]:
+        return list(zip(self.variables, self.parts, strict=True))
+
+    def returns(self, arguments: tuple[int, ...]) -> Value:
+        """What the function returns."""
+        if self.bound is not None:
+            return self.parts[0 if arguments[0] < self.bound else 1].apply(arguments[0])
+        return tuple(part.apply(value) for part, value in zip(self.parts, arguments, strict=True))
+
+    def neighbours(self) -> list["Program"]:
+        """The programs that differ in one operator or constant of one part."""
+        return [
+            replace(self, parts=(*self.parts[:index], other, *self.parts[index + 1 :]))
+            for index, part in enumerate(self.parts)
+            for other in part.neighbours(self.level.constants)
+        ]
+
+    def operators(self) -> list[str]:
+        """The operator of every part."""
+        return [part.operator for part in self.parts]
+
+
+def random_program(rng: random.Random, difficulty: int) -> Program:
+    """A pair or a branch with two different arms, equally often."""
+    level, branch = LEVELS[difficulty], rng.random() < 0.5
+    count = 2 if branch else level.parts
+    parts = tuple(Part(rng.choice(list(_WORDS)), rng.choice(level.constants)) for _ in range(count))
+    if branch and parts[0] == parts[1]:
+        return random_program(rng, difficulty)
+    return Program(parts, level, rng.choice(_BRANCH_BOUNDS) if branch else None)
+
+
+def random_arguments(rng: random.Random, program: Program) -> tuple[int, ...]:
+    """Arguments for a call of the program, within its level."""
+    return tuple(rng.choice(program.level.inputs) for _ in program.variables)
+
+
+def call(arguments: tuple[int, ...]) -> str:
+    """The call in Python."""
+    return f"f({','.join(map(str, arguments))})"
+
+
+def literal(value: Value) -> str:
+    """A value in Python, without the blanks of `repr`: every byte is a token."""
+    return repr(value).replace(" ", "")
+
+
+def unit_tests(program: Program) -> CodeTruth:
+    """Tests that tell the program from every neighbour; each looks at one part only, so partial credit exists."""
+    bound = program.bound
+    inputs = [0, 3, 11] if bound is None else [bound - 1, bound, -5, 12, 1, 25]
+    tests = []
+    for value in inputs:
+        arguments = tuple(value + shift for shift in range(len(program.variables)))
+        result = program.returns(arguments)
+        if isinstance(result, tuple):
+            tests += [f"assert {call(arguments)}[{index}] == {item}" for index, item in enumerate(result)]
+        else:
+            tests.append(f"assert {call(arguments)} == {result}")
+    return CodeTruth(tests=tests)
