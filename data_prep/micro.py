@@ -55,9 +55,7 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
 def rows(split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int) -> list[Row]:
     """`count` rows of every skill, shuffled."""
     drawn = [
-        problem
-        for skill in skills
-        for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+        problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
     return [_row(problem, split, index) for index, problem in enumerate(drawn)]
@@ -123,9 +121,7 @@ def make(
         for split, count in counts.items()
     }
     for split, count in {"sft_train": demonstrations_per_skill, "sft_val": min(32, held_out)}.items():
-        drawn = demonstrations(
-            split, skills, seed=seed, count=count, difficulty=difficulty, wrong_share=wrong_share
-        )
+        drawn = demonstrations(split, skills, seed=seed, count=count, difficulty=difficulty, wrong_share=wrong_share)
         sizes[split] = write_rows(out / f"{split}.parquet", drawn)
     return sizes
 

@@ -1,6 +1,6 @@
 """Makes the micro model: a byte-level tokenizer and a small Qwen2 model with random weights, as a Hugging Face folder.
 
-`python -m data_prep.micro_model --out DIR [--seed S]`. Every byte is one token, so any UTF-8 text round-trips and
+`python -m data_prep.micro_model --out DIR [--seed S]`. Every byte is one token, so any text round-trips and
 lengths in tokens are lengths in bytes; roles of the chat are single special tokens.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from tokenizers import pre_tokenizers
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 PAD, END = "<|pad|>", "<|im_end|>"
 ROLES = ("system", "user", "assistant", "tool")
@@ -23,16 +23,17 @@ CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(max_length: int = 512) -> PreTrainedTokenizerFast:
-    """A byte-level BPE without merges: 256 bytes, then pad, end of turn and one token for each role."""
+def make_tokenizer(max_length: int = 512) -> Qwen2Tokenizer:
+    """A byte-level BPE without merges: 256 bytes, then pad, end of turn and one token for each role.
+
+    It is a Qwen2Tokenizer because transformers loads that class for every Qwen2 model folder, whatever the folder says;
+    like every Qwen tokenizer it normalises text to NFC, so round trips are exact for text that is in NFC.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={symbol: index for index, symbol in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    special = [PAD, END, *(f"<|{role}|>" for role in ROLES)]
-    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    tokenizer = Qwen2Tokenizer(
+        vocab={symbol: index for index, symbol in enumerate(alphabet)},
+        merges=[],
+        unk_token=PAD,  # never used: no byte is unknown
         eos_token=END,
         pad_token=PAD,
         chat_template=CHAT_TEMPLATE,
@@ -40,10 +41,12 @@ def make_tokenizer(max_length: int = 512) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         padding_side="left",
     )
+    tokenizer.add_special_tokens({"additional_special_tokens": [f"<|{role}|>" for role in ROLES]})
+    return tokenizer
 
 
 def make_model(
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: Qwen2Tokenizer,
     *,
     seed: int = 0,
     hidden: int = 128,
@@ -61,6 +64,7 @@ def make_model(
         num_key_value_heads=heads,
         max_position_embeddings=max_length,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        initializer_range=hidden**-0.5,  # the default 0.02 is for wide models; a narrow one then starts on a plateau
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -93,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
         parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
     try:
-        size = make(
-            options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads
-        )
+        size = make(options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads)
     except OSError as error:
         print(f"data_prep.micro_model: {error}", file=sys.stderr)
         return 1

@@ -15,8 +15,8 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from rewards.code import CodeTruth, UnitTest
-from rewards.sql import Database, SqlTruth
+from rewards.code import CodeTruth
+from rewards.sql import Database, SqlTruth, Value
 from rewards.trace import TraceTruth
 
 MIN_DIFFICULTY, MAX_DIFFICULTY = 1, 3
@@ -119,18 +119,17 @@ def _random_arguments(rng: random.Random, program: Program) -> tuple[int, ...]:
 
 def unit_tests(program: Program) -> CodeTruth:
     """Tests that tell the program from every neighbour; each looks at one part only, so partial credit exists."""
-    inputs = (0, 3, 11)
-    if program.bound is not None:
-        inputs = (program.bound - 1, program.bound, -5, 12, 1, 25)
-    cases = []
+    bound = program.bound
+    inputs = [0, 3, 11] if bound is None else [bound - 1, bound, -5, 12, 1, 25]
+    tests = []
     for value in inputs:
         arguments = tuple(value + shift for shift in range(len(program.variables)))
         result = program.returns(arguments)
         if isinstance(result, tuple):
-            cases += [UnitTest(test=f"{_call(arguments)}[{i}]", expected=repr(item)) for i, item in enumerate(result)]
+            tests += [f"assert {_call(arguments)}[{index}] == {item}" for index, item in enumerate(result)]
         else:
-            cases.append(UnitTest(test=_call(arguments), expected=repr(result)))
-    return CodeTruth(cases=cases)
+            tests.append(f"assert {_call(arguments)} == {result}")
+    return CodeTruth(tests=tests)
 
 
 def write_problem(rng: random.Random, difficulty: int) -> Problem:
@@ -172,7 +171,9 @@ def trace_problem(rng: random.Random, difficulty: int) -> Problem:
     value = program.returns(arguments)
     wrong = {_literal(other.returns(arguments)) for other in program.neighbours()} - {_literal(value)}
     prompt = f"run {_call(arguments)}\n{program.source()}"
-    return Problem("trace", "trace", prompt, _literal(value), tuple(sorted(wrong)), lambda: TraceTruth(expected=repr(value)))
+    return Problem(
+        "trace", "trace", prompt, _literal(value), tuple(sorted(wrong)), lambda: TraceTruth(expected=repr(value))
+    )
 
 
 def _literal(value: int | tuple[int, ...]) -> str:
@@ -219,7 +220,7 @@ _CANDIDATES = 8
 
 
 def sql_problem(rng: random.Random, difficulty: int) -> Problem:
-    """A question over a table t(a,b,c,d); the answer is a query, checked on several tables that the prompt does not show.
+    """A question over a table t(a,b,c,d); the answer is a query, checked on tables that the prompt does not show.
 
     Difficulty 1 asks for an order, 2 and 3 for an aggregate under a condition.
     """
@@ -227,7 +228,9 @@ def sql_problem(rng: random.Random, difficulty: int) -> Problem:
     if difficulty == 1 or rng.random() < 0.2:
         query = Query(rng.choice(("", " DESC")), column, other, None, 0)
     else:
-        query = Query(rng.choice(_AGGREGATES), column, other, rng.choice(list(_COMPARISON_WORDS)), rng.choice(_CONSTANTS))
+        query = Query(
+            rng.choice(_AGGREGATES), column, other, rng.choice(list(_COMPARISON_WORDS)), rng.choice(_CONSTANTS)
+        )
     wrong = tuple(neighbour.source() for neighbour in query.neighbours())
     prompt = f"sql t({','.join(_COLUMNS)}): {query.words()}"
     return Problem("sql", "sql", prompt, query.source(), wrong, lambda: sql_truth(query))
@@ -254,7 +257,7 @@ def _databases(query: Query) -> list[Database]:
 
 
 def _random_database(rng: random.Random, query: Query) -> Database:
-    """Distinct small integers, now and then a NULL; the condition's bound (twice) and its neighbours are always there."""
+    """Distinct small integers and some NULLs; the condition's bound (twice) and its neighbours are always there."""
     columns = {name: rng.sample(_CELLS, _ROWS) for name in _COLUMNS}
     if query.comparison is not None:
         near = [query.bound - 1, query.bound, query.bound, query.bound + 1]
@@ -276,7 +279,7 @@ def _indistinguishable(queries: set[str], database: Database) -> set[str]:
     return {query for query, rows in zip(ordered, results, strict=True) if rows == database.expected}
 
 
-def _run(queries: list[str], setup: str) -> list[list[list[int | None]]]:
+def _run(queries: list[str], setup: str) -> list[list[list[Value]]]:
     """Results of queries of our own making (never of a model's)."""
     connection = sqlite3.connect(":memory:")
     try:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from rewards.registry import validate_ground_truth
+from rewards import registry
 
 DEFAULT_AGENT = "single_turn_agent"
 
@@ -63,10 +63,20 @@ class Row(BaseModel):
     agent_name: str = DEFAULT_AGENT
     extra_info: ExtraInfo
 
-    @model_validator(mode="after")
-    def _the_verifier_can_read_its_ground_truth(self) -> "Row":
-        validate_ground_truth(self.data_source, self.reward_model.ground_truth)
-        return self
+    @field_validator("data_source")
+    @classmethod
+    def _is_a_verifier(cls, name: str) -> str:
+        return registry.get(name).name
+
+    @field_validator("reward_model")
+    @classmethod
+    def _the_verifier_can_read_its_ground_truth(cls, value: RewardModel, info: ValidationInfo) -> RewardModel:
+        if "data_source" in info.data:
+            try:
+                registry.validate_ground_truth(info.data["data_source"], value.ground_truth)
+            except ValidationError as error:
+                raise ValueError(f"ground_truth is not for verifier '{info.data['data_source']}': {error}") from error
+        return value
 
 
 class Demonstration(BaseModel):

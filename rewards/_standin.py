@@ -14,7 +14,10 @@ exec(job["program"], scope)
 out = []
 for case in job["cases"]:
     try:
-        out.append(repr(eval(case["test"], scope)) == case["expected"])
+        exec(case["source"], scope)
+        out.append(True)
+    except AssertionError:
+        out.append(False)
     except Exception:
         out.append(None)
 print(json.dumps(out))
@@ -48,8 +51,14 @@ class Sandbox:
 
     async def run(self, code, *, language="python", stdin=None, timeout=10.0, memory_mb=1024) -> RunResult:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", "-c", code,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            code,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         started = time.perf_counter()
         try:
@@ -59,7 +68,10 @@ class Sandbox:
             return RunResult("timeout", "", "", -9)
         ok = process.returncode == 0
         return RunResult(
-            "passed" if ok else "runtime_error", out.decode(), err.decode(), process.returncode or 0,
+            "passed" if ok else "runtime_error",
+            out.decode(),
+            err.decode(),
+            process.returncode or 0,
             time.perf_counter() - started,
         )
 

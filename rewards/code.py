@@ -1,9 +1,8 @@
 """Verifier `code`: the response is a Python program that must pass unit tests, run in the sandbox."""
 
 import ast
-from typing import cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from rewards import registry
 from rewards.execution import sandbox_at
@@ -21,17 +20,19 @@ _ERRORS: dict[str, ErrorKind] = {
 }
 
 
-class UnitTest(BaseModel):
-    """An expression over the names that the program defines, and the value expected of it as a Python literal."""
-
-    test: str = Field(min_length=1)
-    expected: str = Field(min_length=1)
-
-
 class CodeTruth(BaseModel):
-    """The unit tests of one problem; none of them need be visible in its prompt."""
+    """The unit tests of one problem, hidden ones included: each a few statements over the names that the program
+    defines, as a rule one `assert`.
+    """
 
-    cases: list[UnitTest] = Field(min_length=1)
+    tests: list[str] = Field(min_length=1)
+
+    @field_validator("tests")
+    @classmethod
+    def _are_python(cls, tests: list[str]) -> list[str]:
+        for test in tests:
+            ast.parse(test)
+        return tests
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -43,12 +44,10 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     if not _parses(program):
         return Verdict.failed("syntax")
     result = await sandbox_at(settings.sandbox_url).check(
-        program, [case.model_dump() for case in truth.cases], timeout=settings.timeout, memory_mb=settings.memory_mb
+        program, [{"source": test} for test in truth.tests], timeout=settings.timeout, memory_mb=settings.memory_mb
     )
     first_failure = next((outcome for outcome in result.outcomes if outcome != "passed"), "wrong_answer")
-    return Verdict.of_ratio(
-        result.fraction, cast(ErrorKind, _ERRORS[first_failure]), partial_credit=settings.partial_credit
-    )
+    return Verdict.of_ratio(result.fraction, _ERRORS[first_failure], partial_credit=settings.partial_credit)
 
 
 def _parses(program: str) -> bool:

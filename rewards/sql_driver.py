@@ -38,6 +38,7 @@ def run_query(setup, query, row_limit, deadline):
 def main():
     """One job from standard input to standard output."""
     job = json.load(sys.stdin)
+    answer: dict = {}
     deadline = time.monotonic() + job["seconds"]
     try:
         results = [run_query(setup, job["query"], job["row_limit"], deadline) for setup in job["setups"]]

@@ -1,6 +1,7 @@
 """Verifier `trace`: the response must be the value that a program returns, as a Python literal."""
 
 import ast
+from collections.abc import Iterable
 
 from pydantic import BaseModel, field_validator
 
@@ -34,20 +35,36 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         return Verdict.failed("extract")
     try:
         answer = ast.literal_eval(line)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return Verdict.failed("syntax")
-    return Verdict.of_ratio(_share_right(answer, ast.literal_eval(truth.expected)), partial_credit=settings.partial_credit)
+    return Verdict.of_ratio(
+        _share_right(answer, ast.literal_eval(truth.expected)), partial_credit=settings.partial_credit
+    )
 
 
 def _share_right(answer: object, expected: object) -> float:
-    if isinstance(expected, (tuple, list)) and type(answer) is type(expected) and len(answer) == len(expected) > 0:
-        return sum(map(_same, answer, expected)) / len(expected)
-    return float(_same(answer, expected))
+    if isinstance(expected, tuple | list) and isinstance(answer, tuple | list) and expected:
+        if type(answer) is type(expected) and len(answer) == len(expected):
+            return sum(map(same_literal, answer, expected)) / len(expected)
+    return float(same_literal(answer, expected))
 
 
-def _same(answer: object, expected: object) -> bool:
-    """Equality that tells 1 from True and from 1.0, inside containers too."""
-    return answer == expected and repr(answer) == repr(expected)
+def same_literal(left: object, right: object) -> bool:
+    """Equality that tells 1 from True and from 1.0, inside containers too; the order of dicts and sets is free."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
+        return len(left) == len(right) and all(map(same_literal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return _typed(left) == _typed(right) and all(same_literal(left[key], right[key]) for key in left)
+    if isinstance(left, set) and isinstance(right, set):
+        return _typed(left) == _typed(right)
+    return left == right
+
+
+def _typed(items: Iterable[object]) -> set[str]:
+    """Hashable items so written that equal ones of different types differ."""
+    return {repr(item) for item in items}
 
 
 registry.register(registry.Verifier("trace", TraceTruth, judge))

@@ -4,9 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-ErrorKind = Literal[
-    "none", "extract", "syntax", "runtime", "timeout", "wrong_answer", "infeasible", "infrastructure"
-]
+ErrorKind = Literal["none", "extract", "syntax", "runtime", "timeout", "wrong_answer", "infeasible", "infrastructure"]
 
 
 @dataclass(frozen=True)

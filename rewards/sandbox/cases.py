@@ -1,0 +1,158 @@
+"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard library."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from rewards.sandbox.codec import encode
+from rewards.sandbox.outcomes import PASSED
+
+
+class InfrastructureError(Exception):
+    """The sandbox could not run a program: no server answered, or it failed by itself. Never a reason for a score."""
+
+
+@lru_cache(maxsize=4096)
+def _require_python(source: str) -> None:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ValueError(f"a test is no Python: {error}: {source[:200]!r}") from None
+
+
+@dataclass(frozen=True)
+class AssertCase:
+    """Statements that raise unless the program is right, as in MBPP: `assert add(1, 2) == 3`.
+
+    Raises `ValueError` when `source` is no Python: that is a mistake in the data, not in the program.
+    """
+
+    source: str
+
+    def __post_init__(self) -> None:
+        _require_python(self.source)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON form for the server."""
+        return {"source": self.source}
+
+
+@dataclass(frozen=True)
+class CallCase:
+    """Call `entry_point(*args, **kwargs)` and compare what it returns with `expected` (rules: compare.py).
+
+    Values are plain data: numbers, strings, bytes, None, lists, tuples, sets, dicts and the like (codec.py).
+    """
+
+    entry_point: str
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    expected: Any = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON form for the server; raises `NotData` (a TypeError) for values that are no plain data."""
+        return {
+            "entry_point": self.entry_point,
+            "args": encode(list(self.args)),
+            "kwargs": encode(self.kwargs),
+            "expected": encode(self.expected),
+        }
+
+
+@dataclass(frozen=True)
+class StdioCase:
+    """Run the program with `stdin` as its input and compare what it prints with `expected` (rules: compare.py)."""
+
+    stdin: str
+    expected: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON form for the server."""
+        return {"stdin": self.stdin, "expected": self.expected}
+
+
+Case = AssertCase | CallCase | StdioCase
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model's program. `files`: further files in its folder, relative path to base64 content."""
+
+    code: str
+    language: str = "python"
+    files: dict[str, str | None] | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What became of one run.
+
+    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal; `execution_time`: wall
+    seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where there is one.
+    """
+
+    outcome: str
+    stdout: str = ""
+    stderr: str = ""
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    return_code: int | None = None
+    execution_time: float = 0.0
+    error_type: str | None = None
+    error_line: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the program ran to its end with exit code 0."""
+        return self.outcome == PASSED
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What became of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds."""
+
+    outcome: str
+    detail: str | None = None
+    error_type: str | None = None
+    execution_time: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the case holds."""
+        return self.outcome == PASSED
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What became of all cases of a check, in their order."""
+
+    cases: list[CaseResult]
+
+    @property
+    def passed(self) -> int:
+        """How many cases hold."""
+        return sum(case.passed for case in self.cases)
+
+    @property
+    def fraction(self) -> float:
+        """The part of the cases that hold, 0.0 to 1.0; 0.0 when there are none."""
+        return self.passed / len(self.cases) if self.cases else 0.0
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether there are cases and all hold."""
+        return bool(self.cases) and self.passed == len(self.cases)
+
+    @property
+    def execution_time(self) -> float:
+        """Wall seconds of all cases together."""
+        return sum(case.execution_time for case in self.cases)
+
+    @property
+    def outcome(self) -> str:
+        """The class of the first case that fails, or "passed"."""
+        return next((case.outcome for case in self.cases if not case.passed), PASSED)

@@ -1,0 +1,189 @@
+"""A server for the processes of this machine: the first one that asks starts it, the last one that leaves ends it.
+
+Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process ends, so the
+server knows when nobody is left, also after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("rewards.sandbox")
+
+START_SECONDS = 90.0
+IDLE_SECONDS = 2.0
+"""How long an embedded server outlives its last lease: a job that restarts its workers keeps it."""
+
+
+class Leases:
+    """The server's side: counts open connections and ends the server when there are none."""
+
+    def __init__(self, path: str, server: Any) -> None:
+        self.path = path
+        self.server = server
+        self.held = 0
+        self._seen = False
+        self._idle_since = time.monotonic()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, state: str, server: Any) -> Leases:
+        """Listen beside the state file and start to watch."""
+        leases = cls(lease_path(state), server)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(leases.path)
+        await asyncio.start_unix_server(leases._hold, leases.path)
+        leases._tasks.add(asyncio.create_task(leases._watch(state)))
+        return leases
+
+    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.held += 1
+        self._seen = True
+        try:
+            with contextlib.suppress(OSError):
+                await reader.read()
+        finally:
+            self.held -= 1
+            self._idle_since = time.monotonic()
+            writer.close()
+
+    async def _watch(self, state: str) -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            patience = IDLE_SECONDS if self._seen else START_SECONDS
+            if not self.held and time.monotonic() - self._idle_since > patience:
+                log.info("nobody uses this server any more")
+                with contextlib.suppress(OSError):
+                    os.unlink(state)
+                self.server.should_exit = True
+                return
+
+    def close(self) -> None:
+        """Stop watching."""
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+def lease_path(state: str) -> str:
+    """The lease socket that belongs to a state file."""
+    return state.removesuffix(".json") + ".sock"
+
+
+def write_state(state: str, url: str) -> None:
+    """Publish the server's address, whole or not at all."""
+    temporary = f"{state}.{os.getpid()}"
+    Path(temporary).write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    os.replace(temporary, state)
+
+
+def runtime_folder() -> Path:
+    """A folder that only this user can enter; raises `PermissionError` when somebody else made it first."""
+    folder = Path(tempfile.gettempdir()) / f"verl-skillcredit-sandbox-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a private folder of this user")
+    return folder
+
+
+_leases: dict[str, tuple[socket.socket, str, int]] = {}
+_lock = threading.Lock()
+
+
+def shared_server(arguments: tuple[str, ...] = ()) -> str:
+    """The base url of this machine's embedded server, started if there is none; holds a lease until this process ends.
+
+    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the server
+    starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
+    """
+    key = hashlib.sha256("\0".join((sys.executable, __file__, *arguments)).encode()).hexdigest()[:12]
+    with _lock:
+        held = _leases.get(key)
+        # A forked child has its parent's connection; it needs one of its own to be counted.
+        if held is not None and held[2] == os.getpid() and _is_open(held[0]):
+            return held[1]
+        state = str(runtime_folder() / f"{key}.json")
+        with _exclusive(state + ".lock"):
+            lease, url = _join(state) or _start(state, arguments)
+        _leases[key] = (lease, url, os.getpid())
+        return url
+
+
+def _is_open(lease: socket.socket) -> bool:
+    try:
+        return lease.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _exclusive(path: str) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _join(state: str) -> tuple[socket.socket, str] | None:
+    """Take a lease of a server that runs; None when there is none."""
+    lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lease.connect(lease_path(state))
+        url: str = json.loads(Path(state).read_text())["url"]
+        # Between the two steps the server may have decided to go: then its connections are closed at once.
+        lease.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            lease.recv(1)
+            lease.close()
+            return None
+        lease.settimeout(None)
+        return lease, url
+    except (OSError, ValueError, KeyError):
+        lease.close()
+        return None
+
+
+def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, str]:
+    log_path = state.removesuffix(".json") + ".log"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(state)
+    package_root = str(Path(__file__).resolve().parents[2])
+    with open(log_path, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--state", state, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if os.path.exists(state) and (joined := _join(state)):
+            # Nobody waits for it: it ends when its leases do, and is no zombie for longer than this process lives.
+            threading.Thread(target=process.wait, daemon=True).start()
+            return joined
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    raise RuntimeError(f"the embedded sandbox did not start:\n{Path(log_path).read_text(errors='replace')[-2000:]}")

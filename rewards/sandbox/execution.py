@@ -1,0 +1,279 @@
+"""A running program seen from outside: its output, its messages, its end, its time. Used by the worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from rewards.sandbox import zygote
+from rewards.sandbox.codec import FrameBuffer, send_frame
+from rewards.sandbox.isolation import Limits
+
+READ_SIZE = 1 << 16
+TAIL = 4096
+PATIENCE = 4.0
+"""A program that waits for a processor gets more wall time, up to this many times its limit."""
+
+
+class FrontGone(Exception):
+    """The server closed our socket: everything ends."""
+
+
+class SlotBroken(Exception):
+    """A fork server does not answer as it must: this worker is replaced."""
+
+
+class Drain:
+    """Reads one stream to its end, keeps the first `limit` bytes and the last few."""
+
+    def __init__(self, limit: int) -> None:
+        self.descriptor, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.descriptor, False)
+        self.limit = limit
+        self.kept = bytearray()
+        self.tail = b""
+        self.truncated = False
+        self.open = True
+
+    def read(self) -> None:
+        """Take what is there now."""
+        while self.open:
+            try:
+                data = os.read(self.descriptor, READ_SIZE)
+            except BlockingIOError:
+                return
+            if not data:
+                self.close()
+                return
+            room = self.limit - len(self.kept)
+            self.kept += data[:room]
+            if len(data) > room:
+                self.truncated = True
+                self.tail = (self.tail + data)[-TAIL:]
+                return
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self.open:
+            os.close(self.descriptor)
+            self.open = False
+
+    def text(self) -> str:
+        """What was kept, as text; bytes that are no UTF-8 become the replacement character."""
+        return self.kept.decode("utf-8", "replace")
+
+    def ending(self) -> str:
+        """The last few bytes that were written, also those behind the limit."""
+        return (self.tail if self.truncated else bytes(self.kept[-TAIL:])).decode("utf-8", "replace")
+
+    def restart(self) -> None:
+        """Forget what was kept: the next run of the same process begins."""
+        self.kept, self.tail, self.truncated = bytearray(), b"", False
+
+
+class Server:
+    """The worker's end of one fork server."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Read one report and the descriptors that came with it."""
+        message, descriptors, _, _ = socket.recv_fds(self.link, zygote.MESSAGE_LIMIT, 64)
+        if not message:
+            raise SlotBroken("a fork server ended")
+        return json.loads(message), descriptors
+
+    def order(self, text: bytes) -> None:
+        """Send an order about the running child."""
+        try:
+            self.link.send(text)
+        except OSError as error:
+            raise SlotBroken(f"a fork server ended: {error}") from None
+
+
+class Child:
+    """One running child of a fork server, seen from outside."""
+
+    def __init__(
+        self,
+        server: Server,
+        payload: dict[str, Any],
+        limits: Limits,
+        output_limit: int,
+        *,
+        stdin: int | None = None,
+        calls: socket.socket | None = None,
+        **launch: Any,
+    ) -> None:
+        self.server = server
+        self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
+        self.control, theirs = socket.socketpair()
+        self.frames = FrameBuffer()
+        self.messages: list[Any] = []
+        self.report: dict[str, Any] | None = None
+        self.fetched: list[int] = []
+        self.over_limit = False
+        self.timed_out = False
+        self.ready = False
+        self._control_open = True
+        self._killed = False
+        null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
+        given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
+        message = json.dumps({"limits": asdict(limits), **launch}).encode()
+        try:
+            socket.send_fds(server.link, [message], [*given, *([calls.fileno()] if calls else [])])  # type: ignore[list-item]
+        except OSError as error:
+            raise SlotBroken(f"a fork server ended: {error}") from None
+        finally:
+            for descriptor in (null, self.stdout.writer, self.stderr.writer):
+                if descriptor is not None:
+                    os.close(descriptor)
+            theirs.close()
+        self.started = time.monotonic()
+        # A child that could not be confined ends without reading its order: its report says so.
+        self.control.settimeout(10)
+        try:
+            send_frame(self.control, payload)
+        except OSError:
+            self._control_open = False
+        self.control.setblocking(False)
+
+    def register(self, handlers: dict[int, Callable[[], None]]) -> None:
+        """Add what is to be watched of this child: descriptor to handler."""
+        if self.report is None:
+            handlers[self.server.link.fileno()] = self._ended
+        for drain in (self.stdout, self.stderr):
+            if drain.open:
+                handlers[drain.descriptor] = self.drain
+        if self._control_open:
+            handlers[self.control.fileno()] = self._read_control
+
+    def drain(self) -> None:
+        """Take the output that is there now; a program that printed too much is killed."""
+        self.stdout.read()
+        self.stderr.read()
+        if self.stdout.truncated and not self.over_limit:
+            self.over_limit = True
+            self.kill()
+
+    def _read_control(self) -> None:
+        try:
+            data = self.control.recv(READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            self.messages += self.frames.feed(data)
+        except ValueError:
+            data = b""
+        if not self.ready and self.messages:
+            # The first message is sent before any code of the program runs, so it can't be made up.
+            self.ready = self.messages.pop(0) == zygote.READY
+        if not data:
+            self._control_open = False
+
+    def _ended(self) -> None:
+        report, descriptors = self.server.receive()
+        self.report, self.fetched = report, descriptors
+        # Every writer is dead now: what is in the pipes is all there will be.
+        self._drain_rest()
+        if self._control_open:
+            self._read_control()
+
+    def _drain_rest(self) -> None:
+        for drain in (self.stdout, self.stderr):
+            while drain.open:
+                before = drain.truncated, len(drain.kept), drain.tail
+                drain.read()
+                if drain.open and before == (drain.truncated, len(drain.kept), drain.tail):
+                    break
+            drain.close()
+        self.over_limit = self.over_limit or self.stdout.truncated
+
+    def kill(self) -> None:
+        """Have the program and everything that it started killed; the report follows."""
+        if self.report is None and not self._killed:
+            self._killed = True
+            self.server.order(zygote.KILL)
+
+    def time_waited(self) -> float:
+        """Seconds that the program could not run because processors were busy; 0.0 if it has just ended."""
+        self.server.order(zygote.WAITED)
+        answer, descriptors = self.server.receive()
+        if isinstance(answer, dict):
+            # The report crossed our question; the fork server drops a question about no child.
+            self.report, self.fetched = answer, descriptors
+            self._drain_rest()
+            if self._control_open:
+                self._read_control()
+            return 0.0
+        return answer / 1e9
+
+    def take(self) -> dict[str, Any] | None:
+        """The next message of the child, in order, or None."""
+        return self.messages.pop(0) if self.messages else None
+
+    def end(self, clock: Clock) -> dict[str, Any]:
+        """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
+        if self.report is None:
+            self.kill()
+            if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30):
+                raise SlotBroken("a fork server does not report the end of its child")
+        assert self.report is not None
+        if not self.ready:
+            raise SlotBroken(f"a program could not be confined: {self.stderr.text()[:500]}")
+        return self.report
+
+    def close(self) -> None:
+        """Release descriptors."""
+        for descriptor in self.fetched:
+            os.close(descriptor)
+        self.fetched = []
+        self.control.close()
+        self.stdout.close()
+        self.stderr.close()
+
+
+class Clock:
+    """Waits for children, watching the front's socket: when that closes, all ends."""
+
+    def __init__(self, front: socket.socket) -> None:
+        self._front = front
+
+    def watch(self, done: Callable[[], bool], children: list[Child], deadline: float) -> bool:
+        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was done."""
+        while not done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            handlers: dict[int, Callable[[], None]] = {}
+            for child in children:
+                child.register(handlers)
+            poll = select.poll()
+            poll.register(self._front, 0)
+            for descriptor in handlers:
+                poll.register(descriptor, select.POLLIN)
+            for descriptor, _ in poll.poll(remaining * 1000 + 1):
+                if descriptor == self._front.fileno():
+                    raise FrontGone
+                handlers[descriptor]()
+        return True
+
+    def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
+        """Like `watch`, for a program's time limit: time in which it was kept from a processor is not charged."""
+        start = time.monotonic()
+        deadline, latest = start + seconds, start + seconds * PATIENCE
+        while not self.watch(done, children, deadline):
+            waited = sum(child.time_waited() for child in children if child.report is None)
+            deadline = min(start + seconds + waited, latest)
+            if deadline <= time.monotonic() + 0.001:
+                return done()
+        return True

@@ -1,0 +1,208 @@
+"""The layers between a program and the machine: set up once in each fork server, put on each child before it runs.
+
+A layer that the machine refuses is recorded with the reason and reported; whether to go on without it is the server's
+decision (`--isolation strict|best|none`), never this module's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from rewards.sandbox import landlock, namespaces, seccomp, syscalls
+
+PROGRAM_USER = 1000
+LAYERS = ("uid", "user_ns", "pid_ns", "mount_ns", "net_ns", "ipc_ns", "uts_ns", "seccomp", "landlock")
+_RULESET = 200
+"""Descriptor of the Landlock rules, above all that a child closes before it is confined."""
+_NAMESPACES = {
+    "net_ns": syscalls.CLONE_NEWNET,
+    "ipc_ns": syscalls.CLONE_NEWIPC,
+    "uts_ns": syscalls.CLONE_NEWUTS,
+}
+
+
+@dataclass
+class Limits:
+    """What one program may use. Memory and sizes in MiB, times in seconds."""
+
+    memory_mb: int = 1024
+    cpu_seconds: int = 12
+    file_mb: int = 32
+    open_files: int = 128
+    processes: int = 64
+
+
+@dataclass
+class Isolation:
+    """The layers of one slot. `outside_user` is the first of two host user ids that belong to it (root only)."""
+
+    wanted: bool
+    outside_user: int
+    python: list[str]
+    quota_mb: int
+    active: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)
+    folder: str = "/tmp"
+    _ruleset: int | None = None
+    _filter: bytes | None = None
+    _base_memory: int = 0
+
+    def required(self) -> list[str]:
+        """The layers that `strict` asks for: a separate user id can be given by root only."""
+        return [layer for layer in LAYERS if layer != "uid" or os.geteuid() == 0]
+
+    def _try(self, layer: str, step: Callable[[], Any]) -> bool:
+        try:
+            step()
+        except (OSError, ValueError, KeyError) as error:
+            self.missing[layer] = str(error)
+            return False
+        self.active.add(layer)
+        return True
+
+    def fork_inside(self, serve: Callable[[], None]) -> None:
+        """Fork a process that lives in the new namespaces and calls `serve`; it becomes a child of this one.
+
+        A process can prepare new namespaces for its children only once, so a helper does it and goes away.
+        """
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+        helper = os.fork()
+        if helper == 0:
+            try:
+                self._fork_from_helper(serve)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(helper, 0)
+        if status:
+            raise OSError("the namespaces could not be prepared")
+
+    def _fork_from_helper(self, serve: Callable[[], None]) -> NoReturn:
+        root = os.geteuid() == 0
+        if self.wanted and not root:
+            outside = os.geteuid()
+            # Without a user namespace an ordinary user gets none of the others.
+            if self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
+                namespaces.map_users("self", [(PROGRAM_USER, outside)])
+        if self.wanted:
+            self._try("pid_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWPID))
+        helper, inner = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            helper.close()
+            self._enter(inner if root else None)
+            inner.close()
+            serve()
+        inner.close()
+        if root and self.wanted and helper.recv(1):
+            self._map_from_outside(pid, helper)
+        os._exit(0)
+
+    def _map_from_outside(self, pid: int, helper: socket.socket) -> None:
+        # Only a process outside with CAP_SETUID may map two users: the server's (0) and the program's.
+        pairs = [(0, self.outside_user), (PROGRAM_USER, self.outside_user + 1)]
+        try:
+            namespaces.map_users(pid, pairs)
+            helper.send(b"y")
+        except OSError:
+            helper.send(b"n")
+        helper.recv(1)
+
+    def _enter(self, helper: socket.socket | None) -> None:
+        root = helper is not None
+        if self.wanted:
+            for layer, flag in _NAMESPACES.items():
+                self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
+            with contextlib.suppress(OSError):
+                socket.sethostname("sandbox")
+            self._try("mount_ns", lambda: self._build_tree(root))
+        if "mount_ns" not in self.active:
+            self.folder = tempfile.mkdtemp(prefix="sandbox-")
+        if helper is not None:
+            self._become_slot_user(helper)
+        self._prepare_child_layers()
+        # No handler and no dump: from inside, the first process of a namespace can't be signalled, read or traced.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+
+    def _build_tree(self, root: bool) -> None:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        owner = self.outside_user + 1 if root else PROGRAM_USER
+        # Any folder serves as the mount point: the mount is seen in this namespace only.
+        namespaces.build_tree("/tmp", self.python, owner, self.quota_mb)
+
+    def _become_slot_user(self, helper: socket.socket) -> None:
+        if "mount_ns" not in self.active:
+            os.chown(self.folder, self.outside_user + 1, self.outside_user + 1)
+        if self.wanted and self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
+            helper.send(b"m")
+            if helper.recv(1) != b"y":
+                raise OSError(errno.EPERM, "the user namespace could not be mapped")
+            self._try("uid", lambda: (os.setgroups([]), os.setresgid(0, 0, 0), os.setresuid(0, 0, 0)))
+        elif self.wanted:
+            self.active.add("uid")
+
+    def _prepare_child_layers(self) -> None:
+        with open("/proc/self/statm") if os.path.exists("/proc/self/statm") else open(os.devnull) as file:
+            self._base_memory = int((file.read() or "0").split()[0]) * resource.getpagesize()
+        if not self.wanted:
+            return
+        private = "mount_ns" in self.active
+        readable = ["/"] if private else namespaces.readable_folders(self.python)
+        writable = ["/tmp", "/dev/shm"] if private else [self.folder]
+
+        def open_ruleset() -> None:
+            ruleset = landlock.open_ruleset(readable, writable)
+            self._ruleset = os.dup2(ruleset, _RULESET, inheritable=False)
+            os.close(ruleset)
+
+        def build_filter() -> None:
+            self._filter = seccomp.build_filter()
+
+        self._try("landlock", open_ruleset)
+        self._try("seccomp", build_filter)
+
+    def confine(self, limits: Limits, *, executes: bool) -> None:
+        """Put limits and layers on this process, the child that is about to run a program. Raises `OSError`."""
+        self._set_limits(limits, executes)
+        if self.wanted and os.geteuid() == 0:
+            user = PROGRAM_USER if "user_ns" in self.active else self.outside_user + 1
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        elif "user_ns" in self.active:
+            syscalls.drop_capabilities()
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        if "pid_ns" not in self.active:
+            syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 9)
+        if self._ruleset is not None:
+            landlock.restrict(self._ruleset)
+            os.close(self._ruleset)
+        if self._filter is not None:
+            seccomp.install(self._filter if self._signals_are_safe() else seccomp.build_filter(os.getpid()))
+
+    def _signals_are_safe(self) -> bool:
+        return "pid_ns" in self.active or (self._ruleset is not None and landlock.protects_signals())
+
+    def _set_limits(self, limits: Limits, executes: bool) -> None:
+        mib = 1 << 20
+        memory = limits.memory_mb * mib + (0 if executes else self._base_memory)
+        pairs = [
+            (resource.RLIMIT_AS, memory),
+            (resource.RLIMIT_CPU, limits.cpu_seconds),
+            (resource.RLIMIT_FSIZE, limits.file_mb * mib),
+            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_CORE, 0),
+        ]
+        # Processes are counted per user: without a user of its own, a slot would count the whole machine's.
+        if self.active & {"user_ns", "uid"}:
+            pairs.append((resource.RLIMIT_NPROC, limits.processes))
+        for kind, value in pairs:
+            resource.setrlimit(kind, (value, value))

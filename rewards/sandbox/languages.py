@@ -1,0 +1,41 @@
+"""How a program of each language is compiled and run inside a slot. Python itself runs in the fork server."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+TOOL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True)
+class Language:
+    """Commands for one language: `source` is the file that the code is written to."""
+
+    source: str
+    run: tuple[str, ...]
+    compile: tuple[str, ...] = ()
+
+    @property
+    def available(self) -> bool:
+        """Whether this machine has the tool (in the folders that a program can see)."""
+        return shutil.which((self.compile or self.run)[0], path=TOOL_PATH) is not None
+
+
+COMMANDS = {
+    "bash": Language("main.sh", ("bash", "main.sh")),
+    "cpp": Language("main.cpp", ("./main",), ("g++", "-std=c++17", "-O1", "-pipe", "main.cpp", "-o", "main")),
+    "sql": Language("main.sql", ("sqlite3", "-batch", "-bail", ":memory:", ".read main.sql")),
+}
+
+# The languages that SandboxFusion's request model accepts: an unknown one is a bad request (422), a known one that this
+# server can't run is answered with SandboxError, as SandboxFusion does when a runner fails.
+KNOWN = (
+    "python cpp nodejs go go_test java php csharp bash typescript sql rust cuda lua R perl D_ut ruby scala julia pytest junit "
+    "kotlin_script jest verilog python_gpu lean swift racket"
+).split()
+
+
+def available_languages() -> list[str]:
+    """The languages that this machine can run."""
+    return ["python", *(name for name, language in COMMANDS.items() if language.available)]

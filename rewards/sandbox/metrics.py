@@ -1,0 +1,34 @@
+"""`/metrics` in Prometheus' text format."""
+
+from __future__ import annotations
+
+from rewards.sandbox.isolation import LAYERS
+from rewards.sandbox.outcomes import OUTCOMES
+from rewards.sandbox.pool import Pool
+
+_PREFIX = "sandbox_"
+
+
+def render(pool: Pool) -> str:
+    """All figures of a pool, one metric family after the other."""
+    counters = pool.counters
+    slot = pool.slots[0]
+    by_outcome = [(f'outcome="{name}"', counters.outcomes.get(name, 0)) for name in OUTCOMES]
+    by_layer = [(f'layer="{name}"', int(name in slot.active)) for name in LAYERS]
+    families = [
+        ("programs_total", "counter", "Programs started", [("", counters.programs)]),
+        ("results_total", "counter", "Runs and cases by class", by_outcome),
+        ("execution_seconds_total", "counter", "Wall time of programs and cases", [("", round(counters.seconds, 6))]),
+        ("rejected_total", "counter", "Requests answered with 429", [("", counters.rejected)]),
+        ("retried_total", "counter", "Programs run again after a worker failed", [("", counters.retried)]),
+        ("infrastructure_failures_total", "counter", "Programs given up", [("", counters.failed)]),
+        ("workers_replaced_total", "counter", "Workers that died or stalled", [("", counters.replaced)]),
+        ("workers", "gauge", "Worker processes", [("", len(pool.slots))]),
+        ("pending_programs", "gauge", "Programs running or waiting", [("", pool.pending)]),
+        ("isolation_layer", "gauge", "1 where the layer is active", by_layer),
+    ]
+    lines = []
+    for name, kind, text, samples in families:
+        lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
+        lines += [f"{_PREFIX}{name}{{{labels}}} {value}" if labels else f"{_PREFIX}{name} {value}" for labels, value in samples]
+    return "\n".join(lines) + "\n"

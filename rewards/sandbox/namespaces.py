@@ -1,0 +1,119 @@
+"""The world that a program sees: its own file tree, process table, network and host name.
+
+The tree holds the system's libraries and tools and the Python installation, all read-only, a few devices, and two small
+in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are not in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import site
+import sys
+import sysconfig
+
+from rewards.sandbox import syscalls
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_SYSTEM_LINKS = ("/etc/alternatives",)
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_MEMORY_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV
+
+
+def python_folders() -> list[str]:
+    """Folders that an interpreter with this one's packages needs: prefixes, standard library, site-packages."""
+    folders = {sys.base_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
+    folders |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
+    existing = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)}
+    system = ("/", *_SYSTEM)
+    return sorted(folder for folder in existing if folder not in system and not _inside(folder, existing - {folder}))
+
+
+def _inside(path: str, folders: set[str]) -> bool:
+    return any(path.startswith(folder + os.sep) for folder in (*folders, *_SYSTEM))
+
+
+def readable_folders(python: list[str]) -> list[str]:
+    """What a program may read where there is no private tree: the same as would be in it."""
+    return [*_SYSTEM, *_SYSTEM_FILES, *_SYSTEM_LINKS, *python, "/proc"]
+
+
+def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
+    """Mount the program's tree at the empty folder `root` and make it this process's root.
+
+    `owner`: user id (as seen here) of the writable folders. Raises `OSError` for a mount that is refused.
+    """
+    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", root, "tmpfs", _MEMORY_FILE_SYSTEM, "mode=0755,size=4m,nr_inodes=2k")
+    for path in (*_SYSTEM, *_SYSTEM_LINKS, *python):
+        _show(root, path)
+    for path in _SYSTEM_FILES:
+        _show(root, os.path.realpath(path), path)
+    _make_devices(root)
+    _write_accounts(root)
+    # The process table belongs to the new process namespace; where the kernel refuses it, /proc stays empty.
+    os.mkdir(root + "/proc")
+    with contextlib.suppress(OSError):
+        syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC, "hidepid=invisible")
+    writable = f"mode=0700,uid={owner},gid={owner},size={quota_mb}m,nr_inodes=16k"
+    for folder in ("/tmp", "/dev/shm"):
+        os.makedirs(root + folder)
+        syscalls.mount("tmpfs", root + folder, "tmpfs", _MEMORY_FILE_SYSTEM, writable)
+    _enter(root)
+
+
+def _show(root: str, source: str, name: str | None = None) -> None:
+    target = root + (name or source)
+    if name is None and os.path.islink(source):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.symlink(os.readlink(source), target)
+        return
+    if not os.path.exists(source):
+        return
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    syscalls.mount(source, target, None, syscalls.MS_BIND | syscalls.MS_REC)
+    syscalls.set_read_only(target)
+
+
+def _make_devices(root: str) -> None:
+    os.mkdir(root + "/dev")
+    for name in _DEVICES:
+        os.close(os.open(f"{root}/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
+        syscalls.mount(f"/dev/{name}", f"{root}/dev/{name}", None, syscalls.MS_BIND)
+    for name, target in _LINKS.items():
+        os.symlink(target, f"{root}/dev/{name}")
+
+
+def _write_accounts(root: str) -> None:
+    os.makedirs(root + "/etc", exist_ok=True)
+    with open(root + "/etc/passwd", "w") as file:
+        file.write("root:x:0:0::/:/bin/false\nsandbox:x:1000:1000::/tmp:/bin/sh\n")
+    with open(root + "/etc/group", "w") as file:
+        file.write("root:x:0:\nsandbox:x:1000:\n")
+
+
+def _enter(root: str) -> None:
+    os.mkdir(root + "/.old")
+    syscalls.pivot_root(root, root + "/.old")
+    os.chdir("/")
+    syscalls.unmount("/.old")
+    os.rmdir("/.old")
+    syscalls.mount("none", "/", None, syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | _MEMORY_FILE_SYSTEM)
+
+
+def map_users(pid: int | str, pairs: list[tuple[int, int]]) -> None:
+    """Give the user namespace of process `pid` its users: (inside, outside) pairs, for users and groups alike."""
+    lines = "".join(f"{inside} {outside} 1\n" for inside, outside in pairs)
+    if os.geteuid() != 0:
+        # The kernel lets an ordinary user map a group only when the namespace can't change groups.
+        with open(f"/proc/{pid}/setgroups", "w") as file:
+            file.write("deny")
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/{pid}/{name}", "w") as file:
+            file.write(lines)

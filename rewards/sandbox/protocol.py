@@ -1,0 +1,161 @@
+"""The wire formats: SandboxFusion's `/run_code`, and the additions that our server offers beside it.
+
+Additions are found through `GET /capabilities`, so a client never guesses which server it talks to.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from rewards.sandbox.languages import KNOWN
+
+CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
+"""What `GET /capabilities` answers, completed by the server with limits, languages and layers."""
+
+MAX_TIMEOUT = 600.0
+MAX_OUTPUT = 16 << 20
+MAX_CASES = 10_000
+MAX_PROGRAMS = 4096
+MAX_FILES = 32
+OUTCOME_HEADER = "x-sandbox-outcome"
+TRUNCATED_HEADER = "x-sandbox-truncated"
+
+
+class RunCodeRequest(BaseModel):
+    """SandboxFusion's request, field by field; unknown fields are ignored, as there."""
+
+    compile_timeout: float = 10
+    run_timeout: float = 10
+    memory_limit_MB: int = -1
+    code: str
+    stdin: str | None = None
+    language: str
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+
+    @field_validator("language")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in KNOWN:
+            raise ValueError("Input should be " + ", ".join(repr(name) for name in KNOWN))
+        return value
+
+
+class Case(BaseModel):
+    """One test case: `source` (statements), `entry_point` with encoded values (codec.py), or `stdin` and `expected`."""
+
+    model_config = ConfigDict(extra="forbid")
+    source: str | None = None
+    entry_point: str | None = None
+    args: Any = None
+    kwargs: Any = None
+    stdin: str | None = None
+    expected: Any = None
+
+    @field_validator("expected")
+    @classmethod
+    def _text_for_stdin(cls, value: Any, info: Any) -> Any:
+        if info.data.get("stdin") is not None and not isinstance(value, str):
+            raise ValueError("expected must be text for a case with stdin")
+        return value
+
+
+class BatchProgram(BaseModel):
+    """A program of a batch; what it leaves out is taken from the batch."""
+
+    model_config = ConfigDict(extra="forbid")
+    code: str
+    language: str = "python"
+    stdin: str | None = None
+    files: dict[str, str | None] = Field(default_factory=dict)
+    cases: list[Case] | None = Field(None, max_length=MAX_CASES)
+
+
+class BatchRequest(BaseModel):
+    """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
+
+    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines in the order of the
+    programs: `{"index", "first", "results"}` with results of consecutive cases (a run has one result), `{"index", "done"}`
+    behind the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that never can be
+    here; empty lines say that work goes on. With `ordered` false, lines come as programs finish.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    programs: list[BatchProgram] = Field(min_length=1, max_length=MAX_PROGRAMS)
+    cases: list[Case] | None = Field(None, max_length=MAX_CASES)
+    setup: str = ""
+    timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
+    compile_timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
+    memory_mb: int = Field(-1, le=1 << 20)
+    output_limit: int = Field(1 << 20, gt=0, le=MAX_OUTPUT)
+    max_timeouts: int = Field(2, ge=1)
+    stop_on_failure: bool = False
+    ordered: bool = True
+
+
+class CommandRunResult(BaseModel):
+    """SandboxFusion's result of one command."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    """SandboxFusion's response."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str = ""
+    compile_result: CommandRunResult | None = None
+    run_result: CommandRunResult | None = None
+    executor_pod_name: str | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+def bad_path(paths: list[str]) -> str | None:
+    """The first path that would leave the program's folder, if there is one."""
+    return next((path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None)
+
+
+def command_result(result: dict[str, Any]) -> dict[str, Any]:
+    """One command's result in SandboxFusion's words."""
+    timed_out = result["return_code"] is None
+    return {
+        "status": "TimeLimitExceeded" if timed_out else "Finished",
+        "execution_time": result["time"],
+        "return_code": result["return_code"],
+        "stdout": result["stdout"],
+        "stderr": result["stderr"],
+    }
+
+
+def run_code_response(result: dict[str, Any], fetched: list[str]) -> dict[str, Any]:
+    """A worker's result as the body of a `/run_code` answer."""
+    compiled = result.get("compile")
+    ran = result.get("ran", True)
+    codes = [part["return_code"] for part in (compiled, result if ran else None) if part is not None]
+    files = zip(fetched, result.get("files") or [], strict=False)
+    return {
+        "status": "Success" if all(code == 0 for code in codes) else "Failed",
+        "message": "",
+        "compile_result": command_result(compiled) if compiled else None,
+        "run_result": command_result(result) if ran else None,
+        "executor_pod_name": None,
+        "files": {path: content for path, content in files if content is not None},
+    }
+
+
+def sandbox_error(message: str) -> dict[str, Any]:
+    """The body that says: this server could not run it."""
+    return {
+        "status": "SandboxError",
+        "message": message,
+        "compile_result": None,
+        "run_result": None,
+        "executor_pod_name": None,
+        "files": {},
+    }

@@ -1,0 +1,189 @@
+"""One slot of the server: takes jobs from the front, runs them on its two fork servers, one job at a time.
+
+        front (server.py)  <- one socket ->  worker (this process)
+                                              |  launches, descriptors      ^ output, frames
+                              fork server of programs            fork server of judges
+                                  child: the program  <- calls ->  child: the tests
+
+The worker never runs model code and never evaluates what it receives; it reads bytes, counts them and compares text.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from rewards.sandbox import outcomes, syscalls, zygote
+from rewards.sandbox.checking import Check, memory_file
+from rewards.sandbox.codec import receive_frame, send_frame
+from rewards.sandbox.execution import Child, Clock, FrontGone, Server, SlotBroken
+from rewards.sandbox.isolation import Isolation, Limits
+from rewards.sandbox.languages import COMMANDS
+
+MAX_FETCHED = 16 << 20
+COMPILER_MEMORY_MB = 2048
+CHUNK_SECONDS = 0.02
+
+
+class Worker:
+    """Serves jobs on the front's socket until it closes."""
+
+    def __init__(self, front: socket.socket, settings: dict[str, Any]) -> None:
+        self.front = front
+        self.settings = settings
+        self.clock = Clock(front)
+        zygote.preload()
+        self.programs, hello = self._start_server(settings["user"])
+        self.judges, judge_hello = self._start_server(settings["user"] + 2)
+        missing = {**judge_hello["missing"], **hello["missing"]}
+        active = sorted(set(hello["active"]) & set(judge_hello["active"]))
+        self._give_up_root(settings["user"] + 4)
+        send_frame(front, {"ready": True, "active": active, "missing": missing})
+
+    def _start_server(self, user: int) -> tuple[Server, dict[str, Any]]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        isolation = Isolation(
+            wanted=self.settings["isolate"],
+            outside_user=user,
+            python=self.settings["python"],
+            quota_mb=self.settings["quota_mb"],
+        )
+
+        def serve() -> NoReturn:
+            ours.close()
+            self.front.close()
+            zygote.ForkServer(theirs, isolation).serve()
+
+        isolation.fork_inside(serve)
+        theirs.close()
+        server = Server(ours)
+        server.order(zygote.START)
+        hello, _ = server.receive()
+        return server, hello
+
+    def _give_up_root(self, user: int) -> None:
+        if os.geteuid() == 0 and self.settings["isolate"]:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def serve(self) -> NoReturn:
+        """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
+        while True:
+            try:
+                self._answer(receive_frame(self.front))
+            except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
+                os._exit(0)
+            except SlotBroken as error:
+                with contextlib.suppress(OSError):
+                    send_frame(self.front, {"broken": str(error)})
+                os._exit(1)
+
+    def _answer(self, job: dict[str, Any]) -> None:
+        # Results of quick cases travel together: a message each would cost more than the case.
+        chunk: list[dict[str, Any]] = []
+        sent = time.monotonic()
+        for result in self.results(job):
+            chunk.append(result)
+            if time.monotonic() - sent > CHUNK_SECONDS:
+                send_frame(self.front, {"results": chunk})
+                chunk, sent = [], time.monotonic()
+        if chunk:
+            send_frame(self.front, {"results": chunk})
+        send_frame(self.front, {"done": True})
+
+    def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The results of a job: one for a run, one for each case of a check."""
+        limits = Limits(memory_mb=job["memory_mb"], cpu_seconds=int(job["timeout"]) + 2)
+        if "cases" in job:
+            yield from Check(job, self.clock, self.programs, self.judges, limits).results()
+        elif job["language"] == "python":
+            yield self._run({"mode": "script", "code": job["code"], "files": job.get("files")}, job, limits)
+        else:
+            yield self._run_command(job, limits)
+
+    def _run_command(self, job: dict[str, Any], limits: Limits) -> dict[str, Any]:
+        language = COMMANDS[job["language"]]
+        payload = {"mode": "command", "code": job["code"], "source": language.source, "files": job.get("files")}
+        if not language.compile:
+            return self._run({**payload, "argv": language.run}, job, limits, command=True)
+        memory = max(job["memory_mb"], COMPILER_MEMORY_MB)
+        compiling = Limits(memory_mb=memory, cpu_seconds=int(job["compile_timeout"]) + 2)
+        compile_job = {**job, "timeout": job["compile_timeout"], "stdin": None, "fetch": []}
+        compiled = self._run({**payload, "argv": language.compile}, compile_job, compiling, command=True, keep=True)
+        if compiled["outcome"] != outcomes.PASSED:
+            self.programs.order(zygote.CLEAN)
+            failed = outcomes.SYNTAX_ERROR if compiled["outcome"] == outcomes.RUNTIME_ERROR else compiled["outcome"]
+            return {**compiled, "outcome": failed, "compile": compiled, "ran": False}
+        result = self._run({"mode": "command", "argv": language.run}, job, limits, command=True)
+        return {**result, "compile": compiled}
+
+    def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, **launch: Any) -> dict[str, Any]:
+        stdin = memory_file(job["stdin"]) if job.get("stdin") else None
+        launch["fetch"] = job.get("fetch") or []
+        child = Child(self.programs, payload, limits, job["output_limit"], stdin=stdin, **launch)
+        if stdin is not None:
+            os.close(stdin)
+        try:
+            in_time = self.clock.limited(lambda: child.report is not None, [child], job["timeout"])
+            elapsed = time.monotonic() - child.started
+            report = child.end(self.clock)
+            return _run_result(child, report, in_time, elapsed)
+        finally:
+            child.close()
+
+
+def _run_result(child: Child, report: dict[str, Any], in_time: bool, elapsed: float) -> dict[str, Any]:
+    code = os.waitstatus_to_exitcode(report["status"]) if in_time else None
+    outcome, error_type, error_line = outcomes.classify_end(code, child.stderr.ending())
+    if child.over_limit:
+        outcome, error_type, error_line = outcomes.OUTPUT_LIMIT, None, None
+    elif report["killed"] == "memory":
+        outcome, error_type, error_line = outcomes.MEMORY, None, "memory limit"
+    return {
+        "outcome": outcome,
+        "return_code": None if outcome == outcomes.TIMEOUT else code,
+        "stdout": child.stdout.text(),
+        "stderr": child.stderr.text(),
+        "stdout_truncated": child.stdout.truncated,
+        "stderr_truncated": child.stderr.truncated,
+        "error_type": error_type,
+        "error_line": error_line,
+        "time": elapsed,
+        "cpu": report["cpu"],
+        "files": _fetched(child),
+    }
+
+
+def _fetched(child: Child) -> list[str | None]:
+    """The files that the job asked for, in its order, as base64; None for one that is not there or too large."""
+    contents: list[str | None] = []
+    for descriptor in child.fetched:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FETCHED:
+            contents.append(None)
+            continue
+        with open(descriptor, "rb", closefd=False) as file:
+            contents.append(base64.b64encode(file.read(MAX_FETCHED)).decode())
+    return contents
+
+
+def main() -> NoReturn:
+    """Entry point of the process that the pool starts: the front's socket is descriptor 3."""
+    front = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    settings = receive_frame(front)
+    sys.path.extend(path for path in settings["packages"] if path not in sys.path)
+    os.environ.clear()
+    os.environ.update(settings["environment"])
+    Worker(front, settings).serve()

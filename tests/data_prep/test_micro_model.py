@@ -1,0 +1,71 @@
+"""The micro model's folder: a byte-level tokenizer that verl and vLLM can use, and a model within its size."""
+
+import unicodedata
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from data_prep import micro_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("model")
+    assert micro_model.make(out, seed=1) <= 2_000_000
+    return out
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@given(text=st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_text_round_trips_byte_by_byte(tokenizer, text):
+    normal = unicodedata.normalize("NFC", text)
+    ids = tokenizer.encode(normal)
+    assert len(ids) == len(normal.encode())
+    assert tokenizer.decode(ids) == normal
+
+
+def test_the_loaded_tokenizer_is_the_one_that_was_made(tokenizer):
+    made = micro_model.make_tokenizer()
+    text = "SELECT a\n\tFROM t; é漢🙂<|user|>x"
+    assert tokenizer.encode(text) == made.encode(text)
+    assert (len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id) == (262, 256, 257)
+
+
+def test_a_newline_is_one_token(tokenizer):
+    assert len(tokenizer.encode("\n")) == 1
+
+
+def test_the_chat_template_adds_four_tokens_to_a_prompt(tokenizer):
+    chat = [{"role": "user", "content": "run f(1)"}]
+    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
+    assert tokenizer.decode(ids) == "<|user|>run f(1)<|im_end|>\n<|assistant|>"
+    assert len(ids) == len("run f(1)") + 4
+
+
+def test_turns_rendered_one_by_one_are_the_whole_chat(tokenizer):
+    chat = [{"role": role, "content": role} for role in ("system", "user", "assistant", "tool", "assistant")]
+    whole = tokenizer.apply_chat_template(chat, tokenize=False)
+    assert whole == "".join(tokenizer.apply_chat_template([turn], tokenize=False) for turn in chat)
+
+
+def test_the_same_seed_gives_the_same_weights(folder):
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    again, other = (micro_model.make_model(micro_model.make_tokenizer(), seed=seed) for seed in (1, 2))
+    assert loaded.config.model_type == "qwen2"
+    for name, weight in loaded.state_dict().items():
+        assert torch.equal(weight, again.state_dict()[name]), name
+    assert not torch.equal(again.model.embed_tokens.weight, other.model.embed_tokens.weight)
+
+
+def test_a_width_that_does_not_divide_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        micro_model.main(["--out", str(tmp_path), "--hidden", "100", "--heads", "3"])
+    assert "--hidden 100 must be a positive multiple of 2 x --heads (6)" in capsys.readouterr().err

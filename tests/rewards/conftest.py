@@ -1,0 +1,21 @@
+"""A problem of every skill, at every difficulty, for the laws that hold over the whole registry."""
+
+import random
+
+import pytest
+
+from data_prep.micro_problems import SKILLS, Problem
+
+
+def sample_problems(count: int) -> list[Problem]:
+    return [
+        make(random.Random(f"{skill}/{difficulty}/{number}"), difficulty)
+        for skill, make in SKILLS.items()
+        for difficulty in (1, 2, 3)
+        for number in range(count)
+    ]
+
+
+@pytest.fixture(params=sample_problems(2), ids=lambda problem: f"{problem.skill}-{problem.prompt[:16]!r}")
+def problem(request) -> Problem:
+    return request.param

@@ -1,0 +1,124 @@
+"""Laws of `compute_score` over every verifier: the gold answer is worth 1, a plausible wrong one less, garbage nothing."""
+
+import math
+from typing import get_args
+
+import pytest
+
+import rewards
+from rewards import compute_score, registry
+from rewards.sandbox import InfrastructureError
+from rewards.verdict import ErrorKind, Verdict
+
+KEYS = {"score", "acc", "format", "error", "pass_ratio", "judge_seconds"}
+GARBAGE = [
+    "",
+    "  \n",
+    "((((",
+    "\x00",
+    "```python\n```",
+    "def f(:",
+    "SELECT",
+    "é漢🙂",
+    "lambda",
+    "x" * 100_000,
+    "[" * 5000,
+    "-" * 5000,
+]
+
+
+async def test_the_gold_answer_is_worth_one(problem):
+    result = await compute_score(problem.verifier, problem.gold, problem.truth().model_dump_json())
+    assert result.keys() == KEYS
+    assert {key: result[key] for key in ("score", "acc", "format", "error", "pass_ratio")} == {
+        "score": 1.0,
+        "acc": 1.0,
+        "format": 1.0,
+        "error": "none",
+        "pass_ratio": 1.0,
+    }
+
+
+async def test_an_answer_with_one_part_misread_is_worth_less(problem):
+    truth = problem.truth().model_dump_json()
+    for wrong in problem.wrong[::4]:
+        result = await compute_score(problem.verifier, wrong, truth)
+        assert result.keys() == KEYS
+        assert (result["acc"], result["format"], result["error"]) == (0.0, 1.0, "wrong_answer"), wrong
+        assert result["score"] == result["pass_ratio"] < 1.0, wrong
+        strict = await compute_score(problem.verifier, wrong, truth, partial_credit=False)
+        assert strict["score"] == 0.0
+
+
+@pytest.mark.parametrize("skill", ["write", "trace", "sql"])
+async def test_garbage_is_worth_nothing_and_never_raises(skill, problems_by_skill):
+    problem = problems_by_skill[skill]
+    truth = problem.truth().model_dump_json()
+    for garbage in GARBAGE:
+        result = await compute_score(problem.verifier, garbage, truth)
+        assert result.keys() == KEYS
+        assert (result["score"], result["acc"], result["format"], result["pass_ratio"]) == (0.0, 0.0, 0.0, 0.0), garbage
+        assert result["error"] in ("extract", "syntax"), garbage
+
+
+@pytest.fixture(scope="module")
+def problems_by_skill():
+    from tests.rewards.conftest import sample_problems
+
+    return {problem.skill: problem for problem in sample_problems(1)}
+
+
+async def test_an_unknown_verifier_is_refused_with_the_valid_names():
+    with pytest.raises(ValueError, match="unknown verifier 'poetry' .*; valid ones: code, sql, trace"):
+        await compute_score("poetry", "x", "{}")
+
+
+async def test_unknown_extras_do_not_matter():
+    result = await compute_score(
+        "trace", "3", '{"expected": "3"}', {"index": 1}, reward_router_address=None, colour="red"
+    )
+    assert result["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "failure", [InfrastructureError("down"), RuntimeError("a mistake of ours"), ZeroDivisionError()]
+)
+async def test_a_failure_of_the_machinery_is_no_reward(monkeypatch, caplog, failure):
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+
+    async def judge(response, truth, settings):
+        raise failure
+
+    broken = registry.Verifier("trace", registry.get("trace").truth, judge)
+    monkeypatch.setitem(registry._VERIFIERS, "trace", broken)
+    results = [await compute_score("trace", "3", '{"expected": "3"}') for _ in range(3)]
+    for result in results:
+        assert result.keys() == KEYS
+        assert math.isnan(result["score"])
+        assert (result["error"], result["acc"], result["format"]) == ("infrastructure", 0.0, 0.0)
+    assert len(caplog.records) == 1, "logged once"
+    assert type(failure).__name__ in caplog.text
+
+
+async def test_a_ground_truth_that_cannot_be_read_is_no_reward(monkeypatch):
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+    result = await compute_score("trace", "3", '{"expected": "3')
+    assert math.isnan(result["score"])
+    assert result["error"] == "infrastructure"
+
+
+def test_every_error_that_a_verdict_may_name_is_in_the_contract():
+    assert set(get_args(ErrorKind)) == {
+        "none", "extract", "syntax", "runtime", "timeout", "wrong_answer", "infeasible", "infrastructure"
+    }  # fmt: skip
+
+
+def test_a_verifier_is_registered_once():
+    with pytest.raises(ValueError, match="'trace' is registered already"):
+        registry.register(registry.get("trace"))
+
+
+def test_partial_credit_is_the_share_and_all_or_nothing_is_not():
+    assert Verdict.of_ratio(0.5).score == 0.5
+    assert Verdict.of_ratio(0.5, partial_credit=False).score == 0.0
+    assert Verdict.of_ratio(1.0, partial_credit=False).score == 1.0
