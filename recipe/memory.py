@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -51,9 +52,10 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
 
 
 def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
-    """One row for every preset and adaptation."""
-    table = Table("preset", "trained", "training", "generating", "sequences at a time", "host", "fits")
-    table.title = f"GiB on one GPU of {gpu_memory_gib:g}"
+    """One row for every preset and adaptation, in Markdown: GiB of one GPU in each phase, of a node's host memory."""
+    table = Table(
+        "preset", "trained", "training", "generating", "engines x sequences", "host", "fits", box=box.MARKDOWN
+    )
     for preset in presets():
         for adaptation in ("lora", "full"):
             words = [f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=plan", *WORKLOAD, *overrides]
