@@ -264,10 +264,15 @@ def _pairs(step: Parameters, constraints: Parameters) -> list[tuple[Tensor, Tens
 
 
 def _blocks(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The same pairs, cut along the parameters so that a block stays in a cache (or in a small buffer)."""
+    """The same pairs in blocks of parameters, precise enough for products: fp32 or fp64 on a CPU, fp64 elsewhere."""
     for step_n, constraints_S_n in pairs:
-        size = _CPU_BLOCK if step_n.device.type == "cpu" else _ACCELERATOR_BLOCK
-        yield from zip(step_n.split(size), constraints_S_n.split(size, dim=1), strict=True)
+        if step_n.device.type == "cpu":
+            dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
+            size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
+        else:
+            dtype, size = torch.float64, _ACCELERATOR_BLOCK
+        for step_block, constraints_block in zip(step_n.split(size), constraints_S_n.split(size, dim=1), strict=True):
+            yield step_block.to(dtype), constraints_block.to(dtype)
 
 
 def _inner_products(
@@ -278,25 +283,28 @@ def _inner_products(
     if gram is not None and gram.shape != (skills, skills):
         raise ValueError(f"gram must be ({skills}, {skills}) for {skills} constraints, got {tuple(gram.shape)}")
     device = pairs[0][0].device if pairs else torch.device("cpu")
-    square = torch.zeros((), dtype=torch.float64, device=device)
-    dots_S = square.new_zeros(skills)
-    gram_S_S = square.new_zeros(skills, skills)
+    # Sums of blocks, added in fp64 at the end: one addition for all of them costs less than one for each.
+    sums: list[list[Tensor]] = [[], [], []]
     for step_n, constraints_S_n in _blocks(pairs):
-        # fp64 on an accelerator; at least fp32 on a CPU (see _CPU_BLOCK).
-        dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
-        dtype = dtype if device.type == "cpu" else torch.float64
-        step_n, constraints_S_n = step_n.to(dtype), constraints_S_n.to(dtype)
-        square += step_n.dot(step_n)
-        dots_S += constraints_S_n.mv(step_n)
+        sums[0].append(step_n.dot(step_n).view(1))
+        sums[1].append(constraints_S_n.mv(step_n))
         if gram is None:
-            gram_S_S += _block_gram(constraints_S_n)
-    packed = torch.cat([square.view(1), dots_S] + ([gram_S_S.view(-1)] if gram is None else []))
+            sums[2].append(_block_gram(constraints_S_n))
+    sizes = (1, skills, 0 if gram is not None else skills * skills)
+    packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
     if process_group is not None:
         dist.all_reduce(packed, group=process_group)
     numbers = packed.cpu().numpy()
     products = numbers[1 + skills :].reshape(skills, skills) if gram is None else gram.double().cpu().numpy()
     _check_finite(numbers[0], numbers[1 : 1 + skills], products)
     return float(numbers[0]), numbers[1 : 1 + skills], products
+
+
+def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
+    """Sum of tensors of ``size`` elements, in float64, flat."""
+    if not parts:
+        return torch.zeros(size, dtype=torch.float64, device=device)
+    return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
 
 
 def _block_gram(block_S_n: Tensor) -> Tensor:

@@ -206,6 +206,25 @@ def test_group_compares_a_step_with_the_same_step_of_the_siblings() -> None:
     assert stats["credit/fallback/too_few_valid"] == 0.5
 
 
+def test_siblings_are_averaged_without_the_response_itself() -> None:
+    credits = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, NAN, 0.5]])
+    arguments = one([0.0], [3]) | {"step_ids": torch.tensor([[0, 1, 2]]).repeat(3, 1), "credits": credits}
+    arguments |= {"advantages": torch.ones(3, 3), "response_mask": torch.ones(3, 3), "groups": torch.zeros(3)}
+    shaped, _ = shape_advantages(**arguments, strength=1.0, normalization="group")
+    # Response 0: 1 - 0, 0 - 1 and 0.5 - 0.5, whose mean is 0.
+    assert shaped[0].tolist() == pytest.approx([2.0, 0.0, 1.0], abs=1e-5)
+
+
+@pytest.mark.parametrize("normalization", ["softmax", "rank", "signed"])
+def test_the_credit_of_a_step_without_tokens_has_no_say(normalization: str) -> None:
+    arguments = one([0.5, 0.25, 0.0], [1, 1, 2])
+    expected, stats = shape_advantages(**arguments, strength=1.0, normalization=normalization)
+    cut_off = arguments | {"credits": torch.tensor([[0.5, 0.25, 0.0, 0.3, 9.0]])}
+    shaped, cut_off_stats = shape_advantages(**cut_off, strength=1.0, normalization=normalization)
+    torch.testing.assert_close(shaped, expected)
+    assert cut_off_stats == pytest.approx(stats)
+
+
 def test_fallbacks_are_counted_once_each_by_their_first_cause() -> None:
     tokens = torch.tensor([[0, 1, -1]]).repeat(7, 1)
     tokens[0] = -1
