@@ -3,8 +3,8 @@
     python -m recipe.memory experiment=NAME platform=gpu_1x8 model_preset=qwen2_5_7b     one run, in full
     python -m recipe.memory --presets platform=gpu_1x8                                   every preset, LoRA and full
 
-Further words are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (80); on the CPU platform the
-machine's own memory counts.
+Further words are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (79: what torch sees of an
+A100 or H100 sold with 80 GB); on the CPU platform the machine's own memory counts.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", action="store_true", help="a table of every preset, trained with LoRA and in full")
-    parser.add_argument("--gib", type=float, default=80.0, help="memory of one GPU in GiB")
+    parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
     arguments, overrides = parser.parse_known_args()
     console = Console()
     if arguments.presets:

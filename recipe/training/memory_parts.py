@@ -18,7 +18,7 @@ RESERVE = 3 * GIB
 CUDA_GRAPHS = 1 * GIB
 # Resident size of one Python process that has imported torch, verl or vLLM, and how many of them a CPU run has besides
 # its ranks and engines (driver, task runner, queue, agent loops, rewards). An estimate.
-CPU_PROCESS = 3 * GIB // 4
+CPU_PROCESS = GIB // 2
 CPU_OTHER_PROCESSES = 8
 # Rows that verl's chunked entropy handles at a time (entropy_from_logits_chunk_size).
 ENTROPY_ROWS = 2048

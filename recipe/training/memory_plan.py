@@ -115,6 +115,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         f"{ACTOR}.ppo_max_token_len_per_gpu={sizes.sequence}": replace(
             sizes, update_tokens=sizes.sequence, log_prob_tokens=sizes.sequence
         ),
+        f"{ACTOR}.entropy_from_logits_with_chunking=true": replace(sizes, chunked_entropy=True),
         f"{engine}.param_offload=true with optimizer_offload=true": replace(
             sizes, actor=replace(actor, param_offload=True, optimizer_offload=True)
         ),
