@@ -112,10 +112,11 @@ def main(arguments: list[str]) -> int:
     failed = False
     for title, problems in _examine(config, run):
         failed |= bool(problems)
-        console.print(f"[{'red' if problems else 'green'}]{'FAILS' if problems else 'ok   '}[/] {title}")
+        console.print(f"[{'red' if problems else 'green'}]{'FAILS' if problems else 'ok'}[/] {title}")
         for problem in problems:
             console.print(f"      {problem}", markup=False)
-    console.print(memory.describe(config))
+    if not failed:
+        console.print(memory.describe(config))
     return REFUSED if failed else 0
 
 

@@ -23,7 +23,7 @@ from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
-from recipe.training.console import ProgressReporter
+from recipe.training.console import ProgressReporter, TrainingState
 from recipe.training.settings import Settings, SettingsError, read_settings
 
 REFUSED, FAILED = 2, 1
@@ -76,7 +76,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     run.log_event("start", command=config.run.command)
     run.write_config(config)
     remember(config, run)
-    with ProgressReporter(run.path / "events.jsonl", settings.run.line_every_seconds):
+    with ProgressReporter(run.path / "events.jsonl", TrainingState(), settings.run.line_every_seconds):
         try:
             start_ray(config, run)
             run.log_event("build")

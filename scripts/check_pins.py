@@ -1,7 +1,7 @@
 """Do the exact pins of a requirements file agree with each other's metadata?
 
-    python scripts/check_pins.py requirements/gpu.txt              # offline, from requirements/gpu.requires.json
-    python scripts/check_pins.py requirements/gpu.txt --refresh    # ask the package index again, then check
+    python -m scripts.check_pins requirements/gpu.txt              # offline, from requirements/gpu.requires.json
+    python -m scripts.check_pins requirements/gpu.txt --refresh    # ask the package index again, then check
 
 Covered: every requirement of every pin on Linux, x86-64, Python 3.11, with the extras in use; the dependencies in
 pyproject.toml; metadata that no longer belongs to the pins. Not covered: whether the packages work together.

@@ -1,57 +1,47 @@
-"""Do the batches divide, and does the memory suffice?"""
+"""Do the batches divide, and does the memory suffice? Asks the memory plan, and on a CPU the machine itself."""
 
 import psutil
 from omegaconf import DictConfig
+from rich.console import RenderableType
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
+from recipe.training.memory_parts import GIB
+from recipe.training.memory_plan import MemoryPlan, plan_memory
+from recipe.training.model_shape import UnknownShapeError, shape_of
 
 # What Ray, verl's actors and one vLLM engine take before any model (docs/platforms.md).
 STACK_GIB = 7.0
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Batch sizes that do not divide; a machine with too little memory."""
-    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    prompts, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
-    samples = config.actor_rollout_ref.rollout.n
+    """What the plan refuses; a CPU machine whose free memory the stack alone would exceed."""
     problems = []
-    if prompts % mini:
+    plan = _plan(config)
+    if plan is not None:
+        problems = [Problem(text, "memory and batches", "the keys named") for text in plan.refusals]
+    available = psutil.virtual_memory().available / GIB
+    if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
             Problem(
-                f"{prompts} prompts a step do not divide into mini-batches of {mini}",
-                "actor_rollout_ref.actor.ppo_mini_batch_size",
-                "choose a divisor of data.train_batch_size",
+                f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
+                "this machine",
+                "end other programs, or use a larger machine",
             )
         )
-    if mini * samples % ranks:
-        problems.append(
-            Problem(
-                f"a mini-batch of {mini} x {samples} samples does not divide over {ranks} ranks",
-                "actor_rollout_ref.actor.ppo_mini_batch_size",
-                "make mini-batch x rollout.n a multiple of the ranks",
-            )
-        )
-    if config.trainer.device == "cpu":
-        available = psutil.virtual_memory().available / 2**30
-        if available < STACK_GIB:
-            problems.append(
-                Problem(
-                    f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
-                    "memory",
-                    "end other programs, or use a larger machine",
-                )
-            )
     return problems
 
 
-def describe(config: DictConfig) -> str:
-    """What a step is made of, in one line."""
-    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    rollout = config.actor_rollout_ref.rollout
-    prompts = config.data.train_batch_size
-    return (
-        f"a step: {prompts} prompts x {rollout.n} samples = {prompts * rollout.n} trajectories on {ranks} rank(s), "
-        f"{prompts // config.actor_rollout_ref.actor.ppo_mini_batch_size} optimiser step(s) an epoch, "
-        f"prompts up to {rollout.prompt_length} and responses up to {rollout.response_length} tokens"
-    )
+def describe(config: DictConfig) -> RenderableType:
+    """The plan as tables, or why there is none."""
+    plan = _plan(config)
+    return plan.render() if plan else "no memory plan: the architecture of this model is not known before it is loaded"
+
+
+def _plan(config: DictConfig) -> MemoryPlan | None:
+    try:
+        shape = shape_of(config.actor_rollout_ref.model.path)
+    except UnknownShapeError:
+        return None
+    total = psutil.virtual_memory().total / GIB
+    return plan_memory(config, shape, total if config.trainer.device == "cpu" else config.run.gpu_memory_gib)

@@ -1,7 +1,7 @@
-"""What the user sees while a run goes on: a bar on a terminal, a line every few seconds elsewhere.
+"""What the user sees while something goes on: a bar on a terminal, a line every few seconds elsewhere.
 
-Reads the run's event log, which the trainer writes; so it needs no channel of its own and shows the same after
-a restart.
+Reads the JSON lines that the work itself writes; so it needs no channel of its own and shows the same after a
+restart.
 """
 
 import json
@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -26,55 +26,97 @@ PHASES = {
 }
 
 
-class Progressing:
-    """The state of a run as far as its events tell it."""
+class State(Protocol):
+    """What is known of some work from the lines that it wrote so far."""
+
+    step: int
+    total: int
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Learn from one more line."""
+
+    def describe(self) -> str:
+        """One line for the user."""
+
+
+class StepClock:
+    """Tells from the ends of the last steps how long the rest takes."""
+
+    def __init__(self) -> None:
+        self.ended: deque[float] = deque(maxlen=11)
+
+    def tick(self, time_seconds: float) -> None:
+        self.ended.append(time_seconds)
+
+    def left(self, steps: int) -> str:
+        """Words for the time that these steps will take; empty before the first step has ended."""
+        if len(self.ended) < 2:
+            return ""
+        seconds = steps * (self.ended[-1] - self.ended[0]) / (len(self.ended) - 1)
+        return f"about {seconds / 60:.1f} min left" if seconds >= 60 else f"about {seconds:.0f} s left"
+
+
+class TrainingState:
+    """A run of recipe.train, from its events.jsonl."""
 
     def __init__(self) -> None:
         self.phase, self.step, self.total = PHASES["start"], 0, 0
         self.accuracy: float | None = None
         self.reward: float | None = None
-        self.ended: deque[float] = deque(maxlen=11)
+        self.clock = StepClock()
 
     def take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         self.phase = PHASES.get(kind, self.phase)
         if kind == "ready":
             self.step, self.total = event["step"], event["total_steps"]
-            self.ended.append(event["time"])
+            self.clock.tick(event["time"])
         elif kind == "step":
             self.step, self.reward = event["step"], event.get("reward")
             self.accuracy = event.get("accuracy") or self.accuracy
-            self.ended.append(event["time"])
-
-    def seconds_left(self) -> float | None:
-        """From the mean duration of the last ten steps; None before the first."""
-        if len(self.ended) < 2:
-            return None
-        mean = (self.ended[-1] - self.ended[0]) / (len(self.ended) - 1)
-        return mean * (self.total - self.step)
+            self.clock.tick(event["time"])
 
     def describe(self) -> str:
-        parts = [f"step {self.step}/{self.total}"] if self.total else []
+        parts = [f"{self.step} of {self.total} steps done"] if self.total else []
         parts.append(self.phase)
         if self.reward is not None:
             parts.append(f"reward {self.reward:.2f}")
         if self.accuracy is not None:
             parts.append(f"validation accuracy {self.accuracy:.0%}")
-        left = self.seconds_left()
-        if left is not None:
-            parts.append(f"about {left / 60:.1f} min left" if left >= 60 else f"about {left:.0f} s left")
-        return " | ".join(parts)
+        parts.append(self.clock.left(self.total - self.step))
+        return " | ".join(part for part in parts if part)
+
+
+class SupervisedState:
+    """A run of recipe.sft, from the metrics that verl's trainer writes."""
+
+    def __init__(self, total: int):
+        self.step, self.total = 0, total
+        self.loss: float | None = None
+        self.clock = StepClock()
+
+    def take(self, line: dict[str, Any]) -> None:
+        self.step = line["step"]
+        self.loss = line["data"].get("train/loss", self.loss)
+        self.clock.tick(time.time())
+
+    def describe(self) -> str:
+        if self.loss is None:
+            return "building the trainer"
+        parts = [f"{self.step} of {self.total} steps done", f"loss {self.loss:.3f}"]
+        parts.append(self.clock.left(self.total - self.step))
+        return " | ".join(part for part in parts if part)
 
 
 class ProgressReporter:
-    """Follows an event log in a thread for as long as the ``with`` block lasts."""
+    """Follows a file of JSON lines in a thread for as long as the ``with`` block lasts."""
 
-    def __init__(self, events: Path, line_every_seconds: float, stream: TextIO | None = None):
-        self.events = events
-        self.offset = events.stat().st_size if events.exists() else 0
+    def __init__(self, lines: Path, state: State, line_every_seconds: float, stream: TextIO | None = None):
+        self.lines = lines
+        self.offset = lines.stat().st_size if lines.exists() else 0
         self.line_every_seconds = line_every_seconds
         self.console = Console(file=stream or sys.stdout)
-        self.state = Progressing()
+        self.state = state
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -97,7 +139,7 @@ class ProgressReporter:
         with Progress(*columns, console=self.console, transient=True) as progress:
             task = progress.add_task(self.state.describe(), total=None)
             while not self._stop.wait(0.3):
-                self._take_new_events()
+                self._take_new_lines()
                 progress.update(
                     task,
                     description=self.state.describe(),
@@ -108,18 +150,18 @@ class ProgressReporter:
     def _follow_with_lines(self) -> None:
         started = last = time.monotonic()
         while not self._stop.wait(0.5):
-            self._take_new_events()
+            self._take_new_lines()
             if time.monotonic() - last >= self.line_every_seconds:
                 last = time.monotonic()
                 self.console.print(f"[{last - started:5.0f} s] {self.state.describe()}", markup=False, soft_wrap=True)
 
-    def _take_new_events(self) -> None:
-        if not self.events.exists():
+    def _take_new_lines(self) -> None:
+        if not self.lines.exists():
             return
-        with open(self.events, "rb") as file:
+        with open(self.lines, "rb") as file:
             file.seek(self.offset)
             for line in file:
                 if not line.endswith(b"\n"):
-                    break  # the trainer is still writing it
+                    break  # it is still being written
                 self.offset += len(line)
                 self.state.take(json.loads(line))

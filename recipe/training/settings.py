@@ -29,6 +29,7 @@ class RunSettings(Group):
     poll_interval: float = Field(gt=0, le=10)
     max_masked_share: float = Field(ge=0, le=1)
     generations_per_step: int = Field(ge=0)
+    gpu_memory_gib: float = Field(gt=0)
     line_every_seconds: float = Field(gt=0)
     directory: str | None = None
     command: str | None = None

@@ -4,6 +4,7 @@ What is ours: the actor worker, masking of samples that could not be verified, a
 run directory.
 """
 
+import hashlib
 from collections import defaultdict
 from typing import Any
 
@@ -53,6 +54,12 @@ class SkillCreditTrainer(PPOTrainerSync):
                 self.role_worker_mapping[role] = ray.remote(SkillCreditActorRolloutRefWorker)
         if Role.Critic in self.role_worker_mapping:
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)
+
+    def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
+        self.run_directory.log_event(
+            "prompts", step=self.global_steps, count=len(batch), digest=_digest_of_prompts(list(batch["extra_info"]))
+        )
+        return super()._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         extra_fields = list(self._fetch(batch, "extra_fields"))
@@ -123,7 +130,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory.log_event("save", step=self.global_steps)
         super()._save_checkpoint()
 
-    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self._keep_generations(batch)
         self.run_directory.log_metrics(global_steps, metrics)
@@ -151,6 +160,12 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _fetch(self, batch: KVBatchMeta, field: str) -> Any:
         return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=[field])[field]
+
+
+def _digest_of_prompts(extra_infos: list[dict[str, Any]]) -> str:
+    """Names a step's prompts in a few letters, so that two logs tell whether they trained on the same data."""
+    identities = "\n".join(str(info.get("id", info.get("index"))) for info in extra_infos)
+    return hashlib.sha256(identities.encode()).hexdigest()[:16]
 
 
 def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,76 @@
+"""Time of the projection, as multiples of t = one read of the S + 1 gradients in the same run.
+
+    OMP_NUM_THREADS=1 python benchmarks/projection.py
+    python benchmarks/projection.py --device cuda --parameters 1e6 1e7 1e8
+
+``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
+``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, all computed.
+All with in_place, as the actor does it. Each figure is the median of alternating repeats.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from workers.projection import constraint_gram, project
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parameters", type=float, nargs="+", default=[1e7])
+    parser.add_argument("--skills", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    if arguments.device == "cpu":
+        torch.set_num_threads(1)
+    print(f"{'P':>9} {'S':>2} {'t (ms)':>8}   multiples of t")
+    for parameters in arguments.parameters:
+        for skills in arguments.skills:
+            figures = measure(int(parameters), skills, arguments.device, arguments.repeats)
+            read = figures.pop("read")
+            multiples = ", ".join(f"{name} {value / read:.2f}" for name, value in figures.items())
+            print(f"{parameters:9.0e} {skills:2d} {1000 * read:8.2f}   {multiples}")
+
+
+def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str, float]:
+    """Median seconds of each case."""
+    generator = torch.Generator(device=device).manual_seed(0)
+    constraints = torch.randn(skills, parameters, generator=generator, device=device)
+    rows = [torch.randn(parameters, generator=generator, device=device), *constraints]
+    allowed = constraints.sum(0)
+    forbidden = -allowed
+    gram = constraint_gram(constraints)
+
+    cases: dict[str, Callable[[torch.Tensor], object]] = {
+        "read": lambda step: [row.sum() for row in rows],
+        "trigger": lambda step: project(allowed, constraints, gram=gram),
+        "qp, known gram": lambda step: project(step, constraints, gram=gram, in_place=True),
+        "qp": lambda step: project(step, constraints, in_place=True),
+        "sequential_margin": lambda step: project(step, constraints, method="sequential_margin", in_place=True),
+        "pcgrad": lambda step: project(step, constraints, method="pcgrad", in_place=True),
+    }
+    step = torch.empty_like(forbidden)
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats + 1):
+        for name, case in cases.items():
+            step.copy_(forbidden).add_(rows[0])
+            times[name].append(_seconds(lambda case=case: case(step), device))  # type: ignore[misc]
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def _seconds(work: Callable[[], object], device: str) -> float:
+    if device != "cpu":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Memory plans without training: what a run would need on every GPU.
+
+    python -m recipe.memory experiment=NAME platform=gpu_1x8 model_preset=qwen2_5_7b     one run, in full
+    python -m recipe.memory --presets platform=gpu_1x8                                   every preset, LoRA and full
+
+Further words are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (79: what torch sees of an
+A100 or H100 sold with 80 GB); on the CPU platform the machine's own memory counts.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import psutil
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import configs
+from recipe.training.memory_parts import GIB
+from recipe.training.memory_plan import MemoryPlan, gib, plan_memory
+from recipe.training.model_shape import UnknownShapeError, shape_of
+
+# The workload of the table in docs/platforms.md; an experiment brings its own.
+WORKLOAD = (
+    "algorithm.adv_estimator=grpo",
+    "data.train_batch_size=256",
+    "data.max_prompt_length=1024",
+    "data.max_response_length=3072",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=64",
+    "actor_rollout_ref.rollout.n=8",
+)
+
+
+def presets() -> list[str]:
+    """Names of the model presets."""
+    return sorted(path.stem for path in Path(configs.__path__[0], "model_preset").glob("*.yaml"))
+
+
+def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
+    """Compose a configuration and plan it.
+
+    Raises:
+        UnknownShapeError: the model's architecture is not known here.
+    """
+    with initialize_config_module("configs", version_base=None):
+        config: DictConfig = compose("train", overrides)
+    memory = psutil.virtual_memory().total / GIB if config.trainer.device == "cpu" else gpu_memory_gib
+    return plan_memory(config, shape_of(config.actor_rollout_ref.model.path), memory)
+
+
+def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
+    """One row for every preset and adaptation, in Markdown: GiB of one GPU in each phase, of a node's host memory."""
+    table = Table(
+        "preset", "trained", "training", "generating", "engines x sequences", "host", "fits", box=box.MARKDOWN
+    )
+    for preset in presets():
+        for adaptation in ("lora", "full"):
+            words = [f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=plan", *WORKLOAD, *overrides]
+            plan = read_plan(words, gpu_memory_gib)
+            layout = plan.layout
+            sequences = f"{plan.sizes.replicas} x {plan.concurrent_sequences}"
+            fits = "no" if plan.refusals else "yes"
+            sums = gib(layout.training_bytes), gib(layout.rollout_bytes)
+            table.add_row(preset, adaptation, *sums, sequences, gib(layout.host), fits)
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", action="store_true", help="a table of every preset, trained with LoRA and in full")
+    parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
+    arguments, overrides = parser.parse_known_args()
+    console = Console()
+    if arguments.presets:
+        console.print(preset_table(overrides, arguments.gib))
+        return 0
+    try:
+        plan = read_plan(overrides, arguments.gib)
+    except UnknownShapeError as error:
+        console.print(f"no plan: {error}", markup=False, soft_wrap=True)
+        return 2
+    console.print(plan.render())
+    for refusal in plan.refusals:
+        console.print(f"does not work: {refusal}", markup=False, highlight=False, soft_wrap=True)
+    return 2 if plan.refusals else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

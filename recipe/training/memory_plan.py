@@ -1,0 +1,142 @@
+"""Will it fit, and does it divide? A plan of a run's memory and batches, before anything starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from omegaconf import DictConfig
+from rich.console import Group
+from rich.table import Table
+
+from recipe.training.batch_rules import ACTOR, ROLLOUT, batch_refusals
+from recipe.training.memory_layout import Layout, lay_out
+from recipe.training.memory_parts import GIB, cache_bytes_per_token
+from recipe.training.memory_sizes import RunSizes, read_sizes
+from recipe.training.model_shape import ModelShape
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The sizes of a run, where its bytes lie, and ``refusals``: what cannot fit or does not divide (empty: none)."""
+
+    sizes: RunSizes
+    shape: ModelShape
+    layout: Layout
+    refusals: list[str] = field(default_factory=list)
+
+    @property
+    def concurrent_sequences(self) -> int:
+        """Full sequences that one vLLM engine can hold at a time."""
+        per_sequence = cache_bytes_per_token(self.shape, self.sizes) * self.sizes.sequence
+        return min(self.sizes.max_num_seqs, self.layout.cache // per_sequence)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence that vLLM promises to serve."""
+        return self.sizes.max_model_len or self.shape.max_position_embeddings
+
+    def render(self) -> Group:
+        """Two small tables for a console: bytes by part and phase; batches and sequences."""
+        layout, sizes = self.layout, self.sizes
+        where = "this machine" if sizes.on_cpu else f"each of {sizes.world} GPUs"
+        memory = Table("part", "training", "generating", title=f"GiB on {where}, of {layout.capacity / GIB:.0f}")
+        for name in dict.fromkeys([*layout.training, *layout.rollout]):
+            row = [layout.training.get(name, 0), layout.rollout.get(name, 0)]
+            if any(row):
+                memory.add_row(name, *(gib(size) if size else "" for size in row))
+        memory.add_section()
+        memory.add_row("sum", gib(layout.training_bytes), gib(layout.rollout_bytes))
+        batches = Table(show_header=False, title="one step, if every sequence is full")
+        for name, value in self.facts().items():
+            batches.add_row(name, value)
+        return Group(memory, batches)
+
+    def facts(self) -> dict[str, str]:
+        """Batches and sequences, in words."""
+        sizes = self.sizes
+        kind = f"at most {sizes.update_tokens} tokens each" if sizes.dynamic else f"{sizes.micro_batch} samples each"
+        return {
+            "samples": f"{sizes.prompts} prompts x {sizes.answers} answers of up to {sizes.sequence} tokens",
+            "optimiser steps": f"{sizes.prompts / sizes.mini_batch_prompts:g} on {sizes.data_parallel} ranks",
+            "of one rank in each": f"{sizes.samples_per_rank} samples in {sizes.micro_batches} micro-batches, {kind}",
+            "vLLM": f"{sizes.replicas} engines of {sizes.tensor_parallel} GPUs"
+            if not sizes.on_cpu
+            else f"{sizes.replicas} engines",
+            "full sequences at a time": f"{self.concurrent_sequences} an engine",
+            "host memory of a node": f"{gib(self.layout.host)} GiB",
+        }
+
+
+def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:
+    """The plan of a configuration that Hydra composed for ``recipe.train``.
+
+    Args:
+        shape: of ``actor_rollout_ref.model.path`` (``model_shape.shape_of``); a critic is taken to have it too.
+        gpu_memory_gib: memory of one GPU; on the CPU platform the memory of the machine.
+    """
+    return plan_sizes(read_sizes(config), shape, gpu_memory_gib)
+
+
+def plan_sizes(sizes: RunSizes, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:
+    """As ``plan_memory``, from numbers instead of a configuration."""
+    plan = MemoryPlan(sizes, shape, lay_out(sizes, shape, int(gpu_memory_gib * GIB)))
+    # Memory only speaks about a run whose batches divide.
+    return replace(plan, refusals=batch_refusals(sizes, shape) or _memory_refusals(plan))
+
+
+def _memory_refusals(plan: MemoryPlan) -> list[str]:
+    layout, sizes = plan.layout, plan.sizes
+    capacity = layout.capacity
+    found = []
+    if layout.training_bytes > capacity:
+        mends = [text for text, other in _changes(plan) if other.training_bytes <= capacity]
+        found.append(f"training needs {gib(layout.training_bytes)} of {gib(capacity)} GiB ({ACTOR}). {_advice(mends)}")
+    if layout.rollout_bytes > capacity and not sizes.on_cpu:
+        mends = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
+        found.append(
+            f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share beside what "
+            f"the trainer keeps ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(mends)}"
+        )
+    needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
+    if layout.cache < needed:
+        share = "VLLM_CPU_KVCACHE_SPACE" if sizes.on_cpu else f"{ROLLOUT}.gpu_memory_utilization"
+        found.append(
+            f"vLLM would not start: {gib(layout.cache)} GiB are left for its KV cache, one sequence of {plan.longest} "
+            f"tokens takes {gib(needed)}. Raise {share}, or set {ROLLOUT}.max_model_len={sizes.sequence}"
+        )
+    return found
+
+
+def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
+    """Changes that a user could make, one at a time, with the layout that each would give."""
+    sizes, actor = plan.sizes, plan.sizes.actor
+    engine = f"{ACTOR}.fsdp_config"
+    room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.rollout_share * plan.layout.capacity
+    changes = {
+        f"{ACTOR}.ppo_max_token_len_per_gpu={sizes.sequence}": replace(
+            sizes, update_tokens=sizes.sequence, log_prob_tokens=sizes.sequence
+        ),
+        f"{ACTOR}.entropy_from_logits_with_chunking=true": replace(sizes, chunked_entropy=True),
+        f"{engine}.param_offload=true with optimizer_offload=true": replace(
+            sizes, actor=replace(actor, param_offload=True, optimizer_offload=True)
+        ),
+        f"{engine}.offload_policy=true (Adam on the host, slow)": replace(
+            sizes, actor=replace(actor, offload_policy=True)
+        ),
+        "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
+        f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
+        f"{ROLLOUT}.gpu_memory_utilization={int(100 * room / plan.layout.capacity) / 100:g}": replace(
+            sizes, rollout_share=int(100 * room / plan.layout.capacity) / 100
+        ),
+    }
+    for text, other in changes.items():
+        if not sizes.on_cpu and not (text == "adaptation=lora" and actor.lora_rank):
+            yield text, lay_out(other, plan.shape, plan.layout.capacity)
+
+
+def _advice(mends: list[str]) -> str:
+    return f"Try one of: {'; '.join(mends)}" if mends else "No single change helps: a smaller model, or more memory"
+
+
+def gib(size: float) -> str:
+    """Bytes as GiB with one decimal."""
+    return f"{size / GIB:.1f}"

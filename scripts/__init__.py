@@ -1,0 +1,1 @@
+"""Launchers (bash) and maintenance tools (Python) of the repository; not installed."""

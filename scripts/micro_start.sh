@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The micro suite and its starting model, in data/micro: problems, tokenizer and random weights, supervised start.
+# What an earlier run made from the same sources is used again.
+#   bash scripts/micro_start.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=.venv/bin/python
+data=data/micro
+mkdir -p $data
+
+make_once() { # number, what, result, sources, command...
+    local number=$1 what=$2 result=$3 sources=$4 key
+    shift 4
+    # shellcheck disable=SC2086
+    key=$(cat $sources <(echo "$@") | sha256sum | cut -c1-64)
+    if [ -e "$result" ] && [ "$(cat "$data/.${number}.key" 2>/dev/null)" = "$key" ]; then
+        echo "[$number/4] $what: using $result of an earlier run"
+        return
+    fi
+    echo "[$number/4] $what"
+    rm -rf "$result"
+    "$@"
+    echo "$key" >"$data/.${number}.key"
+}
+
+supervised_start() {
+    rm -rf $data/sft $data/model
+    $python -m recipe.sft sft_experiment=micro
+    cp -r "$(ls -d $data/sft/global_step_*/huggingface | tail -n 1)" $data/model
+    rm -rf $data/sft/global_step_*
+}
+
+problems="data_prep/micro.py data_prep/micro_problems.py data_prep/schema.py"
+initial="data_prep/micro_model.py"
+start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
+make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \
+    $python -m data_prep.micro --out $data
+make_once 2 "micro model: tokenizer and random weights" $data/initial_model "$initial" \
+    $python -m data_prep.micro_model --out $data/initial_model
+make_once 3 "supervised start on demonstrations of which a part is wrong (about 3 minutes)" $data/model \
+    "$problems $initial $start" supervised_start

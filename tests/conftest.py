@@ -1,0 +1,29 @@
+"""Small real data and a small real model, made once a session by the project's own commands."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the micro suite's files (a few rows a skill) and ``initial_model``."""
+    from data_prep import micro, micro_model
+
+    folder = tmp_path_factory.mktemp("micro")
+    micro.make(folder, seed=0, limit=8, demonstrations_per_skill=8)
+    micro_model.main(["--out", str(folder / "initial_model")])
+    return folder
+
+
+@pytest.fixture
+def tiny_arguments(tiny_suite: Path, tmp_path: Path) -> list[str]:
+    """Arguments of a quickstart on the tiny suite whose run directories are in the test's own folder."""
+    return [
+        "experiment=quickstart",
+        f"data.train_files={tiny_suite}/train.parquet",
+        f"data.val_files={tiny_suite}/val.parquet",
+        f"actor_rollout_ref.model.path={tiny_suite}/initial_model",
+        f"run.root={tmp_path}/outputs",
+        "run.name=r",
+    ]

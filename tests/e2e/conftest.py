@@ -1,0 +1,73 @@
+"""What the runs of the real stack share: the quickstart's model, and processes that end."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def micro_start() -> Path:
+    """data/micro of this checkout, made (or found made from the same sources) by the quickstart's own script."""
+    subprocess.run(["bash", "scripts/micro_start.sh"], cwd=ROOT, check=True)
+    return ROOT / "data" / "micro"
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts a command in a session of its own; what still runs after a module's tests is ended with its children."""
+    started: list[subprocess.Popen] = []
+
+    def run(*command: str, **environment: str) -> subprocess.Popen:
+        variables = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "WANDB_"))}
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=variables | environment, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        children = descendants(process.pid)
+        for child in [process, *children]:
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                child.kill()
+        process.wait()
+        wait_until_gone(children)
+
+
+def train(*arguments: str) -> list[str]:
+    """The command that a user types, with this interpreter."""
+    return [sys.executable, "-m", "recipe.train", *arguments]
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:
+    """Fail if one of these processes is still there after so many seconds."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    assert not alive, f"left behind: {alive}"
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: float) -> None:
+    """Wait until the condition holds; fail with the output if the process ends or the time passes before."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(f"did not come about in {seconds} s; the output was:\n{process.communicate()[0][-4000:]}")
+        time.sleep(0.5)

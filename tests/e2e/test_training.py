@@ -1,0 +1,113 @@
+"""The main job on the real stack: it learns, survives SIGKILL, and leaves the records that a user looks for."""
+
+from pathlib import Path
+
+import pytest
+
+from recipe.records.pictures import series
+from recipe.records.report import skill_table
+from recipe.records.run_directory import RunDirectory, read_jsonl
+from tests.e2e.conftest import descendants, train, wait_for, wait_until_gone
+from tests.e2e.wandb_file import history
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+STEPS, KILLED_AFTER, SAVED_EVERY = 16, 6, 4
+
+
+@pytest.fixture(scope="module")
+def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
+    """A short run of the quickstart that is killed in the middle and started again with the same words."""
+    root = tmp_path_factory.mktemp("outputs")
+    run = RunDirectory(root / "quickstart" / "r")
+    command = train(
+        "experiment=quickstart", f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
+        f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS // 2}",
+    )  # fmt: skip
+    first = start(*command, WANDB_MODE="offline")
+    wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=600)
+    children = descendants(first.pid)
+    first.kill()
+    first.wait()
+    wait_until_gone(children)
+    second = start(*command, WANDB_MODE="offline")
+    output, _ = second.communicate(timeout=900)
+    assert second.returncode == 0, output[-4000:]
+    assert str(run.path) in output
+    return run
+
+
+def _events(run: RunDirectory, kind: str) -> list[dict]:
+    return [event for event in run.events() if event["event"] == kind]
+
+
+def test_the_second_start_goes_on_with_the_step_after_the_checkpoint(killed_and_continued: RunDirectory):
+    first, second = _events(killed_and_continued, "ready")
+    assert (first["step"], first["resumed"]) == (0, False)
+    assert (second["step"], second["resumed"]) == (SAVED_EVERY, True)
+    events = killed_and_continued.events()
+    again = [position for position, event in enumerate(events) if event["event"] == "start"][1]
+    before = [event["step"] for event in events[:again] if event["event"] == "step"]
+    after = [event["step"] for event in events[again:] if event["event"] == "step"]
+    assert before == list(range(1, len(before) + 1))
+    assert len(before) >= KILLED_AFTER
+    assert after == list(range(SAVED_EVERY + 1, STEPS + 1))
+    assert [row["step"] for row in killed_and_continued.metrics()] == list(range(STEPS + 1))
+
+
+def test_the_data_come_in_the_order_that_they_would_have_had(killed_and_continued: RunDirectory):
+    digests: dict[int, list[str]] = {}
+    for event in _events(killed_and_continued, "prompts"):
+        digests.setdefault(event["step"], []).append(event["digest"])
+    repeated = {step: found for step, found in digests.items() if len(found) == 2}
+    assert set(repeated) >= set(range(SAVED_EVERY + 1, KILLED_AFTER + 1))
+    assert all(before == after for before, after in repeated.values())
+    assert len({found[0] for found in digests.values()}) == STEPS
+
+
+def test_sampled_accuracy_on_held_out_prompts_rises(killed_and_continued: RunDirectory):
+    mean = {row.skill: row for row in skill_table(killed_and_continued)}["mean"]
+    assert mean.change >= 0.08, mean
+
+
+def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(killed_and_continued: RunDirectory):
+    """LoRA that never reached vLLM would show here, from the first update on."""
+    steps, differences = series(killed_and_continued.metrics(), "training/rollout_probs_diff_max")
+    assert len(steps) == STEPS
+    assert max(differences) < 0.02
+    _, correlations = series(killed_and_continued.metrics(), "training/rollout_actor_probs_pearson_corr")
+    assert min(correlations) > 0.999
+
+
+def test_nothing_was_masked_and_every_update_moved_the_adapter(killed_and_continued: RunDirectory):
+    _, masked = series(killed_and_continued.metrics(), "reward/masked_share")
+    assert masked == [0.0] * STEPS
+    _, moved = series(killed_and_continued.metrics(), "projection/displacement_norm")
+    assert len(moved) == STEPS
+    assert min(moved) > 0
+
+
+def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_and_continued: RunDirectory):
+    files = sorted(killed_and_continued.path.glob("wandb/offline-run-*/*.wandb"))
+    assert len(files) == 2
+    assert {file.stem for file in files} == {f"run-{killed_and_continued.wandb_id()}"}
+    rows = [row for file in files for row in history(file)]
+    assert {"skill/mean/accuracy", "critic/score/mean", "actor/grad_norm"} <= set().union(*rows)
+    logged = {int(row["_step"]): float(row["critic/score/mean"]) for row in rows if "critic/score/mean" in row}
+    expected = dict(zip(*series(killed_and_continued.metrics(), "critic/score/mean"), strict=True))
+    assert set(logged) == set(expected)
+    assert logged[STEPS] == pytest.approx(expected[STEPS])
+
+
+def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: RunDirectory):
+    run = killed_and_continued
+    assert run.last_checkpoint == STEPS
+    assert (run.path / "plots" / "learning_curve.png").stat().st_size > 10_000
+    text = (run.path / "EXPERIMENT.md").read_text()
+    assert f"after {STEPS} policy updates" in text
+    assert "| restarts | 1 |" in text
+    rows = list(read_jsonl(run.path / "generations" / f"train_{STEPS:06d}.jsonl"))
+    assert len(rows) == 16
+    columns = {"prompt", "response", "ground_truth", "score", "acc", "format", "error", "pass_ratio", "skill", "masked"}
+    assert columns <= set(rows[0])
+    assert list((run.path / "logs").glob("worker-*"))

@@ -1,0 +1,176 @@
+"""Every kind of bad input ends in one problem that says what, where and how to mend it."""
+
+import shutil
+import socket
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from omegaconf import DictConfig
+
+from recipe import preflight
+from recipe.checks import cluster, data, memory, model, names, sandbox, verl_rules
+from recipe.preflight import compose_training
+from recipe.records.run_directory import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.prepare(str(tmp_path / "outputs"), "quickstart", "r")
+
+
+def _config(tiny_arguments: list[str], *more: str) -> DictConfig:
+    return compose_training([*tiny_arguments, *more])
+
+
+def _only(problems: list) -> str:
+    assert len(problems) == 1, problems
+    return str(problems[0])
+
+
+def test_a_sound_configuration_has_no_problem(tiny_arguments, run):
+    assert preflight.examine(_config(tiny_arguments), run) == []
+
+
+def test_the_command_prints_every_check_and_exits_with_zero(tiny_arguments, capsys):
+    assert preflight.main(tiny_arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("ok") >= len(preflight.CHECKS)
+    assert "16 prompts x 8 samples = 128 trajectories" in printed
+
+
+def test_the_command_exits_with_two_and_names_the_file(tiny_arguments, capsys):
+    assert preflight.main([*tiny_arguments, "data.train_files=/nowhere/train.parquet"]) == 2
+    assert "FAILS the data files can be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"not parquet", "not a readable parquet file"),
+    ],
+)
+def test_a_data_file_that_is_missing_or_no_parquet(tiny_arguments, run, tmp_path, content, message):
+    path = tmp_path / "train.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert message in problem
+    assert "data.train_files" in problem
+
+
+def _changed(tiny_suite: Path, path: Path, change) -> Path:
+    frame = pd.read_parquet(tiny_suite / "train.parquet")
+    change(frame).to_parquet(path)
+    return path
+
+
+def test_an_empty_data_file(tiny_arguments, tiny_suite, run, tmp_path):
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.head(0))
+    assert "holds no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+
+
+def test_a_row_that_breaks_the_schema_is_named_by_number_and_field(tiny_arguments, tiny_suite, run, tmp_path):
+    def break_third(frame: pd.DataFrame) -> pd.DataFrame:
+        frame.at[2, "ability"] = ""
+        return frame
+
+    path = _changed(tiny_suite, tmp_path / "t.parquet", break_third)
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert "row 2, field 'ability'" in problem
+
+
+def test_an_unknown_verifier_is_named_with_the_valid_ones(tiny_arguments, tiny_suite, run, tmp_path):
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.assign(data_source="cod"))
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert "cod" in problem
+    assert "sql" in problem
+
+
+def test_an_unknown_skill_is_named_with_the_nearest(tiny_arguments, tiny_suite, run, tmp_path):
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.assign(skill="wrte"))
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert "unknown skill 'wrte'. Did you mean write?" in problem
+
+
+def test_fewer_rows_than_a_batch(tiny_arguments, run):
+    problems = data.check(_config(tiny_arguments, "data.train_batch_size=64"), run)
+    assert "32 training rows are fewer than one batch of 64" in _only(problems)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("*.safetensors", "no weights"), ("tokenizer*.json", "no tokenizer"), ("config.json", "no config.json")],
+)
+def test_a_model_folder_that_is_not_complete(tiny_arguments, tiny_suite, run, tmp_path, missing, message):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_suite / "initial_model", folder)
+    for path in folder.glob(missing):
+        path.unlink()
+    problem = _only(model.check(_config(tiny_arguments, f"actor_rollout_ref.model.path={folder}"), run))
+    assert message in problem
+    assert str(folder) in problem
+
+
+def test_a_model_path_that_is_no_folder(tiny_arguments, run):
+    problem = _only(model.check(_config(tiny_arguments, "actor_rollout_ref.model.path=/nowhere/model"), run))
+    assert "no such model folder: /nowhere/model" in problem
+
+
+def test_a_checkpoint_of_another_model_is_not_continued(tiny_arguments, tiny_suite, run, tmp_path):
+    model.remember(_config(tiny_arguments), run)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    assert model.check(_config(tiny_arguments), run) == []
+    other = tmp_path / "other"
+    shutil.copytree(tiny_suite / "initial_model", other)
+    text = (other / "config.json").read_text()
+    (other / "config.json").write_text(text.replace('"intermediate_size": ', '"intermediate_size": 1'))
+    problem = _only(model.check(_config(tiny_arguments, f"actor_rollout_ref.model.path={other}"), run))
+    assert "the checkpoint is of another model" in problem
+    problem = _only(model.check(_config(tiny_arguments, "actor_rollout_ref.model.lora_rank=4"), run))
+    assert "LoRA rank 16, the configuration 4" in problem
+    problem = _only(model.check(_config(tiny_arguments, "trainer.n_gpus_per_node=2"), run))
+    assert "written by 1 ranks, the configuration has 2" in problem
+
+
+def test_batches_that_do_not_divide(tiny_arguments, run):
+    problems = memory.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=12"), run)
+    assert "ppo_mini_batch_size" in _only(problems)
+    problems = memory.check(
+        _config(tiny_arguments, "trainer.n_gpus_per_node=2", "actor_rollout_ref.rollout.n=1",
+                "data.train_batch_size=15", "actor_rollout_ref.actor.ppo_mini_batch_size=15"), run)  # fmt: skip
+    assert any("2 ranks" in str(problem) for problem in problems)
+
+
+def test_verls_own_rules_are_asked(tiny_arguments, run):
+    problem = _only(verl_rules.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=32"), run))
+    assert "train_batch_size" in problem
+
+
+def test_a_trainer_that_verl_does_not_know(tiny_arguments, run):
+    problem = _only(names.check(_config(tiny_arguments, "trainer.v1.trainer_mode=skilcredit"), run))
+    assert "skilcredit" in problem
+    assert "skillcredit" in problem
+
+
+def test_a_sandbox_that_does_not_answer(tiny_arguments, run):
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # bound, not listening: refused at once
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/run_code"
+        problem = _only(sandbox.check(_config(tiny_arguments, f"sandbox.url={url}"), run))
+    assert "does not answer /v1/ping" in problem
+    assert "sandbox.url=null" in problem
+
+
+def test_a_ray_address_that_nobody_listens_on(tiny_arguments, run, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert "no Ray listens at 127.0.0.1:1" in _only(cluster.check(_config(tiny_arguments), run))
+
+
+def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        options = ["ray_kwargs.ray_init.include_dashboard=true", f"+ray_kwargs.ray_init.dashboard_port={port}"]
+        assert f"port {port} is busy" in _only(cluster.check(_config(tiny_arguments, *options), run))

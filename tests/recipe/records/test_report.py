@@ -1,0 +1,54 @@
+import pytest
+from PIL import Image
+
+from recipe.preflight import compose_training
+from recipe.records.pictures import draw_learning_curve, series, skill_names
+from recipe.records.report import skill_table, update_report
+from recipe.records.run_directory import RunDirectory
+
+
+def _accuracies(write: float, sql: float) -> dict[str, float]:
+    skills = {"write": write, "sql": sql, "mean": (write + sql) / 2, "worst": min(write, sql)}
+    return {f"skill/{skill}/accuracy": value for skill, value in skills.items()}
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    run.write_config(compose_training(["experiment=quickstart"]))
+    run.log_event("start", command="python -m recipe.train")
+    run.log_metrics(0, _accuracies(write=0.4, sql=0.2))
+    run.log_metrics(1, {"critic/score/mean": 0.5, "actor/entropy": 1.0})
+    run.log_metrics(2, {"critic/score/mean": 0.6, **_accuracies(write=0.9, sql=0.5)})
+    return run
+
+
+def test_the_table_compares_the_first_validation_with_the_last(run: RunDirectory):
+    rows = [(row.skill, row.before, row.after, round(row.change, 6)) for row in skill_table(run)]
+    assert rows == [("sql", 0.2, 0.5, 0.3), ("write", 0.4, 0.9, 0.5), ("mean", pytest.approx(0.3), 0.7, 0.4)]
+
+
+def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory):
+    assert series(run.metrics(), "skill/mean/accuracy") == ([0, 2], [pytest.approx(0.3), pytest.approx(0.7)])
+    assert skill_names(run.metrics()) == ["sql", "write"]
+
+
+def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory):
+    run.log_event("masked", step=1, samples=3, share=0.02)
+    run.log_event("start", command="python -m recipe.train")
+    text = update_report(run).read_text()
+    assert "| write | 40.0% | 90.0% | +50.0 |" in text
+    assert "| mean | 30.0% | 70.0% | +40.0 |" in text
+    assert "| restarts | 1 |" in text
+    assert "masked, not scored) | 3 |" in text
+    assert "verl 0.9.1" in text
+    for name in ("learning_curve.png", "training.png"):
+        with Image.open(run.path / "plots" / name) as picture:
+            assert picture.width > 600
+
+
+def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    run.write_config(compose_training(["experiment=quickstart"]))
+    assert draw_learning_curve(run) is None
+    assert "No validation has been done yet." in update_report(run).read_text()

@@ -1,0 +1,83 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.records.run_directory import RunDirectory, RunDirectoryError, read_jsonl
+
+
+def test_a_run_without_a_name_gets_a_new_one_and_a_named_run_the_same_folder(tmp_path):
+    first = RunDirectory.prepare(str(tmp_path), "quickstart", None)
+    second = RunDirectory.prepare(str(tmp_path), "quickstart", None)
+    assert first.path != second.path
+    assert RunDirectory.prepare(str(tmp_path), "quickstart", first.path.name).path == first.path
+    assert sorted(entry.name for entry in first.path.iterdir()) == ["checkpoints", "generations", "logs", "plots"]
+
+
+def test_metrics_of_a_step_measured_again_replace_the_earlier_ones(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    for step, value in [(1, 0.1), (2, 0.2), (3, 0.3), (2, 0.25)]:
+        run.log_metrics(step, {"accuracy": value, "name": "not a number", "flag": True})
+    rows = run.metrics()
+    assert [(row["step"], row["accuracy"]) for row in rows] == [(1, 0.1), (2, 0.25), (3, 0.3)]
+    assert set(rows[0]) == {"step", "time", "accuracy"}
+
+
+def test_a_line_cut_by_a_crash_is_passed_over(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2, "accu')
+    assert list(read_jsonl(path)) == [{"step": 1}]
+    assert list(read_jsonl(tmp_path / "missing.jsonl")) == []
+
+
+def test_the_wandb_id_stays_the_same(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    assert run.wandb_id() == run.wandb_id() == RunDirectory(run.path).wandb_id()
+
+
+def test_an_earlier_configuration_of_the_same_run_is_kept(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.write_config(OmegaConf.create({"steps": 1}))
+    run.write_config(OmegaConf.create({"steps": 2}))
+    assert run.read_config().steps == 2
+    assert OmegaConf.load(run.path / "config.0.yaml").steps == 1
+
+
+def test_generations_keep_every_reward_component(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_generations(3, "train", [{"prompt": "p", "score": 0.5, "error": "wrong_answer"}])
+    text = (run.path / "generations" / "train_000003.jsonl").read_text()
+    assert json.loads(text) == {"prompt": "p", "score": 0.5, "error": "wrong_answer"}
+
+
+def test_the_last_checkpoint_is_the_one_that_verl_marked_complete(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    assert run.last_checkpoint is None
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("20")
+    assert run.last_checkpoint == 20
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
+    tmp_path.chmod(0o755)
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(0o555)
+    program = (
+        "import sys; from recipe.records.run_directory import RunDirectory, RunDirectoryError\n"
+        "try: RunDirectory.prepare(sys.argv[1], 'e', 'r')\n"
+        "except RunDirectoryError as error: print(error)"
+    )
+    if os.geteuid() != 0:
+        with pytest.raises(RunDirectoryError, match=r"run\.root=FOLDER"):
+            RunDirectory.prepare(str(locked), "e", "r")
+        return
+    # Permissions do not bind root: a file in the place of the folder does.
+    (tmp_path / "file").write_text("")
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "file")], capture_output=True, text=True, check=True
+    )
+    assert "cannot write the run directory" in answer.stdout
+    assert "run.root=FOLDER" in answer.stdout

@@ -1,0 +1,64 @@
+"""`python -m recipe.memory` prints what docs/platforms.md shows; its exit status says whether a run works."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipe import memory
+from recipe.memory import main, preset_table, read_plan
+
+DOCS = Path(__file__).parents[2] / "docs" / "platforms.md"
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the lines of a Markdown table whose first cell is a preset."""
+    cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
+    return [row for row in cells if row[0] in memory.presets()]
+
+
+@pytest.mark.slow
+def test_the_table_in_the_documentation_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    Console(width=120).print(preset_table(["platform=gpu_1x8"], 79.0))
+    printed = rows(capsys.readouterr().out)
+    assert len(printed) == 12
+    assert rows(DOCS.read_text()) == printed
+
+
+def test_a_run_that_fits_is_printed_and_exits_zero(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["platform=gpu_1x8", "model_preset=qwen2_5_7b", "run.experiment=test", *memory.WORKLOAD]
+    monkeypatch.setattr(sys, "argv", ["memory", *words])
+    assert main() == 0
+    assert "4 engines of 2 GPUs" in capsys.readouterr().out
+
+
+def test_a_run_that_cannot_work_says_why_and_exits_non_zero(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["platform=gpu_1x8", "model_preset=qwen2_5_7b", "run.experiment=test", *memory.WORKLOAD]
+    monkeypatch.setattr(sys, "argv", ["memory", "--gib", "40", *words, "trainer.n_gpus_per_node=6"])
+    assert main() == 2
+    assert "does not work: actor_rollout_ref.actor.ppo_mini_batch_size=64" in capsys.readouterr().out
+
+
+def test_an_unknown_model_is_a_message_and_not_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["platform=gpu_1x8", "run.experiment=test", "actor_rollout_ref.model.path=nobody/none"]
+    monkeypatch.setattr(sys, "argv", ["memory", *words])
+    assert main() == 2
+    assert "no plan: actor_rollout_ref.model.path=nobody/none" in capsys.readouterr().out
+
+
+def test_the_cpu_platform_is_planned_with_the_machines_own_memory(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    more = {"num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 512, "model_type": "qwen2"}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | more))
+    plan = read_plan(["experiment=quickstart", f"actor_rollout_ref.model.path={tmp_path}"], 1.0)
+    assert plan.layout.capacity > 2 * 2**30
+    assert plan.sizes.on_cpu

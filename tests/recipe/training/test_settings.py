@@ -1,0 +1,63 @@
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.preflight import compose_training
+from recipe.training.settings import SettingsError, did_you_mean, read_settings
+
+QUICKSTART = ["experiment=quickstart"]
+
+
+def test_the_groups_of_the_quickstart_arrive_typed():
+    settings = read_settings(compose_training([*QUICKSTART, "run.max_masked_share=0.25"]))
+    assert settings.run.max_masked_share == 0.25
+    assert settings.run.experiment == "quickstart"
+    assert settings.skills.names == ["write", "repair", "trace", "sql"]
+    assert settings.credit.kind == "off"
+    assert settings.projection.method == "off"
+
+
+def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
+    config = compose_training(QUICKSTART)
+    OmegaConf.set_struct(config, False)
+    config.credit.strenght = 1.0
+    with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: kind,"):
+        read_settings(config)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
+        ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
+        ("run.name='a b'", r"run\.name: .*pattern"),
+        ("skills.names=[write,write]", "lists a skill twice"),
+        ("sandbox.timeout=0", r"sandbox\.timeout: .*greater than 0"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
+    with pytest.raises(SettingsError, match=message):
+        read_settings(compose_training([*QUICKSTART, override]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no experiment named: add experiment=NAME. Valid: .*quickstart"),
+        (["experiment=quickstrt"], r"(?s)Could not find 'experiment/quickstrt'.*quickstart"),
+        (
+            [*QUICKSTART, "trainer.total_trainig_steps=4"],
+            "no key 'total_trainig_steps' in 'trainer'. Did you mean total_training_steps",
+        ),
+        ([*QUICKSTART, "creditt.strength=1"], "no key 'creditt' in 'the configuration'. Did you mean credit"),
+        ([*QUICKSTART, "credit.strength.x=1"], r"'credit\.strength' is a value"),
+        ([*QUICKSTART, "projection=qpp"], r"(?s)Could not find 'projection/qpp'.*off"),
+    ],
+)
+def test_an_argument_that_does_not_compose_is_explained(arguments: list[str], message: str):
+    with pytest.raises(SettingsError, match=message):
+        compose_training(arguments)
+
+
+def test_did_you_mean_names_the_nearest_and_all():
+    assert did_you_mean("epsilom", ["method", "epsilon"]) == "Did you mean epsilon? Valid: epsilon, method"
+    assert did_you_mean("xyz", ["method", "epsilon"]) == "Valid: epsilon, method"

@@ -1,0 +1,51 @@
+from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+
+INFOS = {
+    "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
+    "skill": ["write", "write", "write", "sql", "sql"],
+    "masked": [0.0, 0.0, 0.0, 0.0, 1.0],
+}
+
+
+def test_the_mean_is_over_skills_and_masked_samples_do_not_count():
+    metrics = accuracy_by_skill(INFOS)
+    assert metrics == {
+        "skill/sql/accuracy": 1.0,
+        "skill/write/accuracy": 2 / 3,
+        "skill/mean/accuracy": (1.0 + 2 / 3) / 2,
+        "skill/worst/accuracy": 2 / 3,
+        "skill/masked_share": 0.2,
+    }
+
+
+def test_a_skill_whose_samples_were_all_masked_has_no_accuracy():
+    metrics = accuracy_by_skill({"acc": [0.0, 1.0], "skill": ["sql", "write"], "masked": [1.0, 0.0]})
+    assert "skill/sql/accuracy" not in metrics
+    assert metrics["skill/mean/accuracy"] == 1.0
+
+
+def test_nothing_verified_gives_no_numbers():
+    assert accuracy_by_skill({"acc": [0.0], "skill": ["sql"], "masked": [1.0]}) == {}
+
+
+def test_masked_samples_reach_verl_as_missing_and_not_as_failed():
+    infos, counts = without_masked(
+        ["code", "code", "code", "sql", "sql"], ["u", "u", "v", "w", "w"], INFOS, {("code", "u"): 2, ("sql", "w"): 2}
+    )
+    assert infos["acc"] == [1.0, 0.0, 1.0, 1.0, None]
+    assert counts == {("code", "u"): 2, ("sql", "w"): 1}
+
+
+def test_verls_own_aggregation_then_leaves_them_out():
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    infos, counts = without_masked(
+        ["sql", "sql"], ["w", "w"], {"acc": [1.0, 0.0], "masked": [0.0, 1.0]}, {("sql", "w"): 2}
+    )
+    metrics = process_validation_metrics(["sql", "sql"], ["w", "w"], infos, expected_acc_counts=counts)
+    assert metrics["sql"]["acc"]["mean@1"] == 1.0
+
+
+def test_without_masked_samples_the_lists_are_the_same_objects():
+    infos = {"acc": [1.0], "masked": [0.0]}
+    assert without_masked(["sql"], ["u"], infos, None)[0] is infos

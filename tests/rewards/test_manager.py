@@ -1,0 +1,77 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from verl import DataProto
+
+from data_prep.micro_model import make_tokenizer
+from rewards.manager import SkillCreditRewardManager
+
+CONFIG = OmegaConf.create({"skills": {"column": "skill"}})
+
+
+def _trajectory(text: str) -> DataProto:
+    tokenizer = make_tokenizer()
+    response = torch.tensor([[*tokenizer.encode(text), tokenizer.eos_token_id]])
+    prompt = torch.tensor([tokenizer.encode("p")])
+    fields = {
+        "data_source": "trace",
+        "reward_model": {"style": "rule", "ground_truth": '{"expected": "5"}'},
+        "extra_info": {"index": 0},
+        "skill": "trace",
+    }
+    mask = torch.ones(1, prompt.shape[1] + response.shape[1], dtype=torch.long)
+    return DataProto(
+        batch=TensorDict({"prompts": prompt, "responses": response, "attention_mask": mask}, batch_size=1),
+        non_tensor_batch={key: np.array([value], dtype=object) for key, value in fields.items()},
+    )
+
+
+def _manager(compute_score) -> SkillCreditRewardManager:
+    return SkillCreditRewardManager(CONFIG, make_tokenizer(), compute_score)
+
+
+async def test_the_verifier_sees_the_decoded_response_and_its_numbers_come_back():
+    seen = {}
+
+    async def compute_score(**arguments):
+        seen.update(arguments)
+        return {"score": 0.5, "acc": 0.0, "format": 1.0, "error": "wrong_answer", "pass_ratio": 0.5}
+
+    result = await _manager(compute_score).run_single(_trajectory("f(é)=5"))
+    assert seen["solution_str"] == "f(é)=5"
+    assert seen["data_source"] == "trace"
+    assert result["reward_score"] == 0.5
+    verified = {"score": 0.5, "acc": 0.0, "format": 1.0, "error": "wrong_answer", "pass_ratio": 0.5}
+    assert result["reward_extra_info"] == verified | {"masked": 0.0, "skill": "trace"}
+
+
+async def test_an_infrastructure_failure_is_masked_and_never_a_nan_or_a_score():
+    async def compute_score(**arguments):
+        return {"score": math.nan, "acc": 0.0, "format": 0.0, "error": "infrastructure", "pass_ratio": math.nan}
+
+    result = await _manager(compute_score).run_single(_trajectory("5"))
+    assert result["reward_score"] == 0.0
+    assert result["reward_extra_info"]["masked"] == 1.0
+    assert result["reward_extra_info"]["error"] == "infrastructure"
+    assert result["reward_extra_info"]["pass_ratio"] == 0.0
+
+
+async def test_a_verifier_that_raises_masks_its_sample_and_is_reported_once(caplog: pytest.LogCaptureFixture):
+    async def compute_score(**arguments):
+        raise RuntimeError("boom")
+
+    manager = _manager(compute_score)
+    for _ in range(3):
+        result = await manager.run_single(_trajectory("5"))
+        assert result["reward_extra_info"]["masked"] == 1.0
+        assert result["reward_extra_info"]["error"] == "infrastructure"
+    assert sum("a verifier raised" in record.message for record in caplog.records) == 1
+
+
+def test_a_missing_reward_function_is_refused_with_a_way_out():
+    with pytest.raises(ValueError, match="reward=verified"):
+        _manager(None)

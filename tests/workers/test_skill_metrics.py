@@ -1,0 +1,76 @@
+"""The measures on a matrix made by hand, with a skill that got better after its own stage (negative forgetting)."""
+
+import numpy as np
+import pytest
+
+from workers.skill_metrics import average, forgetting, forward_transfer, interference, seed_spread, worst_skill
+
+INITIAL = [0.2, 0.1, 0.3]
+ACCURACY = [
+    [0.8, 0.3, 0.3],  # after stage 0, which trained skill 0
+    [0.5, 0.6, 0.2],
+    [0.6, 0.7, 0.9],
+]
+
+
+def test_average_and_worst_skill_are_those_after_the_last_stage() -> None:
+    assert average(ACCURACY) == pytest.approx(2.2 / 3)
+    assert worst_skill(ACCURACY) == 0.6
+
+
+def test_forgetting_is_best_before_minus_last_and_may_be_negative() -> None:
+    np.testing.assert_allclose(forgetting(ACCURACY), [0.2, -0.1, -0.6])
+
+
+def test_forgetting_skips_stages_that_were_not_measured_and_needs_two_stages() -> None:
+    np.testing.assert_allclose(forgetting([[0.8, np.nan], [np.nan, np.nan], [0.5, 0.4]]), [0.3, np.nan])
+    assert np.isnan(forgetting([[0.8, 0.3]])).all()
+
+
+def test_forward_transfer_is_the_gain_before_the_skills_own_stage() -> None:
+    np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL), [np.nan, 0.2, -0.1])
+    # Stages train skills 2, 0, 2: the second stage of skill 2 does not count, skill 1 is never trained.
+    np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL, trained=[2, 0, 2]), [0.6, np.nan, np.nan])
+
+
+def test_interference_is_the_change_of_each_stage() -> None:
+    result = interference(ACCURACY, INITIAL)
+    np.testing.assert_allclose(result.measured, [[0.6, 0.2, 0.0], [-0.3, 0.3, -0.1], [0.1, 0.1, 0.7]], atol=1e-12)
+    assert result.predicted is None
+    assert np.isnan(interference(ACCURACY).measured[0]).all()
+
+
+def test_interference_correlates_prediction_and_measurement() -> None:
+    measured = interference(ACCURACY, INITIAL).measured
+    assert interference(ACCURACY, INITIAL, 3 * measured + 1).correlation == pytest.approx(1)
+    assert interference(ACCURACY, INITIAL, -measured).correlation == pytest.approx(-1)
+    assert np.isnan(interference(ACCURACY, INITIAL, np.ones((3, 3))).correlation)
+    # Wrong about every stage's own skill only: seen by the plain correlation, not by the one between skills.
+    predicted = measured - 5 * np.eye(3)
+    assert interference(ACCURACY, INITIAL, predicted).correlation < 0
+    assert interference(ACCURACY, INITIAL, predicted, trained=[0, 1, 2]).correlation == pytest.approx(1)
+
+
+def test_seed_spread() -> None:
+    spread = seed_spread([[0.5, 1.0], [0.7, 1.0], [0.9, 1.0]])
+    np.testing.assert_allclose(spread.mean, [0.7, 1.0])
+    np.testing.assert_allclose(spread.deviation, [0.2, 0.0], atol=1e-12)
+    assert (spread.low.tolist(), spread.high.tolist()) == ([0.5, 1.0], [0.9, 1.0])
+    assert np.isnan(seed_spread([0.5]).deviation)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (lambda: average([0.5, 0.6]), r"\(stages, skills\).*got shape \(2,\)"),
+        (lambda: worst_skill(np.empty((0, 3))), r"got shape \(0, 3\)"),
+        (lambda: forward_transfer(ACCURACY, [0.1]), r"initial must be \(3,\)"),
+        (lambda: forward_transfer(ACCURACY, INITIAL, [0, 1]), "for each of 3 stages"),
+        (lambda: forward_transfer(ACCURACY, INITIAL, [0, 1, 3]), "one of 3 skills"),
+        (lambda: interference(ACCURACY, INITIAL, [[1.0]]), r"predicted must have the shape.*\(3, 3\)"),
+        (lambda: seed_spread([]), "at least one seed"),
+    ],
+)
+def test_mistakes_are_refused(measure, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        measure()

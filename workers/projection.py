@@ -1,0 +1,351 @@
+"""Skill-safe updates: the nearest step that, to first order, costs no protected skill more than its slack.
+
+Shapes: S protected skills, P parameters (of this rank's shard). With d the step that the optimiser proposes and g_s
+the ascent gradient of skill s at the old parameters, both over the trainable parameters:
+
+    x* = argmin_x 1/2 |x - d|^2   subject to   <g_s, x> >= -eps_s   for every s                            (primal)
+    lambda* = argmin_{lambda >= 0} 1/2 lambda' G G' lambda + lambda' (G d + eps),   x* = d + G' lambda*    (dual)
+
+(GEM, Lopez-Paz & Ranzato 2017, arXiv 1706.08840, with a slack in place of its margin.) All methods need of the
+gradients only their inner products, a matrix of S + 1 rows, and one pass that adds up x: so they work on shards
+(one all_reduce of that matrix) and cost what reading the gradients costs.
+
+The matrix is solved in cosines (rows scaled to length 1), so rescaling a gradient with its slack changes nothing.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import quadprog
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+Parameters = Tensor | Sequence[Tensor]
+Vector = NDArray[np.float64]
+
+# Columns that are worked on together. On a CPU a block's sums are made in one call for pieces of _PIECE columns, in
+# fp32 (8 times as fast as fp64 there), and added in fp64: measured error of a cosine: 2e-7 at most. On an accelerator a
+# block is converted to fp64, because fp32 products may silently be TF32.
+_CPU_BLOCK = 2**17
+_PIECE = 2**12
+_ACCELERATOR_BLOCK = 2**20
+
+# Directions of the gradients with less than this share are noise of fp32: of duplicates or opposites, for example.
+_EIGENVALUE_FLOOR = 1e-7
+# A multiplier (in units of the step) that is rounding, not a force.
+_NO_MULTIPLIER = 1e-12
+# A constraint in cosines that is missed by less is kept.
+_KEPT = 1e-5
+# |x| / |d| below which the constraints leave nothing of the step.
+_STALLED = 1e-3
+
+
+class NotFiniteError(ValueError):
+    """The step or a constraint gradient has NaN or infinite entries (or squares that overflow).
+
+    Raised on every rank alike, before anything is written.
+    """
+
+    def __init__(self, step: bool, constraints: list[int]):
+        what = (["the step"] if step else []) + [f"constraint {index}" for index in constraints]
+        super().__init__(f"not finite: {', '.join(what)}")
+        self.step = step
+        self.constraints = constraints
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A projected step and what it took; vectors are (S,) on the CPU, the same on every rank."""
+
+    step: Any  # as it was given: (P,), or a list of tensors; the very same object where nothing was to do
+    multipliers: Tensor  # float64, >= 0: step = d + sum_s multipliers[s] g_s
+    violated: Tensor  # bool: <g_s, d> < -eps_s before the projection
+    change: Tensor  # float64: <g_s, step>, the predicted change of each skill
+    slack: Tensor  # float64: <g_s, step> + eps_s, negative where the method left a constraint violated
+    cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
+    norms: Tensor  # float64: |g_s|; a skill of norm 0 is not protected by anything
+    moved: float  # |step - d| / |d|
+    feasible: bool  # False: no step satisfies a negative epsilon; it was taken as 0
+    stalled: bool  # True: the constraints leave (almost) nothing of the step
+
+
+def project(
+    step: Parameters,
+    constraints: Parameters,
+    epsilon: float | Sequence[float] | Tensor = 0.0,
+    method: str = "qp",
+    *,
+    epsilon_kind: str = "absolute",
+    gram: Tensor | None = None,
+    process_group: dist.ProcessGroup | None = None,
+    sweeps: int = 100,
+    in_place: bool = False,
+) -> Projection:
+    """The step moved into the set that protects the skills; the step itself, same bits, when it lies in it.
+
+    Args:
+        step: d, (P,), or a list of tensors of any shapes, which are never flattened into one.
+        constraints: ascent gradients, (S, P); for a list, a list of tensors (S, *shape of the parameter). Memory that
+            is not contiguous is copied. On an accelerator one flat tensor is faster than hundreds of small ones.
+        epsilon: slack of all skills or of each (S,), >= 0 or inf; a negative one asks for gain and may be impossible.
+        method: ``qp``: the exact solution. ``sequential_margin``: one constraint after another in the given order,
+            repeated until all hold or ``sweeps`` times; moves further than needed where constraints overlap.
+            ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM,
+            arXiv 1812.00420); later constraints may undo earlier ones. ``none``: measure only.
+        epsilon_kind: ``absolute``: in units of <g_s, d>, that is of the reward; ``cosine``: times |g_s| |d|.
+        gram: (S, S) of ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
+        process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
+        sweeps: limit of ``sequential_margin``.
+        in_place: write the projected step over ``step`` (contiguous).
+
+    Raises:
+        NotFiniteError: NaN or infinity in the inputs of any rank.
+        ValueError: shapes that do not fit, an unknown method, an epsilon that is NaN or that ``pcgrad`` cannot use.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    pairs = _pairs(step, constraints)
+    square, dots, gram_S_S = _inner_products(pairs, gram, process_group)
+    geometry = _Geometry.of(square, dots, gram_S_S)
+    eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(dots), method), epsilon_kind)
+
+    violated = geometry.cosines + eps < 0
+    mu, feasible = np.zeros(len(dots)), True
+    if violated.any() and method != "none":
+        mu, eps, feasible = _solve(geometry, eps, method, sweeps)
+    multipliers = geometry.to_multipliers(mu)
+    projected = _combine(pairs, step, multipliers, in_place) if multipliers.any() else step
+
+    change = geometry.cosines + geometry.gram @ mu
+    scale = geometry.norms * geometry.step_norm
+    moved = math.sqrt(max(0.0, float(mu @ geometry.gram @ mu)))
+    remaining = 1 + 2 * mu @ geometry.cosines + moved**2
+    return Projection(
+        step=projected,
+        multipliers=torch.from_numpy(multipliers),
+        violated=torch.from_numpy(violated),
+        change=torch.from_numpy(change * scale),
+        slack=torch.from_numpy((change + eps) * np.where(scale > 0, scale, 1.0)),
+        cosines=torch.from_numpy(geometry.cosines),
+        norms=torch.from_numpy(geometry.norms),
+        moved=moved,
+        feasible=feasible,
+        stalled=bool(mu.any() and remaining < _STALLED**2),
+    )
+
+
+def constraint_gram(constraints: Parameters, process_group: dist.ProcessGroup | None = None) -> Tensor:
+    """Inner products (S, S) of the constraint gradients, float64 on the CPU, summed over the ranks' shards.
+
+    Raises:
+        NotFiniteError: NaN or infinity in the gradients of any rank.
+    """
+    tensors = [constraints] if isinstance(constraints, Tensor) else list(constraints)
+    steps = [tensor.new_zeros(tensor.shape[1:]) for tensor in tensors]
+    return torch.from_numpy(_inner_products(_pairs(steps, tensors), None, process_group)[2])
+
+
+def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tuple[Vector, Vector, bool]:
+    """Multipliers of the unit vectors, the epsilon they are for, and whether the wanted epsilon was feasible."""
+    live = (geometry.norms > 0) & np.isfinite(eps)
+    gram, cosines = geometry.gram[np.ix_(live, live)], geometry.cosines[live]
+    feasible = True
+    if (eps < 0).any():
+        slack = gram @ _qp(gram, cosines, eps[live], sweeps) + cosines + eps[live]
+        feasible = bool((eps[~live] >= 0).all() and (slack >= -_KEPT * (1 + np.abs(eps[live]))).all())
+        eps = eps if feasible else np.maximum(eps, 0.0)
+    mu = np.zeros(len(eps))
+    mu[live] = _SOLVERS[method](gram, cosines, eps[live], sweeps)
+    return mu, eps, feasible
+
+
+def _qp(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
+    """argmin_{mu >= 0} 1/2 mu' C mu + mu' (b + eps), by the dual method of Goldfarb and Idnani (1983)."""
+    if not len(eps):
+        return eps
+    # quadprog needs a positive definite matrix: only directions within the noise are lifted, the others stay exact.
+    values, vectors = np.linalg.eigh(gram)
+    definite = (vectors * np.maximum(values, _EIGENVALUE_FLOOR)) @ vectors.T
+    mu = quadprog.solve_qp((definite + definite.T) / 2, -(cosines + eps), np.eye(len(eps)), np.zeros(len(eps)))[0]
+    return np.where(mu > _NO_MULTIPLIER, mu, 0.0)
+
+
+def _sequential_margin(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
+    """Each violated constraint in turn is moved onto its boundary, until a sweep finds none."""
+    mu = np.zeros(len(eps))
+    for _ in range(sweeps):
+        kept = True
+        for s in range(len(eps)):
+            slack = gram[s] @ mu + cosines[s] + eps[s]
+            if slack < -_EIGENVALUE_FLOOR:
+                mu[s] -= slack
+                kept = False
+        if kept:
+            break
+    return mu
+
+
+def _pcgrad(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
+    return _sequential_margin(gram, cosines, np.zeros(len(eps)), sweeps=1)
+
+
+_SOLVERS: dict[str, Callable[[Vector, Vector, Vector, int], Vector]] = {
+    "qp": _qp,
+    "sequential_margin": _sequential_margin,
+    "pcgrad": _pcgrad,
+}
+METHODS = (*_SOLVERS, "none")
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """The problem in unit vectors: |g_s| = 1 and |d| = 1, so that no norm reaches the solver."""
+
+    step_norm: float
+    norms: Vector  # (S,) |g_s|
+    cosines: Vector  # (S,) of d and g_s
+    gram: Vector  # (S, S) of g_s and g_r
+
+    @staticmethod
+    def of(square: float, dots: Vector, gram: Vector) -> "_Geometry":
+        norms = np.sqrt(np.diag(gram))
+        inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        # A step of 0 keeps its scale: what negative epsilon asks for is then measured in units of one.
+        step_norm = math.sqrt(square) or 1.0
+        return _Geometry(step_norm, norms, dots * inverse / step_norm, gram * np.outer(inverse, inverse))
+
+    def unit_epsilon(self, epsilon: Vector, kind: str) -> Vector:
+        if kind == "cosine":
+            return epsilon
+        if kind != "absolute":
+            raise ValueError(f"epsilon_kind must be absolute or cosine, got {kind!r}")
+        scale = self.norms * self.step_norm
+        # A gradient of 0 keeps its constraint 0 >= -eps: the sign of eps is all that counts.
+        return np.divide(epsilon, scale, out=epsilon.copy(), where=scale > 0)
+
+    def to_multipliers(self, mu: Vector) -> Vector:
+        return np.divide(mu * self.step_norm, self.norms, out=np.zeros_like(mu), where=self.norms > 0)
+
+
+def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, method: str) -> Vector:
+    values = np.array(epsilon.tolist() if isinstance(epsilon, Tensor) else epsilon, dtype=np.float64)
+    if values.shape not in ((), (skills,)):
+        raise ValueError(f"epsilon must be a number or ({skills},) for {skills} constraints, got {values.shape}")
+    if np.isnan(values).any() or (values == -math.inf).any():
+        raise ValueError(f"epsilon must be a number or inf, got {values.tolist()}")
+    if method == "pcgrad" and values.any():
+        raise ValueError(f"pcgrad knows no slack: use qp or sequential_margin for epsilon {values.tolist()}")
+    return np.broadcast_to(values, (skills,)).copy()
+
+
+def _pairs(step: Parameters, constraints: Parameters) -> list[tuple[Tensor, Tensor]]:
+    """(n,) of the step beside (S, n) of the constraints, for each parameter: views, where memory is contiguous."""
+    steps = [step] if isinstance(step, Tensor) else list(step)
+    gradients = [constraints] if isinstance(constraints, Tensor) else list(constraints)
+    if len(steps) != len(gradients):
+        raise ValueError(f"{len(steps)} tensors of the step, but {len(gradients)} of constraints")
+    skills = {len(gradient) if gradient.dim() else None for gradient in gradients}
+    for tensor, gradient in zip(steps, gradients, strict=True):
+        if gradient.shape[1:] != tensor.shape or len(skills) != 1:
+            raise ValueError(
+                f"constraints must be (S, *shape of the step), one S for all: "
+                f"step {tuple(tensor.shape)}, constraints {tuple(gradient.shape)}"
+            )
+        if hasattr(tensor, "to_local") or hasattr(gradient, "to_local"):
+            raise ValueError("got a DTensor: pass local shards (to_local()) and their process_group")
+        if not (tensor.is_floating_point() and gradient.is_floating_point()):
+            raise ValueError(f"step and constraints must be floating, got {tensor.dtype} and {gradient.dtype}")
+    return [(t.reshape(-1), g.reshape(len(g), t.numel())) for t, g in zip(steps, gradients, strict=True)]
+
+
+def _blocks(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same pairs in blocks of parameters, precise enough for products: fp32 or fp64 on a CPU, fp64 elsewhere."""
+    for step_n, constraints_S_n in pairs:
+        if step_n.device.type == "cpu":
+            dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
+            size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
+        else:
+            dtype, size = torch.float64, _ACCELERATOR_BLOCK
+        for step_block, constraints_block in zip(step_n.split(size), constraints_S_n.split(size, dim=1), strict=True):
+            yield step_block.to(dtype), constraints_block.to(dtype)
+
+
+def _inner_products(
+    pairs: list[tuple[Tensor, Tensor]], gram: Tensor | None, process_group: dist.ProcessGroup | None
+) -> tuple[float, Vector, Vector]:
+    """<d, d>, <g_s, d> (S,) and <g_s, g_r> (S, S) in float64, over all ranks."""
+    skills = len(pairs[0][1]) if pairs else 0
+    if gram is not None and gram.shape != (skills, skills):
+        raise ValueError(f"gram must be ({skills}, {skills}) for {skills} constraints, got {tuple(gram.shape)}")
+    device = pairs[0][0].device if pairs else torch.device("cpu")
+    # Sums of blocks, added in fp64 at the end: one addition for all of them costs less than one for each.
+    sums: list[list[Tensor]] = [[], [], []]
+    for step_n, constraints_S_n in _blocks(pairs):
+        sums[0].append(step_n.dot(step_n).view(1))
+        sums[1].append(constraints_S_n.mv(step_n))
+        if gram is None:
+            sums[2].append(_block_gram(constraints_S_n))
+    sizes = (1, skills, 0 if gram is not None else skills * skills)
+    packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
+    if process_group is not None:
+        dist.all_reduce(packed, group=process_group)
+    numbers = packed.cpu().numpy()
+    products = numbers[1 + skills :].reshape(skills, skills) if gram is None else gram.double().cpu().numpy()
+    _check_finite(numbers[0], numbers[1 : 1 + skills], products)
+    return float(numbers[0]), numbers[1 : 1 + skills], products
+
+
+def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
+    """Sum of tensors of ``size`` elements, in float64, flat."""
+    if not parts:
+        return torch.zeros(size, dtype=torch.float64, device=device)
+    return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
+
+
+def _block_gram(block_S_n: Tensor) -> Tensor:
+    skills, columns = block_S_n.shape
+    pieces = columns // _PIECE
+    # (pieces, S, _PIECE) without a copy: one batched product, whose sums are too short for fp32 to lose digits.
+    body = block_S_n[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1)
+    tail = block_S_n[:, pieces * _PIECE :]
+    return body.bmm(body.transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(tail.T)
+
+
+def _check_finite(square: float, dots: Vector, gram: Vector) -> None:
+    constraints = ~np.isfinite(np.diag(gram))
+    step = not math.isfinite(square)
+    if not step:
+        constraints |= ~np.isfinite(dots)
+    if step or constraints.any():
+        raise NotFiniteError(step, np.flatnonzero(constraints).tolist())
+
+
+def _combine(pairs: list[tuple[Tensor, Tensor]], step: Parameters, multipliers: Vector, in_place: bool) -> Parameters:
+    """d + sum_s lambda_s g_s, in the form of the step; gradients whose multiplier is 0 are not read."""
+    if in_place:
+        if any(not tensor.is_contiguous() for tensor in ([step] if isinstance(step, Tensor) else step)):
+            raise ValueError("in_place needs a step whose memory is contiguous")
+        result = step
+    else:
+        result = _empty(step) if isinstance(step, Tensor) else [_empty(tensor) for tensor in step]
+    targets = [result] if isinstance(result, Tensor) else list(result)
+    active = [(s, float(multipliers[s])) for s in np.flatnonzero(multipliers)]
+    for target, (step_n, constraints_S_n) in zip(targets, pairs, strict=True):
+        for out, d, g in zip(*(_cut(t) for t in (target.view(-1), step_n, constraints_S_n)), strict=True):
+            for s, multiplier in active:
+                d = torch.add(d, g[s], alpha=multiplier, out=out)
+    return result
+
+
+def _empty(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _cut(tensor: Tensor) -> Sequence[Tensor]:
+    size = _CPU_BLOCK if tensor.device.type == "cpu" else max(1, tensor.shape[-1])
+    return tensor.split(size, dim=-1)

@@ -1,0 +1,146 @@
+"""What a run with several skills did to each: measures of an accuracy matrix.
+
+``accuracy[i, j]`` is the accuracy on skill j after stage i, NaN where it was not measured. Public libraries disagree on
+these measures (Mammoth clips forgetting at 0, Avalanche takes the first value minus the last, GEM averages a structural
+zero); the definitions here are in the docstrings. NaN in what a measure needs makes that measure NaN, never a guess.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def average(accuracy: ArrayLike) -> float:
+    """Mean over skills of the accuracy after the last stage."""
+    return float(_matrix(accuracy)[-1].mean())
+
+
+def worst_skill(accuracy: ArrayLike) -> float:
+    """Lowest accuracy of any skill after the last stage."""
+    return float(_matrix(accuracy)[-1].min())
+
+
+def forgetting(accuracy: ArrayLike) -> Array:
+    """Best accuracy after any earlier stage minus that after the last one, of each skill (skills,).
+
+    Negative where the skill is better than ever (backward transfer): not clipped. NaN with a single stage. A skill
+    trained in the last stage has a value too, usually negative; leave it out of a mean over earlier skills
+    (Chaudhry et al. 2018, arXiv 1801.10112, eq. 3).
+    """
+    matrix = _matrix(accuracy)
+    earlier = np.where(np.isnan(matrix[:-1]), -np.inf, matrix[:-1])
+    best = earlier.max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(best), best, np.nan) - matrix[-1]
+
+
+def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Sequence[int] | None = None) -> Array:
+    """Accuracy on each skill just before its own stage minus the initial one (skills,).
+
+    Args:
+        accuracy: (stages, skills).
+        initial: (skills,), before any stage.
+        trained: the skill that each stage trains; by default stage i trains skill i.
+
+    Returns:
+        NaN for a skill that no stage trains, and for that of the first stage: nothing came before it.
+    """
+    matrix = _matrix(accuracy)
+    start = _of_each_skill(initial, matrix)
+    transfer = np.full(matrix.shape[1], np.nan)
+    seen: set[int] = set()
+    for stage, skill in enumerate(_trained(trained, matrix)):
+        if stage > 0 and skill not in seen:
+            transfer[skill] = matrix[stage - 1, skill] - start[skill]
+        seen.add(skill)
+    return transfer
+
+
+@dataclass(frozen=True)
+class Interference:
+    """What each stage did to each skill: measured, and as the projection predicted it."""
+
+    measured: Array  # (stages, skills) change of the accuracy in that stage
+    predicted: Array | None  # (stages, skills) sum over the stage's steps of <g_s, step>
+    correlation: float  # Pearson's, over pairs where both are known; NaN if undefined
+
+
+def interference(
+    accuracy: ArrayLike,
+    initial: ArrayLike | None = None,
+    predicted: ArrayLike | None = None,
+    trained: Sequence[int] | None = None,
+) -> Interference:
+    """The change of each skill's accuracy in each stage, beside its first-order prediction.
+
+    Args:
+        accuracy: (stages, skills).
+        initial: (skills,), before any stage; without it the first stage's changes are NaN.
+        predicted: (stages, skills), sums of ``Projection.change``.
+        trained: the skill that each stage trains. If given, a stage's effect on its own skill is left out of the
+            correlation: that it improves what it trains says nothing about interference.
+    """
+    matrix = _matrix(accuracy)
+    before = np.full(matrix.shape[1], np.nan) if initial is None else _of_each_skill(initial, matrix)
+    measured = np.diff(np.vstack([before, matrix]), axis=0)
+    if predicted is None:
+        return Interference(measured, None, float("nan"))
+    prediction = np.asarray(predicted, dtype=np.float64)
+    if prediction.shape != matrix.shape:
+        raise ValueError(f"predicted must have the shape of accuracy {matrix.shape}, got {prediction.shape}")
+    known = np.isfinite(measured) & np.isfinite(prediction)
+    if trained is not None:
+        skills = _trained(trained, matrix)
+        known[np.arange(len(skills)), skills] = False
+    return Interference(measured, prediction, _pearson(measured[known], prediction[known]))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measure over seeds."""
+
+    mean: Array
+    deviation: Array  # sample standard deviation (n - 1); NaN for one seed
+    low: Array
+    high: Array
+
+
+def seed_spread(values: ArrayLike) -> Spread:
+    """Mean, standard deviation, minimum and maximum over the first axis, the seeds."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0 or len(array) == 0:
+        raise ValueError(f"values must be (seeds, ...) with at least one seed, got shape {array.shape}")
+    deviation = array.std(axis=0, ddof=1) if len(array) > 1 else np.full(array.shape[1:], np.nan)
+    return Spread(array.mean(axis=0), deviation, array.min(axis=0), array.max(axis=0))
+
+
+def _pearson(first: Array, second: Array) -> float:
+    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return float("nan")
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _matrix(accuracy: ArrayLike) -> Array:
+    matrix = np.asarray(accuracy, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"accuracy must be (stages, skills) with at least one of each, got shape {matrix.shape}")
+    return matrix
+
+
+def _of_each_skill(initial: ArrayLike, matrix: Array) -> Array:
+    values = np.asarray(initial, dtype=np.float64)
+    if values.shape != matrix.shape[1:]:
+        raise ValueError(f"initial must be {matrix.shape[1:]} for accuracy {matrix.shape}, got {values.shape}")
+    return values
+
+
+def _trained(trained: Sequence[int] | None, matrix: Array) -> list[int]:
+    stages, skills = matrix.shape
+    if trained is None:
+        trained = range(stages)
+    if len(trained) != stages or not all(0 <= skill < skills for skill in trained):
+        raise ValueError(f"trained must name one of {skills} skills for each of {stages} stages, got {list(trained)}")
+    return list(trained)
