@@ -48,18 +48,17 @@ def write_problem(rng: random.Random, difficulty: int) -> Problem:
 
 
 def repair_problem(rng: random.Random, difficulty: int) -> Problem:
-    """A function with one wrong operator (at difficulty 3 perhaps constant) and a call with the value it should return;
-    drawn until one single change explains that value, so that the answer is determined.
+    """A function with one wrong operator (at difficulty 3 perhaps constant) and a unit test that it fails; drawn until
+    one single change makes that test pass, so that the answer is determined.
     """
     while True:
         program = random_program(rng, _COMPUTED[difficulty])
         buggy = rng.choice(_bugs(program, difficulty))
         arguments = random_arguments(rng, program)
-        expected = program.returns(arguments)
-        explanations = [other for other in buggy.neighbours() if other.returns(arguments) == expected]
-        if buggy.returns(arguments) != expected and explanations == [program]:
+        failing = [test for test in program.tests(arguments) if test not in buggy.tests(arguments)]
+        if failing and [other for other in buggy.neighbours() if failing[0] in other.tests(arguments)] == [program]:
             break
-    prompt = f"fix {call(arguments)}={literal(expected)}\n{buggy.source()}"
+    prompt = f"fix {failing[0]}\n{buggy.source()}"
     wrong = (buggy.source(), *(other.source() for other in buggy.neighbours() if other != program))
     return Problem("repair", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
 

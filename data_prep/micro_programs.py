@@ -88,6 +88,13 @@ class Program:
             return self.parts[0 if arguments[0] < self.bound else 1].apply(arguments[0])
         return tuple(part.apply(value) for part, value in zip(self.parts, arguments, strict=True))
 
+    def tests(self, arguments: tuple[int, ...]) -> list[str]:
+        """What is true of the function at these arguments: one comparison for each part that has a say."""
+        value = self.returns(arguments)
+        if isinstance(value, int):
+            return [f"{call(arguments)}=={value}"]
+        return [f"{call(arguments)}[{index}]=={item}" for index, item in enumerate(value)]
+
     def neighbours(self) -> list["Program"]:
         """The programs that differ in one operator or constant of one part."""
         return [
@@ -127,15 +134,8 @@ def literal(value: Value) -> str:
 
 
 def unit_tests(program: Program) -> CodeTruth:
-    """Tests that tell the program from every neighbour; each looks at one part only, so partial credit exists."""
+    """Tests that tell the program from every neighbour; each looks at one part only, so that partial credit exists."""
     bound = program.bound
     inputs = [0, 3, 11] if bound is None else [bound - 1, bound, -5, 12, 1, 25]
-    tests = []
-    for value in inputs:
-        arguments = tuple(value + shift for shift in range(len(program.variables)))
-        result = program.returns(arguments)
-        if isinstance(result, tuple):
-            tests += [f"assert {call(arguments)}[{index}] == {item}" for index, item in enumerate(result)]
-        else:
-            tests.append(f"assert {call(arguments)} == {result}")
-    return CodeTruth(tests=tests)
+    calls = [tuple(value + shift for shift in range(len(program.variables))) for value in inputs]
+    return CodeTruth(tests=[f"assert {test}" for arguments in calls for test in program.tests(arguments)])

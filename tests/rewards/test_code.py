@@ -72,9 +72,8 @@ async def test_all_or_nothing_is_an_option():
 async def test_the_visible_example_alone_is_not_enough_to_repair(problem):
     if problem.skill != "repair":
         pytest.skip("a law of repair")
-    example = problem.prompt.split("\n")[0].removeprefix("fix ")
-    value = example.split("=", 1)[1]
-    program = f"def f(*_):\n return {value}"
+    value = problem.prompt.split("\n")[0].split("==")[1]
+    program = f"def f(*_):\n return [{value}] * 9" if "[" in problem.prompt else f"def f(_):\n return {value}"
     result = await compute_score("code", program, problem.truth().model_dump_json())
     assert result["acc"] == 0.0
 
