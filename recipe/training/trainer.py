@@ -130,7 +130,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory.log_event("save", step=self.global_steps)
         super()._save_checkpoint()
 
-    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self._keep_generations(batch)
         self.run_directory.log_metrics(global_steps, metrics)

@@ -1,16 +1,14 @@
 """The main job on the real stack: it learns, survives SIGKILL, and leaves the records that a user looks for."""
 
-import json
 from pathlib import Path
 
 import pytest
-from wandb.proto import wandb_internal_pb2
-from wandb.sdk.internal.datastore import DataStore
 
 from recipe.records.pictures import series
 from recipe.records.report import skill_table
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import descendants, train, wait_for, wait_until_gone
+from tests.e2e.wandb_file import history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -49,9 +47,8 @@ def test_the_second_start_goes_on_with_the_step_after_the_checkpoint(killed_and_
     assert (second["step"], second["resumed"]) == (SAVED_EVERY, True)
     events = killed_and_continued.events()
     again = [position for position, event in enumerate(events) if event["event"] == "start"][1]
-    before, after = (
-        [event["step"] for event in part if event["event"] == "step"] for part in (events[:again], events[again:])
-    )
+    before = [event["step"] for event in events[:again] if event["event"] == "step"]
+    after = [event["step"] for event in events[again:] if event["event"] == "step"]
     assert before == list(range(1, len(before) + 1))
     assert len(before) >= KILLED_AFTER
     assert after == list(range(SAVED_EVERY + 1, STEPS + 1))
@@ -94,25 +91,12 @@ def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_
     files = sorted(killed_and_continued.path.glob("wandb/offline-run-*/*.wandb"))
     assert len(files) == 2
     assert {file.stem for file in files} == {f"run-{killed_and_continued.wandb_id()}"}
-    keys = {key for file in files for key in _history_keys(file)}
-    assert {"skill/mean/accuracy", "critic/score/mean", "actor/grad_norm"} <= keys
-
-
-def _history_keys(path: Path) -> set[str]:
-    store = DataStore()
-    store.open_for_scan(str(path))
-    keys: set[str] = set()
-    while True:
-        try:
-            data = store.scan_data()
-        except AssertionError:  # the end of a file whose writer was killed
-            return keys
-        if data is None:
-            return keys
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        for item in record.history.item:
-            keys.add(item.key or "/".join(item.nested_key))
+    rows = [row for file in files for row in history(file)]
+    assert {"skill/mean/accuracy", "critic/score/mean", "actor/grad_norm"} <= set().union(*rows)
+    logged = {int(row["_step"]): float(row["critic/score/mean"]) for row in rows if "critic/score/mean" in row}
+    expected = dict(zip(*series(killed_and_continued.metrics(), "critic/score/mean"), strict=True))
+    assert set(logged) == set(expected)
+    assert logged[STEPS] == pytest.approx(expected[STEPS])
 
 
 def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: RunDirectory):
@@ -122,11 +106,8 @@ def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: Run
     text = (run.path / "EXPERIMENT.md").read_text()
     assert f"after {STEPS} policy updates" in text
     assert "| restarts | 1 |" in text
-    rows = [
-        json.loads(line) for line in (run.path / "generations" / f"train_{STEPS:06d}.jsonl").read_text().splitlines()
-    ]
+    rows = list(read_jsonl(run.path / "generations" / f"train_{STEPS:06d}.jsonl"))
     assert len(rows) == 16
-    assert {"prompt", "response", "ground_truth", "score", "acc", "format", "error", "pass_ratio", "skill"} <= set(
-        rows[0]
-    )
+    columns = {"prompt", "response", "ground_truth", "score", "acc", "format", "error", "pass_ratio", "skill", "masked"}
+    assert columns <= set(rows[0])
     assert list((run.path / "logs").glob("worker-*"))

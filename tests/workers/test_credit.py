@@ -51,7 +51,7 @@ normalizations = st.sampled_from(NORMALIZATIONS)
 
 
 @given(batches, normalizations, st.floats(0.01, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
     drawn: dict[str, Tensor], normalization: str, strength: float
 ) -> None:
@@ -64,7 +64,7 @@ def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
 
 
 @given(batches, normalizations)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, Tensor], normalization: str) -> None:
     drawn["advantages"][:, ::3] *= -0.0
     shaped, _ = shape_advantages(**drawn, strength=1.0, normalization=normalization)
@@ -89,7 +89,7 @@ def test_strength_zero_and_silent_credits_are_the_plain_algorithm_bit_for_bit(
 
 
 @given(batches, normalizations, st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_order_of_responses_and_padding_change_nothing(
     drawn: dict[str, Tensor], normalization: str, random: object
 ) -> None:
@@ -349,7 +349,7 @@ def test_a_token_has_the_step_that_shares_most_of_its_characters() -> None:
 
 
 @given(st.text(alphabet="aé漢😀 \n", max_size=40), st.lists(st.integers(0, 40), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_byte_token_of_a_character_has_the_step_of_that_character(text: str, cuts: list[int]) -> None:
     bounds = sorted({min(cut, len(text)) for cut in cuts})
     spans = list(pairwise(bounds))[::2]

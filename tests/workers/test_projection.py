@@ -38,7 +38,7 @@ problems = st.builds(problem, st.integers(0, 10_000), st.integers(1, 6), st.samp
 
 
 @given(problems, st.floats(0, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_qp_satisfies_the_optimality_conditions(drawn: tuple[Tensor, Tensor], epsilon: float) -> None:
     step, constraints = drawn
     result = project(step, constraints, epsilon)
@@ -55,7 +55,7 @@ def test_qp_satisfies_the_optimality_conditions(drawn: tuple[Tensor, Tensor], ep
 
 
 @given(problems)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_with_slack_the_step_gets_no_longer_and_projecting_twice_changes_nothing(drawn: tuple[Tensor, Tensor]) -> None:
     step, constraints = drawn
     once = project(step, constraints).step
@@ -64,7 +64,7 @@ def test_with_slack_the_step_gets_no_longer_and_projecting_twice_changes_nothing
 
 
 @given(problems)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_more_slack_moves_less_and_endless_slack_not_at_all(drawn: tuple[Tensor, Tensor]) -> None:
     step, constraints = drawn
     distances = [distance(project(step, constraints, epsilon), step) for epsilon in (0.0, 0.5, 1.0, 4.0, 1e3)]
@@ -73,7 +73,7 @@ def test_more_slack_moves_less_and_endless_slack_not_at_all(drawn: tuple[Tensor,
 
 
 @given(problems, st.randoms())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_order_of_skills_is_irrelevant_for_the_qp(drawn: tuple[Tensor, Tensor], random: object) -> None:
     step, constraints = drawn
     order = list(range(len(constraints)))
@@ -84,7 +84,7 @@ def test_order_of_skills_is_irrelevant_for_the_qp(drawn: tuple[Tensor, Tensor], 
 
 
 @given(problems)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_qp_moves_no_more_than_sequential_projection(drawn: tuple[Tensor, Tensor]) -> None:
     step, constraints = drawn
     sequential = project(step, constraints, method="sequential_margin", sweeps=10_000)
@@ -93,7 +93,7 @@ def test_qp_moves_no_more_than_sequential_projection(drawn: tuple[Tensor, Tensor
 
 
 @given(problems, st.lists(st.sampled_from([1e-6, 1e-3, 1.0, 1e6]), min_size=6, max_size=6), st.sampled_from([0.0, 1.0]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_rescaling_gradients_with_their_slack_changes_nothing(
     drawn: tuple[Tensor, Tensor], factors: list[float], epsilon: float
 ) -> None:

@@ -1,0 +1,40 @@
+"""Reads back what W&B wrote offline: a LevelDB log of protobuf records behind a header of seven bytes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wandb.proto import wandb_internal_pb2
+
+BLOCK, CHUNK_HEADER, FILE_HEADER = 32768, 7, 7
+FULL, LAST = 1, 4
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """The complete records of a log; one cut by a killed writer is left out."""
+    data = path.read_bytes()
+    position, parts = FILE_HEADER, []
+    while position + CHUNK_HEADER <= len(data):
+        if BLOCK - position % BLOCK < CHUNK_HEADER:  # too little room for a header: the block ends with zeros
+            position += BLOCK - position % BLOCK
+            continue
+        length, kind = int.from_bytes(data[position + 4 : position + 6], "little"), data[position + 6]
+        if kind == 0 or position + CHUNK_HEADER + length > len(data):
+            return
+        parts.append(data[position + CHUNK_HEADER : position + CHUNK_HEADER + length])
+        position += CHUNK_HEADER + length
+        if kind in (FULL, LAST):
+            yield b"".join(parts)
+            parts = []
+
+
+def history(path: Path) -> Iterator[dict[str, Any]]:
+    """One dictionary for each logged step."""
+    for data in records(path):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            items = record.history.item
+            row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+            yield {"_step": record.history.step.num, **row}
