@@ -8,7 +8,7 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from data_prep.micro_problems import SKILLS, Problem
@@ -16,6 +16,10 @@ from data_prep.micro_programs import LEVELS
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 
 WRONG_SHARE = 0.5
+
+# Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
+# fewest tokens and the most to learn.
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 2, "trace": 4, "sql": 1}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -74,13 +78,13 @@ def _row(problem: Problem, split: str, index: int) -> Row:
 
 
 def demonstrations(
-    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, wrong_share: float
+    split: str, counts: Mapping[str, int], *, seed: int, difficulty: int, wrong_share: float
 ) -> list[Demonstration]:
-    """`count` demonstrations of every skill, shuffled; each is wrong with probability `wrong_share`."""
+    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with probability `wrong_share`."""
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
         _demonstration(problem, rng, split, wrong_share)
-        for skill in skills
+        for skill, count in counts.items()
         for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     rng.shuffle(drawn)
@@ -109,11 +113,12 @@ def make(
     difficulty: int = 1,
     skills: Sequence[str] = tuple(SKILLS),
     wrong_share: float = WRONG_SHARE,
-    demonstrations_per_skill: int = 4096,
+    demonstration_count: int = 16_384,
 ) -> dict[str, int]:
     """Writes the five files into `out` and returns the number of rows of each.
 
-    limit: training rows per skill; val and test have a fifth of it. wrong_share: in [0, 1].
+    limit: training rows per skill; val and test have a fifth of it. wrong_share: in [0, 1]. demonstration_count: of all
+    skills together, dealt by DEMONSTRATION_WEIGHTS.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
@@ -121,10 +126,17 @@ def make(
         split: write_rows(out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty))
         for split, count in counts.items()
     }
-    for split, count in {"sft_train": demonstrations_per_skill, "sft_val": min(32, held_out)}.items():
-        drawn = demonstrations(split, skills, seed=seed, count=count, difficulty=difficulty, wrong_share=wrong_share)
+    dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
+    for split, skill_counts in dealt.items():
+        drawn = demonstrations(split, skill_counts, seed=seed, difficulty=difficulty, wrong_share=wrong_share)
         sizes[split] = write_rows(out / f"{split}.parquet", drawn)
     return sizes
+
+
+def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
+    """Demonstrations of each skill, at least one, about `total` together."""
+    weights = sum(DEMONSTRATION_WEIGHTS[skill] for skill in skills)
+    return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
 
 
 def _share(text: str) -> float:
@@ -150,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--difficulty", type=int, default=1, choices=sorted(LEVELS))
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, default=WRONG_SHARE, help="share of wrong demonstrations")
-    parser.add_argument("--demonstrations", type=_positive, default=4096, help="demonstrations per skill")
+    parser.add_argument("--demonstrations", type=_positive, default=16_384, help="of all skills together")
     options = parser.parse_args(arguments)
     try:
         sizes = make(
@@ -160,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             difficulty=options.difficulty,
             skills=options.skills,
             wrong_share=options.wrong_share,
-            demonstrations_per_skill=options.demonstrations,
+            demonstration_count=options.demonstrations,
         )
     except (DataFileError, OSError) as error:
         print(f"data_prep.micro: {error}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import pytest
 
 from data_prep import micro
-from data_prep.micro import demonstrations, make, problems, rows, split_of
+from data_prep.micro import deal, demonstrations, make, problems, rows, split_of
 from data_prep.micro_problems import SKILLS
 from data_prep.schema import DataFileError, Demonstration, read_rows
 
@@ -13,8 +13,8 @@ FILES = ("train", "val", "test", "sft_train", "sft_val")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("micro")
-    sizes = make(out, seed=3, limit=40, demonstrations_per_skill=60)
-    assert sizes == {"train": 160, "val": 40, "test": 40, "sft_train": 240, "sft_val": 40}
+    sizes = make(out, seed=3, limit=40, demonstration_count=240)
+    assert sizes == {"train": 160, "val": 32, "test": 32, "sft_train": 240, "sft_val": 32}
     return out
 
 
@@ -25,14 +25,14 @@ def prompts_of(folder, split):
 
 
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
-    make(tmp_path, seed=3, limit=40, demonstrations_per_skill=60)
+    make(tmp_path, seed=3, limit=40, demonstration_count=240)
     for name in FILES:
         assert (tmp_path / f"{name}.parquet").read_bytes() == (folder / f"{name}.parquet").read_bytes()
 
 
 def test_another_seed_gives_other_prompts():
     first, second = (
-        {problem.prompt for problem in problems("write", "train", seed=seed, count=40, difficulty=2)} for seed in (0, 1)
+        {problem.prompt for problem in problems("write", "train", seed=seed, count=40, difficulty=1)} for seed in (0, 1)
     )
     assert len(first & second) < 20
 
@@ -62,13 +62,18 @@ def test_every_skill_has_its_share_of_rows(folder):
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_stated_share_of_demonstrations_is_wrong(share):
-    drawn = demonstrations("sft_train", list(SKILLS), seed=0, count=400, difficulty=2, wrong_share=share)
+    drawn = demonstrations("sft_train", dict.fromkeys(SKILLS, 200), seed=0, difficulty=1, wrong_share=share)
     assert sum(not item.correct for item in drawn) / len(drawn) == pytest.approx(share, abs=0.04)
+
+
+def test_demonstrations_are_dealt_by_weight():
+    assert deal(80, list(SKILLS)) == {"write": 10, "repair": 20, "trace": 40, "sql": 10}
+    assert deal(1, ["write", "sql"]) == {"write": 1, "sql": 1}
 
 
 def test_prompts_and_answers_are_short():
     for skill in SKILLS:
-        for item in problems(skill, "train", seed=0, count=50, difficulty=2):
+        for item in problems(skill, "train", seed=0, count=50, difficulty=1):
             assert len(item.prompt) <= 92, item.prompt
             assert max(map(len, (item.gold, *item.wrong))) <= 48, item.gold
 
