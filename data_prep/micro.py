@@ -11,15 +11,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from data_prep.micro_problems import SKILLS, Problem
-from data_prep.micro_programs import LEVELS
+from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 
 WRONG_SHARE = 0.5
 
 # Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
 # fewest tokens and the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 2, "trace": 4, "sql": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 3, "sql": 1}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -159,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=_positive, default=256, help="training rows per skill")
-    parser.add_argument("--difficulty", type=int, default=1, choices=sorted(LEVELS))
+    parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, default=WRONG_SHARE, help="share of wrong demonstrations")
     parser.add_argument("--demonstrations", type=_positive, default=16_384, help="of all skills together")

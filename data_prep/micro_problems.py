@@ -12,9 +12,17 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from data_prep.micro_programs import Program, call, literal, random_arguments, random_program, unit_tests
+from data_prep.micro_programs import Level, Program, call, literal, random_arguments, random_program, unit_tests
 from data_prep.micro_queries import COLUMNS, hidden_tables, random_query
 from rewards.trace import TraceTruth
+
+DIFFICULTIES = (1, 2, 3)
+
+# `write` only copies numbers; `repair` and `trace` have to compute with them, so theirs are few at first: a small model
+# learns them by heart.
+_TWO_PARTS, _THREE_PARTS = Level(2, range(2, 10), range(1, 10)), Level(3, range(2, 10), range(1, 10))
+_COPIED = {1: _TWO_PARTS, 2: _TWO_PARTS, 3: _THREE_PARTS}
+_COMPUTED = {1: Level(2, range(2, 5), range(1, 5)), 2: _TWO_PARTS, 3: _THREE_PARTS}
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Problem:
 
 def write_problem(rng: random.Random, difficulty: int) -> Problem:
     """A short specification; the answer is the function."""
-    program = random_program(rng, difficulty)
+    program = random_program(rng, _COPIED[difficulty])
     wrong = tuple(other.source() for other in program.neighbours())
     prompt = f"write f({','.join(program.variables)}): {program.words()}"
     return Problem("write", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
@@ -44,7 +52,7 @@ def repair_problem(rng: random.Random, difficulty: int) -> Problem:
     drawn until one single change explains that value, so that the answer is determined.
     """
     while True:
-        program = random_program(rng, difficulty)
+        program = random_program(rng, _COMPUTED[difficulty])
         buggy = rng.choice(_bugs(program, difficulty))
         arguments = random_arguments(rng, program)
         expected = program.returns(arguments)
@@ -62,7 +70,7 @@ def _bugs(program: Program, difficulty: int) -> list[Program]:
 
 def trace_problem(rng: random.Random, difficulty: int) -> Problem:
     """A function and a call; the answer is the value returned."""
-    program = random_program(rng, difficulty)
+    program = random_program(rng, _COMPUTED[difficulty])
     arguments = random_arguments(rng, program)
     value = program.returns(arguments)
     wrong = {literal(other.returns(arguments)) for other in program.neighbours()} - {literal(value)}

@@ -11,25 +11,22 @@ from dataclasses import dataclass, replace
 from rewards.code import CodeTruth
 
 _WORDS = {"+": "plus", "-": "minus", "*": "times"}
-_BRANCH_BOUNDS = range(3, 7)
 
 Value = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Level:
-    """What a difficulty means for programs: parts of the pair form, constants in them, inputs of their calls."""
+    """What programs are made of: parts of the pair form, constants in them, inputs of their calls."""
 
     parts: int
     constants: range
     inputs: range
 
-
-LEVELS = {
-    1: Level(2, range(2, 6), range(1, 7)),
-    2: Level(2, range(2, 10), range(1, 10)),
-    3: Level(3, range(2, 10), range(1, 10)),
-}
+    @property
+    def bounds(self) -> range:
+        """Bounds of the branch form that leave inputs on both sides."""
+        return range(self.inputs.start + 1, self.inputs.stop)
 
 
 @dataclass(frozen=True)
@@ -104,14 +101,14 @@ class Program:
         return [part.operator for part in self.parts]
 
 
-def random_program(rng: random.Random, difficulty: int) -> Program:
+def random_program(rng: random.Random, level: Level) -> Program:
     """A pair or a branch with two different arms, equally often."""
-    level, branch = LEVELS[difficulty], rng.random() < 0.5
+    branch = rng.random() < 0.5
     count = 2 if branch else level.parts
     parts = tuple(Part(rng.choice(list(_WORDS)), rng.choice(level.constants)) for _ in range(count))
     if branch and parts[0] == parts[1]:
-        return random_program(rng, difficulty)
-    return Program(parts, level, rng.choice(_BRANCH_BOUNDS) if branch else None)
+        return random_program(rng, level)
+    return Program(parts, level, rng.choice(level.bounds) if branch else None)
 
 
 def random_arguments(rng: random.Random, program: Program) -> tuple[int, ...]:

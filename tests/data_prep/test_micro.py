@@ -67,7 +67,7 @@ def test_the_stated_share_of_demonstrations_is_wrong(share):
 
 
 def test_demonstrations_are_dealt_by_weight():
-    assert deal(80, list(SKILLS)) == {"write": 10, "repair": 20, "trace": 40, "sql": 10}
+    assert deal(80, list(SKILLS)) == {"write": 10, "repair": 30, "trace": 30, "sql": 10}
     assert deal(1, ["write", "sql"]) == {"write": 1, "sql": 1}
 
 
