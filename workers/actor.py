@@ -5,6 +5,7 @@ A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, 
 
 from typing import Any
 
+import torch
 from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
@@ -28,14 +29,17 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        shards = trainable_shards(self.engine.module)
-        before = snapshot(shards) if self._trains_adapter() else None
+        before = snapshot(self._shards()) if self._trains_adapter() else None
         output = super().train_mini_batch(data)
         if before is not None:
-            norm = displacement_norm(before, trainable_shards(self.engine.module))
+            norm = displacement_norm(before, self._shards())
             if output is not None:
                 tu.get(output, "metrics")["projection/displacement_norm"] = [norm]
         return output
+
+    def _shards(self) -> list[torch.Tensor]:
+        engine: Any = self.engine  # verl's base class does not declare the module that its FSDP engine has
+        return trainable_shards(engine.module)
 
     def _trains_adapter(self) -> bool:
         """A spare copy of all weights would double the memory of full fine-tuning; that of an adapter is small."""

@@ -3,7 +3,7 @@
 import platform
 import subprocess
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def update_report(run: RunDirectory) -> Path:
         table=skill_table(run),
         step=int(rows[-1]["step"]) if rows else 0,
         started=_when(started) if started else "-",
-        updated=_when(datetime.now(timezone.utc).timestamp()),
+        updated=_when(datetime.now(UTC).timestamp()),
         masked=sum(event["samples"] for event in events if event["event"] == "masked"),
         restarts=sum(event["event"] == "start" for event in events) - 1,
         versions={name: version(name) for name in PACKAGES},
@@ -70,7 +70,7 @@ def update_report(run: RunDirectory) -> Path:
 
 
 def _when(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _commit() -> str:

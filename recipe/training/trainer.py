@@ -53,7 +53,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             if role in self.role_worker_mapping:
                 self.role_worker_mapping[role] = ray.remote(SkillCreditActorRolloutRefWorker)
         if Role.Critic in self.role_worker_mapping:
-            self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)
+            # verl types this table by its first entry
+            self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]
 
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         self.run_directory.log_event(

@@ -114,7 +114,7 @@ class Slot:
         try:
             self._send(self._worker_settings())
             hello = await asyncio.wait_for(self._receive(), STARTUP)
-        except (OSError, EOFError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError, EOFError) as error:
             self.kill()
             raise SlotFailed(f"a worker did not start: {error!r}") from None
         self.active, self.missing = hello["active"], hello["missing"]
@@ -164,7 +164,7 @@ class Slot:
                     raise SlotFailed(message["broken"])
         except (OSError, EOFError, ValueError) as error:
             raise SlotFailed(f"a worker died: {error!r}") from None
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise SlotFailed(f"a worker was stuck for {allowed:.0f} s") from None
 
     def kill(self) -> None:

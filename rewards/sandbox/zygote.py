@@ -24,11 +24,7 @@ from rewards.sandbox import judge, program, syscalls
 from rewards.sandbox.codec import receive_frame, send_frame
 from rewards.sandbox.isolation import Isolation, Limits
 
-PRELOADED = (
-    "abc array ast base64 binascii bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime "
-    "decimal enum fractions functools gc hashlib heapq inspect io itertools json keyword linecache math numbers operator os "
-    "queue random re statistics string struct sys textwrap threading time traceback types typing unicodedata uuid"
-).split()
+PRELOADED = ["abc", "array", "ast", "base64", "binascii", "bisect", "calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "gc", "hashlib", "heapq", "inspect", "io", "itertools", "json", "keyword", "linecache", "math", "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "traceback", "types", "typing", "unicodedata", "uuid"]
 _TICK_MS = 20
 MESSAGE_LIMIT = 4096
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"

@@ -1,0 +1,28 @@
+"""The command itself, with bad input: one clear message, exit status 2, and no Ray."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import ROOT, train
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trainer.total_trainig_steps=4"], "Did you mean total_training_steps?"),
+        (["run.max_masked_share=2"], "run.max_masked_share: Input should be less than or equal to 1"),
+        (["data.train_files=/nowhere/train.parquet"], "/nowhere/train.parquet: no such file"),
+    ],
+)
+def test_bad_input_ends_in_one_message_before_ray_starts(
+    tiny_arguments: list[str], tmp_path: Path, arguments: list[str], message: str
+):
+    answer = subprocess.run(train(*tiny_arguments, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not list(tmp_path.glob("outputs/*/*/events.jsonl"))
