@@ -14,11 +14,12 @@ from pathlib import Path
 from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 
-WRONG_SHARE = 0.5
+# Share of wrong demonstrations. What is harder to learn gets fewer, so that all skills start alike.
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.5}
 
 # Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
 # fewest tokens and the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 3, "sql": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3.5, "trace": 4, "sql": 1}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -77,12 +78,12 @@ def _row(problem: Problem, split: str, index: int) -> Row:
 
 
 def demonstrations(
-    split: str, counts: Mapping[str, int], *, seed: int, difficulty: int, wrong_share: float
+    split: str, counts: Mapping[str, int], wrong_shares: Mapping[str, float], *, seed: int, difficulty: int
 ) -> list[Demonstration]:
-    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with probability `wrong_share`."""
+    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with its skill's probability."""
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
-        _demonstration(problem, rng, split, wrong_share)
+        _demonstration(problem, rng, split, wrong_shares[skill])
         for skill, count in counts.items()
         for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
@@ -111,13 +112,13 @@ def make(
     limit: int = 256,
     difficulty: int = 1,
     skills: Sequence[str] = tuple(SKILLS),
-    wrong_share: float = WRONG_SHARE,
+    wrong_shares: Mapping[str, float] = WRONG_SHARES,
     demonstration_count: int = 16_384,
 ) -> dict[str, int]:
     """Writes the five files into `out` and returns the number of rows of each.
 
-    limit: training rows per skill; val and test have a fifth of it. wrong_share: in [0, 1]. demonstration_count: of all
-    skills together, dealt by DEMONSTRATION_WEIGHTS.
+    limit: training rows per skill; val and test have a fifth of it. wrong_shares: of each skill, in [0, 1].
+    demonstration_count: of all skills together, dealt by DEMONSTRATION_WEIGHTS.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
@@ -127,7 +128,7 @@ def make(
     }
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
     for split, skill_counts in dealt.items():
-        drawn = demonstrations(split, skill_counts, seed=seed, difficulty=difficulty, wrong_share=wrong_share)
+        drawn = demonstrations(split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
         sizes[split] = write_rows(out / f"{split}.parquet", drawn)
     return sizes
 
@@ -135,7 +136,7 @@ def make(
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
     """Demonstrations of each skill, at least one, about `total` together."""
     weights = sum(DEMONSTRATION_WEIGHTS[skill] for skill in skills)
-    return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
+    return {skill: max(1, int(total * DEMONSTRATION_WEIGHTS[skill] / weights)) for skill in skills}
 
 
 def _share(text: str) -> float:
@@ -160,9 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=_positive, default=256, help="training rows per skill")
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
-    parser.add_argument("--wrong-share", type=_share, default=WRONG_SHARE, help="share of wrong demonstrations")
+    parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
     parser.add_argument("--demonstrations", type=_positive, default=16_384, help="of all skills together")
     options = parser.parse_args(arguments)
+    share = options.wrong_share
     try:
         sizes = make(
             options.out,
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             limit=options.limit,
             difficulty=options.difficulty,
             skills=options.skills,
-            wrong_share=options.wrong_share,
+            wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(SKILLS, share),
             demonstration_count=options.demonstrations,
         )
     except (DataFileError, OSError) as error:

@@ -22,7 +22,7 @@ DIFFICULTIES = (1, 2, 3)
 # learns them by heart.
 _TWO_PARTS, _THREE_PARTS = Level(2, range(2, 10), range(1, 10)), Level(3, range(2, 10), range(1, 10))
 _COPIED = {1: _TWO_PARTS, 2: _TWO_PARTS, 3: _THREE_PARTS}
-_COMPUTED = {1: Level(2, range(2, 5), range(1, 5)), 2: _TWO_PARTS, 3: _THREE_PARTS}
+_COMPUTED = {1: Level(2, range(2, 4), range(1, 5)), 2: _TWO_PARTS, 3: _THREE_PARTS}
 
 
 @dataclass(frozen=True)

@@ -62,12 +62,12 @@ def test_every_skill_has_its_share_of_rows(folder):
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_stated_share_of_demonstrations_is_wrong(share):
-    drawn = demonstrations("sft_train", dict.fromkeys(SKILLS, 200), seed=0, difficulty=1, wrong_share=share)
+    drawn = demonstrations("sft_train", dict.fromkeys(SKILLS, 200), dict.fromkeys(SKILLS, share), seed=0, difficulty=1)
     assert sum(not item.correct for item in drawn) / len(drawn) == pytest.approx(share, abs=0.04)
 
 
 def test_demonstrations_are_dealt_by_weight():
-    assert deal(80, list(SKILLS)) == {"write": 10, "repair": 30, "trace": 30, "sql": 10}
+    assert deal(95, list(SKILLS)) == {"write": 10, "repair": 35, "trace": 40, "sql": 10}
     assert deal(1, ["write", "sql"]) == {"write": 1, "sql": 1}
 
 
