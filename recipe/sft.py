@@ -47,6 +47,7 @@ def _environment(config: DictConfig, metrics: Path) -> dict[str, str]:
     variables = os.environ | {"VERL_FILE_LOGGER_PATH": str(metrics)}
     if config.trainer.device == "cpu":
         variables["VERL_PLATFORM"] = "cpu"
+        variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         threads = max(1, (os.cpu_count() or 1) // config.trainer.n_gpus_per_node)
         variables.setdefault("OMP_NUM_THREADS", str(threads))
     return variables
