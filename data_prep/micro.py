@@ -19,7 +19,7 @@ WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.5}
 
 # Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
 # fewest tokens and the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3.5, "trace": 4, "sql": 1}
+DEMONSTRATION_WEIGHTS = {"write": 2, "repair": 7, "trace": 8, "sql": 2}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -136,7 +136,7 @@ def make(
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
     """Demonstrations of each skill, at least one, about `total` together."""
     weights = sum(DEMONSTRATION_WEIGHTS[skill] for skill in skills)
-    return {skill: max(1, int(total * DEMONSTRATION_WEIGHTS[skill] / weights)) for skill in skills}
+    return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
 
 
 def _share(text: str) -> float:

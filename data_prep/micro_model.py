@@ -49,8 +49,8 @@ def make_model(
     tokenizer: Qwen2Tokenizer,
     *,
     seed: int = 0,
-    hidden: int = 128,
-    layers: int = 4,
+    hidden: int = 160,
+    layers: int = 2,
     heads: int = 4,
     max_length: int = 512,
 ) -> Qwen2ForCausalLM:
@@ -76,7 +76,7 @@ def make_model(
         return Qwen2ForCausalLM(config)
 
 
-def make(out: Path, *, seed: int = 0, hidden: int = 128, layers: int = 4, heads: int = 4) -> int:
+def make(out: Path, *, seed: int = 0, hidden: int = 160, layers: int = 2, heads: int = 4) -> int:
     """Writes tokenizer and model into `out`; returns the number of parameters."""
     tokenizer = make_tokenizer()
     model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads)
@@ -90,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m data_prep.micro_model", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--hidden", type=int, default=128, help="width, a multiple of 2 x heads")
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=160, help="width, a multiple of 2 x heads")
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
     options = parser.parse_args(arguments)
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):

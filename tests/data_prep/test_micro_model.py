@@ -23,7 +23,7 @@ def tokenizer(folder):
     return AutoTokenizer.from_pretrained(folder)
 
 
-@given(text=st.text(max_size=60))
+@given(text=st.text(max_size=60).filter(lambda text: "<|" not in text))
 @settings(max_examples=200, deadline=None)
 def test_text_round_trips_byte_by_byte(tokenizer, text):
     normal = unicodedata.normalize("NFC", text)
