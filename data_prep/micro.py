@@ -14,12 +14,12 @@ from pathlib import Path
 from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 
-# Share of wrong demonstrations. What is harder to learn gets fewer, so that all skills start alike.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.5}
+# Share of wrong demonstrations: fewer where the right answer is hardest to learn.
+WRONG_SHARES = {"write": 0.5, "repair": 0.35, "trace": 0.5, "sql": 0.5}
 
 # Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
 # fewest tokens and the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 2, "repair": 7, "trace": 8, "sql": 2}
+DEMONSTRATION_WEIGHTS = {"write": 2, "repair": 8, "trace": 7, "sql": 3}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
