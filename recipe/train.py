@@ -79,6 +79,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     with ProgressReporter(run.path / "events.jsonl", TrainingState(), settings.run.line_every_seconds):
         try:
             start_ray(config, run)
+            link_logs(run)
             run.log_event("build")
             run_ppo(config, on_this_node(SkillCreditTaskRunner))
         finally:
@@ -86,6 +87,15 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             ray.shutdown()
     update_report(run)
     run.log_event("end")
+
+
+def link_logs(run: RunDirectory) -> None:
+    """``logs/ray`` shows what the Ray workers print while they run; it dangles when Ray's own folder is gone."""
+    folder = session_logs()
+    link = run.path / "logs" / "ray"
+    link.unlink(missing_ok=True)
+    if folder is not None:
+        link.symlink_to(folder)
 
 
 def keep_logs(run: RunDirectory) -> None:

@@ -22,7 +22,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         return _check_hub_name(str(config.actor_rollout_ref.model.path))
     problems = [*_check_files(folder)]
     if not problems:
-        problems += _check_tokenizer(folder)
+        problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
     problems += _check_continued(config, run, folder)
     return problems
 
@@ -81,6 +81,21 @@ def _check_tokenizer(folder: Path) -> list[Problem]:
             )
         ]
     return []
+
+
+def _check_head_size(config: DictConfig, folder: Path) -> list[Problem]:
+    """vLLM on a CPU has kernels for some sizes only, and finds that out when it generates."""
+    if config.trainer.device != "cpu":
+        return []
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    shape = json.loads((folder / "config.json").read_text())
+    size = shape.get("head_dim") or shape["hidden_size"] // shape["num_attention_heads"]
+    valid = CPUAttentionBackend.get_supported_head_sizes()
+    if size in valid:
+        return []
+    what = f"vLLM on a CPU has no attention for heads of size {size}"
+    return [Problem(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
 
 
 def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[Problem]:

@@ -26,6 +26,9 @@ PHASES = {
 }
 
 
+SILENCE_SECONDS = 240.0
+
+
 class State(Protocol):
     """What is known of some work from the lines that it wrote so far."""
 
@@ -117,6 +120,7 @@ class ProgressReporter:
         self.line_every_seconds = line_every_seconds
         self.console = Console(file=stream or sys.stdout)
         self.state = state
+        self.heard = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -142,7 +146,7 @@ class ProgressReporter:
                 self._take_new_lines()
                 progress.update(
                     task,
-                    description=self.state.describe(),
+                    description=self.state.describe() + self._silence(),
                     total=self.state.total or None,
                     completed=self.state.step,
                 )
@@ -153,7 +157,15 @@ class ProgressReporter:
             self._take_new_lines()
             if time.monotonic() - last >= self.line_every_seconds:
                 last = time.monotonic()
-                self.console.print(f"[{last - started:5.0f} s] {self.state.describe()}", markup=False, soft_wrap=True)
+                line = f"[{last - started:5.0f} s] {self.state.describe()}{self._silence()}"
+                self.console.print(line, markup=False, soft_wrap=True)
+
+    def _silence(self) -> str:
+        """A word of warning when the work has not written a line for long: verl waits forever for a dead engine."""
+        seconds = time.monotonic() - self.heard
+        if seconds < SILENCE_SECONDS:
+            return ""
+        return f" | nothing new for {seconds / 60:.0f} min: if that is unusual, look into logs/ray of the run directory"
 
     def _take_new_lines(self) -> None:
         if not self.lines.exists():
@@ -165,3 +177,4 @@ class ProgressReporter:
                     break  # it is still being written
                 self.offset += len(line)
                 self.state.take(json.loads(line))
+                self.heard = time.monotonic()

@@ -1,5 +1,6 @@
 """Every kind of bad input ends in one problem that says what, where and how to mend it."""
 
+import json
 import shutil
 import socket
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_a_model_folder_that_is_not_complete(tiny_arguments, tiny_suite, run, tm
     problem = _only(model.check(_config(tiny_arguments, f"actor_rollout_ref.model.path={folder}"), run))
     assert message in problem
     assert str(folder) in problem
+
+
+def test_a_head_size_that_vllm_cannot_serve_on_a_cpu(tiny_arguments, tiny_suite, run, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_suite / "initial_model", folder)
+    shape = json.loads((folder / "config.json").read_text())
+    shape.pop("head_dim", None)
+    (folder / "config.json").write_text(json.dumps(shape | {"num_attention_heads": shape["hidden_size"] // 40}))
+    problem = _only(model.check(_config(tiny_arguments, f"actor_rollout_ref.model.path={folder}"), run))
+    assert "no attention for heads of size 40" in problem
 
 
 def test_a_model_path_that_is_no_folder(tiny_arguments, run):

@@ -1,0 +1,47 @@
+"""A Markdown table over runs: ``python -m recipe.summarize RUN_DIRECTORY ...``, one row a run, accuracy before and after."""
+
+import sys
+from pathlib import Path
+
+from recipe.records.report import skill_table
+from recipe.records.run_directory import RunDirectory
+
+
+def summarize(runs: list[RunDirectory]) -> str:
+    """Sampled accuracy at the first and the last validation of each run, per skill and in the mean, as Markdown.
+
+    Raises:
+        ValueError: a folder holds no run with a validation, or the runs have different skills.
+    """
+    tables = {run: skill_table(run) for run in runs}
+    for run, table in tables.items():
+        if not table:
+            raise ValueError(f"{run.path} holds no run with a validation")
+    skills = [row.skill for row in tables[runs[0]]]
+    lines = [
+        f"| run | updates | {' | '.join(skills)} | change of the mean (points) |",
+        "|---|---:|" + "---:|" * (len(skills) + 1),
+    ]
+    for run, table in tables.items():
+        if [row.skill for row in table] != skills:
+            raise ValueError(f"{run.path} has other skills than {runs[0].path}")
+        cells = [f"{100 * row.before:.1f} -> {100 * row.after:.1f}" for row in table]
+        updates = int(run.metrics()[-1]["step"])
+        lines.append(f"| {run.path.name} | {updates} | {' | '.join(cells)} | {100 * table[-1].change:+.1f} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments:
+        print(__doc__)
+        return 2
+    try:
+        print(summarize([RunDirectory(Path(path)) for path in arguments]))
+    except ValueError as error:
+        print(f"recipe.summarize: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+import pytest
+
+from recipe.records.run_directory import RunDirectory
+from recipe.summarize import main, summarize
+
+
+def _run(tmp_path, name: str, before: float, after: float, skill: str = "sql") -> RunDirectory:
+    run = RunDirectory.prepare(str(tmp_path), "learning", name)
+    for step, value in ((0, before), (30, after)):
+        run.log_metrics(step, {f"skill/{skill}/accuracy": value, "skill/mean/accuracy": value})
+    return run
+
+
+def test_one_row_a_run_with_accuracy_before_and_after(tmp_path):
+    runs = [_run(tmp_path, "seed0", 0.4, 0.75), _run(tmp_path, "seed1", 0.5, 0.45)]
+    assert summarize(runs).splitlines() == [
+        "| run | updates | sql | mean | change of the mean (points) |",
+        "|---|---:|---:|---:|---:|",
+        "| seed0 | 30 | 40.0 -> 75.0 | 40.0 -> 75.0 | +35.0 |",
+        "| seed1 | 30 | 50.0 -> 45.0 | 50.0 -> 45.0 | -5.0 |",
+    ]
+
+
+def test_runs_of_different_skills_are_not_compared(tmp_path):
+    with pytest.raises(ValueError, match="other skills"):
+        summarize([_run(tmp_path, "a", 0.1, 0.2), _run(tmp_path, "b", 0.1, 0.2, skill="trace")])
+
+
+def test_a_folder_without_a_run_ends_with_a_message(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "holds no run with a validation" in capsys.readouterr().err
