@@ -21,7 +21,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; exits with usage on a mistake."""
     parser = argparse.ArgumentParser(prog="python -m rewards.sandbox", description=__doc__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="run the server")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; beyond loopback implies strict isolation")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback implies strict isolation"
+    )
     serve.add_argument("--port", type=int, default=8080, help="0: any free port, printed at start")
     serve.add_argument("--workers", type=int, default=default_workers(), help="programs that run at a time")
     serve.add_argument("--isolation", choices=("strict", "best", "none"), help="default: best on loopback, else strict")
@@ -34,7 +36,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error("--workers and --queue must be at least 1")
     options.isolation = options.isolation or ("best" if is_loopback(options.host) else "strict")
     if options.isolation != "strict" and not is_loopback(options.host):
-        parser.error(f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served")
+        parser.error(
+            f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served"
+        )
     return options
 
 
@@ -63,7 +67,9 @@ def report_layers(slots: list[Slot], isolation: str) -> None:
     if missing:
         listed = "; ".join(f"{layer} ({reason})" for layer, reason in sorted(missing.items()))
         if isolation == "strict":
-            raise SystemExit(f"isolation strict: this machine lacks {listed}. Use --isolation best on loopback to go without.")
+            raise SystemExit(
+                f"isolation strict: this machine lacks {listed}. Use --isolation best on loopback to go without."
+            )
         log.warning("isolation best: going without %s", listed)
 
 

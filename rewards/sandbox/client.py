@@ -96,7 +96,9 @@ class _Connections:
         key = (asyncio.get_running_loop(), urls)
         for stale in [other for other in cls._open if other[0].is_closed()]:
             del cls._open[stale]
-        found = cls._open.setdefault(key, cls(key)) if key not in cls._open else cls._open[key]
+        if key not in cls._open:
+            cls._open[key] = cls(key)
+        found = cls._open[key]
         found.users += 1
         return found
 
@@ -144,9 +146,8 @@ class Sandbox:
         self._urls = tuple(dict.fromkeys(_base(text) for text in urls))
         self._embedded: tuple[str, ...] | None = None
         if not self._urls:
-            self._embedded = tuple(
-                [*(["--workers", str(workers)] if workers else []), *(["--isolation", isolation] if isolation else [])]
-            )
+            chosen = (("--workers", workers), ("--isolation", isolation))
+            self._embedded = tuple(str(part) for option in chosen if option[1] for part in option)
         self._attempts = attempts
         self._queue_timeout = queue_timeout
         self._connections: _Connections | None = None
@@ -207,7 +208,11 @@ class Sandbox:
         `TypeError` for cases that can't be sent.
         """
         options = Options(
-            timeout=timeout, memory_mb=memory_mb, setup=setup, max_timeouts=max_timeouts, stop_on_failure=stop_on_failure
+            timeout=timeout,
+            memory_mb=memory_mb,
+            setup=setup,
+            max_timeouts=max_timeouts,
+            stop_on_failure=stop_on_failure,
         )
         return await self._check(program, list(cases), [case.to_wire() for case in cases], options)
 
@@ -239,7 +244,11 @@ class Sandbox:
         that are equal are run once. `on_result(index, result)` is called as each one finishes. Other arguments as for `check`.
         """
         options = Options(
-            timeout=timeout, memory_mb=memory_mb, setup=setup, max_timeouts=max_timeouts, stop_on_failure=stop_on_failure
+            timeout=timeout,
+            memory_mb=memory_mb,
+            setup=setup,
+            max_timeouts=max_timeouts,
+            stop_on_failure=stop_on_failure,
         )
         listed, wire = list(cases), [case.to_wire() for case in cases]
         places: dict[tuple[str, str, str], list[int]] = {}

@@ -174,7 +174,10 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, str]:
             stdout=output,
             stderr=output,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
+            },
             start_new_session=True,
         )
     deadline = time.monotonic() + START_SECONDS

@@ -67,9 +67,7 @@ class Program:
     def call(self, handle: list[Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call an object of the program; lists, dicts and sets that it changed in place are changed here as well."""
         encoded = [encode(argument, _handle_of) for argument in arguments]
-        reply = self._exchange(
-            {"op": "call", "on": handle, "args": encoded, "kwargs": encode(keywords, _handle_of)}
-        )
+        reply = self._exchange({"op": "call", "on": handle, "args": encoded, "kwargs": encode(keywords, _handle_of)})
         if "x" in reply:
             raise _as_exception(reply["x"])
         if "args" in reply:

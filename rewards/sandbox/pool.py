@@ -100,6 +100,18 @@ class Slot:
 
     async def start(self) -> None:
         """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
+        ours = self._spawn()
+        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 26)
+        try:
+            self._send(self._worker_settings())
+            hello = await asyncio.wait_for(self._receive(), STARTUP)
+        except (OSError, EOFError, asyncio.TimeoutError) as error:
+            self.kill()
+            raise SlotFailed(f"a worker did not start: {error!r}") from None
+        self.active, self.missing = hello["active"], hello["missing"]
+
+    def _spawn(self) -> socket.socket:
+        """Start the process (a millisecond's work) and return our end of its socket."""
         ours, theirs = socket.socketpair()
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         with theirs:
@@ -110,14 +122,7 @@ class Slot:
                 env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
                 start_new_session=True,
             )
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 26)
-        try:
-            self._send(self._worker_settings())
-            hello = await asyncio.wait_for(self._receive(), STARTUP)
-        except (OSError, EOFError, asyncio.TimeoutError) as error:
-            self.kill()
-            raise SlotFailed(f"a worker did not start: {error!r}") from None
-        self.active, self.missing = hello["active"], hello["missing"]
+        return ours
 
     def _worker_settings(self) -> dict[str, Any]:
         # Servers of one machine must not share user ids: limits and signals go by them.

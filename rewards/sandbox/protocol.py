@@ -118,7 +118,9 @@ class RunCodeResponse(BaseModel):
 
 def bad_path(paths: list[str]) -> str | None:
     """The first path that would leave the program's folder, if there is one."""
-    return next((path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None)
+    return next(
+        (path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None
+    )
 
 
 def command_result(result: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
     """mount(2)."""
     encoded = [text.encode() if text is not None else None for text in (source, target, kind, options)]
     _checked(
-        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {source} on {target}"
+        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
+        f"mount {source} on {target}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -104,7 +105,9 @@ class Endpoint:
 
     async def _request(self, method: str, path: str, *, timeout: float, body: Any = None) -> httpx.Response:
         try:
-            return await self.client.request(method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0))
+            return await self.client.request(
+                method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0)
+            )
         except httpx.HTTPError as error:
             raise _unreachable(self.base, error) from None
 
@@ -216,17 +219,25 @@ def _require_success(base: str, status: int, headers: httpx.Headers, text: str) 
     if status == 200:
         return
     if status == 429 or status >= 500:
-        try:
+        retry_after: float | None = 1.0 if status == 429 else None
+        with contextlib.suppress(ValueError):
             retry_after = float(headers.get("retry-after", ""))
-        except ValueError:
-            retry_after = 1.0 if status == 429 else None
         raise Transient(f"{base} answered {status}: {text[:200]}", retry_after=retry_after)
     raise InfrastructureError(f"{base} refused the request with {status}: {text[:500]}")
 
 
 def run_result(answer: dict[str, Any]) -> RunResult:
     """A `RunResult` of our server's result."""
-    names = ("outcome", "stdout", "stderr", "stdout_truncated", "stderr_truncated", "return_code", "error_type", "error_line")
+    names = (
+        "outcome",
+        "stdout",
+        "stderr",
+        "stdout_truncated",
+        "stderr_truncated",
+        "return_code",
+        "error_type",
+        "error_line",
+    )
     return RunResult(**{name: answer[name] for name in names}, execution_time=answer["time"])
 
 
