@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
@@ -16,10 +16,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from rewards.sandbox import fusion, outcomes
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
 from rewards.sandbox.embedded import shared_server
-from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, fusion_result, run_result
+from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, run_result
 
 DEFAULT_CONCURRENCY = 256
-_BACK_OFF = wait_exponential_jitter(initial=0.1, max=5.0, jitter=0.2)
+_BACK_OFF = wait_exponential_jitter(multiplier=0.1, max=5.0, jitter=0.2)
 
 
 class ProcessLimit:
@@ -81,7 +81,7 @@ _limit = ProcessLimit(DEFAULT_CONCURRENCY)
 class _Connections:
     """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that ask for them."""
 
-    _open: dict[tuple[asyncio.AbstractEventLoop, tuple[str, ...]], _Connections] = {}
+    _open: ClassVar[dict[tuple[asyncio.AbstractEventLoop, tuple[str, ...]], _Connections]] = {}
 
     def __init__(self, key: tuple[asyncio.AbstractEventLoop, tuple[str, ...]]) -> None:
         self.key = key
@@ -358,8 +358,7 @@ async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: Options)
     if endpoint.has_batch:
         (answer,) = await endpoint.submit(Work(program, options))
         return run_result(answer)
-    body = fusion.request_body(program, options)
-    return fusion_result(await endpoint.run_code(body, fusion.patience(options)))
+    return await fusion.run(endpoint, program, options)
 
 
 async def _check_at(

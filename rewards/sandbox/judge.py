@@ -189,8 +189,8 @@ class Judge:
         """Wait for the program, bind the names that the tests need, judge every case."""
         try:
             error = self.program.loaded()
-        except ProgramGone:
-            error = {"gone": True}
+        except ProgramGone as gone:
+            error = {"gone": True, "detail": str(gone)}
         self._send({"loaded": error is None, "error": error})
         if error is not None:
             return

@@ -56,7 +56,7 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     # The process table belongs to the new process namespace; where the kernel refuses it, /proc stays empty.
     os.mkdir(root + "/proc")
     with contextlib.suppress(OSError):
-        syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC, "hidepid=invisible")
+        syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC)
     writable = f"mode=0700,uid={owner},gid={owner},size={quota_mb}m,nr_inodes=16k"
     for folder in ("/tmp", "/dev/shm"):
         os.makedirs(root + folder)

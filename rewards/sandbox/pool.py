@@ -31,10 +31,11 @@ PATIENCE = 4.0
 # The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks fast.
 _BOOT = """
 import os, sys, types
-os.dup2(int(sys.argv[2]), 3)
-if sys.argv[2] != "3":
-    os.close(int(sys.argv[2]))
-for name, path in (("rewards", sys.argv[1]), ("rewards.sandbox", sys.argv[1] + "/sandbox")):
+given, package = sys.stdin.read().split("\\n")
+if given != "3":
+    os.dup2(int(given), 3)
+    os.close(int(given))
+for name, path in (("rewards", package), ("rewards.sandbox", package + "/sandbox")):
     module = types.ModuleType(name)
     module.__path__ = [path]
     sys.modules[name] = module
@@ -116,12 +117,16 @@ class Slot:
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, package, str(theirs.fileno())],
+                [sys.executable, "-I", "-S", "-c", _BOOT],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
                 start_new_session=True,
             )
+            assert self.process.stdin is not None
+            # Not as arguments: those can be read from inside, and a path of this machine is nobody's business there.
+            self.process.stdin.write(f"{theirs.fileno()}\n{package}".encode())
+            self.process.stdin.close()
         return ours
 
     def _worker_settings(self) -> dict[str, Any]:
