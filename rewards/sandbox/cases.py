@@ -17,7 +17,8 @@ class InfrastructureError(Exception):
 
 
 @lru_cache(maxsize=4096)
-def _require_python(source: str) -> None:
+def require_python(source: str) -> None:
+    """Raise `ValueError` for a test that does not compile: a mistake in the data, found before anything runs."""
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -34,7 +35,7 @@ class AssertCase:
     source: str
 
     def __post_init__(self) -> None:
-        _require_python(self.source)
+        require_python(self.source)
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form for the server."""

@@ -31,6 +31,11 @@ PATIENCE = 4.0
 # The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks fast.
 _BOOT = """
 import os, sys, types
+# Without its hook for forks, `random` does not draw a new state in every child, which costs time and repeatability.
+register, os.register_at_fork = os.register_at_fork, lambda **_: None
+import random
+os.register_at_fork = register
+sys.path.remove("")
 given, package = sys.stdin.read().split("\\n")
 if given != "3":
     os.dup2(int(given), 3)
@@ -117,7 +122,8 @@ class Slot:
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT],
+                [sys.executable, "-s", "-S", "-c", _BOOT],
+                cwd="/",
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},

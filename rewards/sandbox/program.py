@@ -99,18 +99,25 @@ def _finish(code: int) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     try:
-        sys.stdout.flush()
+        # Files that the program left open are closed, and so written, when its names go.
+        sys.modules["__main__"].__dict__.clear()
+        _flush()
     except BaseException:
         code = code or 120
     return code
 
 
+def _flush() -> None:
+    for stream in {sys.stdout, sys.__stdout__}:
+        if stream is not None:
+            stream.flush()
+
+
 def _fresh_streams() -> None:
     # A second run in one process must not find what the first left in a buffer or in place of a stream.
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8", errors="replace")
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8", errors="surrogateescape"
-    )
+    out = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape")  # type: ignore[misc]
 
 
 def run_script(code: str, control: int | None) -> NoReturn:
@@ -127,12 +134,11 @@ def run_script(code: str, control: int | None) -> NoReturn:
 def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.socket) -> NoReturn:
     end = os._exit
     while True:
-        sys.stdout.flush()
         if status or threading.active_count() > 1:
             end(_finish(status))
         # Exit handlers of one run belong to that run: a real end would have called them here.
         atexit._run_exitfuncs()
-        sys.stdout.flush()
+        _flush()
         send_frame(control, {"done": True})
         try:
             receive_frame(control)

@@ -42,7 +42,7 @@ def parse(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        errors = json.loads(error.json(include_url=False))
+        errors = json.loads(error.json(include_url=False), parse_constant=str)
         raise BadRequest([{**item, "loc": ["body", *item["loc"]]} for item in errors]) from None
 
 

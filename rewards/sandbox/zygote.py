@@ -12,6 +12,7 @@ import importlib
 import json
 import marshal
 import os
+import random
 import resource
 import select
 import signal
@@ -91,14 +92,12 @@ _SIZE = struct.Struct("!I")
 
 def preload() -> None:
     """Import and touch what programs use, then freeze it: a child starts with everything warm and copies little."""
-    # Without its hook, `random` starts every child in the same state: a program that draws gets the same class twice.
-    register, os.register_at_fork = os.register_at_fork, lambda **_: None
-    importlib.import_module("random")
-    os.register_at_fork = register
+    # Every child starts with the same numbers to draw: a program that draws gets the same class twice.
+    random.seed(0)
     for name in PRELOADED:
         importlib.import_module(name)
     namespace: dict[str, Any] = {}
-    warm = "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a+', 'aa') and f(3)\n"
+    warm = "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a', 'a') and f(3)\n"
     exec(compile(warm, "warm", "exec"), namespace)  # noqa: S102 - our own text
     with contextlib.suppress(ZeroDivisionError):
         exec(compile("1/0", "warm", "exec"), namespace)  # noqa: S102 - our own text
