@@ -60,6 +60,7 @@ class Endpoint:
         self.under_way = 0
         self.workers = 1
         self.has_batch: bool | None = None
+        self._discovering = asyncio.Lock()
         self._down_until = 0.0
         self._failures = 0
         self._queues: dict[Options, list[Work]] = {}
@@ -77,9 +78,11 @@ class Endpoint:
 
     def note_unreachable(self) -> None:
         """Leave this server out for a while that doubles each time, up to half a minute."""
+        self.has_batch = None
+        if self.down_for:
+            return  # one outage, however many requests it hits
         self._failures += 1
         self._down_until = time.monotonic() + min(30.0, 0.25 * 2 ** min(self._failures, 10))
-        self.has_batch = None
 
     def note_alive(self) -> None:
         """Forget earlier failures."""
@@ -88,19 +91,21 @@ class Endpoint:
 
     async def discover(self) -> None:
         """Find out whether the batch route is there; raises `Transient` when the server does not answer."""
-        if self.has_batch is not None:
-            return
+        async with self._discovering:
+            if self.has_batch is None:
+                await self._ask_capabilities()
+
+    async def _ask_capabilities(self) -> None:
         response = await self._request("GET", "/capabilities", timeout=10.0)
         if response.status_code == 429 or response.status_code >= 500:
             raise Transient(f"{self.base} answered {response.status_code}", unreachable=True)
-        self.has_batch = False
+        found = False
         if response.status_code == 200:
-            try:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
                 answer = response.json()
-                self.has_batch = bool(answer["run_batch"]) and bool(answer["checks"])
                 self.workers = max(1, int(answer["workers"]))
-            except (ValueError, KeyError, TypeError):
-                pass
+                found = bool(answer["run_batch"]) and bool(answer["checks"])
+        self.has_batch = found
         self.note_alive()
 
     async def _request(self, method: str, path: str, *, timeout: float, body: Any = None) -> httpx.Response:

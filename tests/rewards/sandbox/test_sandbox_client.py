@@ -41,13 +41,14 @@ class Stub:
                 if answer is None:
                     break
                 status, extra, content = answer
-                lines = [f"HTTP/1.1 {status} X", f"content-length: {extra.pop('length', len(content))}"]
+                length = int(extra.pop("length", len(content)))
+                lines = [f"HTTP/1.1 {status} X", f"content-length: {length}"]
                 lines += [f"{name}: {value}" for name, value in extra.items()]
                 writer.write("\r\n".join([*lines, "", ""]).encode() + content)
                 await writer.drain()
-                if len(content) < 1:
+                if length != len(content):
                     break
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
