@@ -111,8 +111,9 @@ class Isolation:
         if self.wanted:
             for layer, flag in _NAMESPACES.items():
                 self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
-            with contextlib.suppress(OSError):
-                socket.sethostname("sandbox")
+            if "uts_ns" in self.active:  # or it would be the host's name that changes
+                with contextlib.suppress(OSError):
+                    socket.sethostname("sandbox")
             self._try("mount_ns", lambda: self._build_tree(root))
         if "mount_ns" not in self.active:
             self.folder = tempfile.mkdtemp(prefix="sandbox-")
