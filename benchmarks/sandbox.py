@@ -176,7 +176,9 @@ async def scaling(runs: int, seconds: float) -> None:
             row = []
             for callers in (1, 4, 16, 64):
                 await run_code_load(url, PRINT, callers, seconds / 2)
-                row.append(statistics.median([(await run_code_load(url, PRINT, callers, seconds))[0] for _ in range(runs)]))
+                row.append(
+                    statistics.median([(await run_code_load(url, PRINT, callers, seconds))[0] for _ in range(runs)])
+                )
             rows.append((workers, row))
     print("workers   1 caller  4 callers  16 callers  64 callers")
     for workers, row in rows:
@@ -242,7 +244,10 @@ async def soak(url: str, pid: int, count: int, workers: int) -> None:
         start = time.perf_counter()
         for first in range(0, count, 1000):
             await asyncio.gather(*(one(number) for number in range(first, min(count, first + 1000))))
-            print(f"    {first + 1000:6d} programs, {time.perf_counter() - start:6.1f} s, {memory_mib(pid):.1f} MiB", flush=True)
+            print(
+                f"    {first + 1000:6d} programs, {time.perf_counter() - start:6.1f} s, {memory_mib(pid):.1f} MiB",
+                flush=True,
+            )
         taken = time.perf_counter() - start
     after = memory_mib(pid)
     left = len(tree(pid)) - 1 - 3 * workers

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar
 
 import httpx
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from rewards.sandbox import fusion, outcomes
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
@@ -19,6 +19,7 @@ from rewards.sandbox.embedded import shared_server
 from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, run_result
 
 DEFAULT_CONCURRENCY = 256
+FIRST_DELAY = 0.1
 _BACK_OFF = wait_exponential_jitter(multiplier=0.1, max=5.0, jitter=0.2)
 
 
@@ -290,17 +291,25 @@ class Sandbox:
     async def _retried(self, attempt_at: Any) -> Any:
         """Make attempts until one gives a result; `attempt_at(endpoint)` raises `Transient` where another may help."""
         busy_until = time.monotonic() + self._queue_timeout
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(self._attempts), wait=_wait, retry=retry_if_exception_type(Transient), reraise=True
-        )
-        try:
-            async with _limit.slot():
-                async for attempt in retrying:
-                    with attempt:
-                        return await self._attempt(attempt_at, busy_until)
-        except Transient as error:
-            raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
-        raise AssertionError("tenacity ended without a result")
+        async with _limit.slot():
+            try:
+                # Nearly all programs need one attempt: the machinery for more is set up for the others only.
+                return await self._attempt(attempt_at, busy_until)
+            except Transient as error:
+                if self._attempts == 1:
+                    raise InfrastructureError(str(error)) from None
+            retrying = AsyncRetrying(
+                sleep=asyncio.sleep,
+                stop=stop_after_attempt(self._attempts - 1),
+                wait=_BACK_OFF,
+                retry=retry_if_exception_type(Transient),
+                reraise=True,
+            )
+            await asyncio.sleep(FIRST_DELAY)
+            try:
+                return await retrying(self._attempt, attempt_at, busy_until)
+            except Transient as error:
+                raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
 
     async def _attempt(self, attempt_at: Any, busy_until: float) -> Any:
         while True:
@@ -325,10 +334,6 @@ class Sandbox:
         # An embedded server that died is started anew, at a new address.
         if self._embedded is not None and self._connections is connections:
             await self.aclose()
-
-
-def _wait(state: RetryCallState) -> float:
-    return _BACK_OFF(state)
 
 
 def _base(url: str) -> str:

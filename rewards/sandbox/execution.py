@@ -165,6 +165,7 @@ class Child:
         calls: socket.socket | None = None,
         flags: int = 0,
         fetch: list[str] | None = None,
+        listen: bool = True,
     ) -> None:
         self.server = server
         self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
@@ -178,6 +179,7 @@ class Child:
         self.timed_out = False
         self.ready = False
         self._control_open = True
+        self._listen = listen
         self._killed = False
         null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
         given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
@@ -214,7 +216,7 @@ class Child:
         for drain in (self.stdout, self.stderr):
             if drain.open:
                 handlers[drain.descriptor] = self.drain
-        if self._control_open:
+        if self._control_open and self._listen:
             handlers[self.control.fileno()] = self._read_control
         if self.channel is not None and self.channel.open:
             handlers[self.channel.socket.fileno()] = self.channel.read

@@ -11,7 +11,6 @@ import errno
 import os
 import resource
 import socket
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -116,7 +115,8 @@ class Isolation:
                     socket.sethostname("sandbox")
             self._try("mount_ns", lambda: self._build_tree(root))
         if "mount_ns" not in self.active:
-            self.folder = tempfile.mkdtemp(prefix="sandbox-")
+            self.folder = f"/tmp/sandbox-{os.urandom(8).hex()}"
+            os.mkdir(self.folder, 0o700)
         if helper is not None:
             self._become_slot_user(helper)
         self._confine_server()

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import site
 import sys
-import sysconfig
 
 from rewards.sandbox import syscalls
 
@@ -24,6 +22,10 @@ _MEMORY_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV
 
 def python_folders() -> list[str]:
     """Folders that an interpreter with this one's packages needs: prefixes, standard library, site-packages."""
+    # Imported here because the server asks this, not its workers, which stay small.
+    import site
+    import sysconfig
+
     folders = {sys.base_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
     folders |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
     existing = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)}

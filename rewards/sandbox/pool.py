@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import socket
-import struct
 import subprocess
 import sys
 from collections import deque
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewards.sandbox import namespaces
+from rewards.sandbox.codec import FrameBuffer, frame
 from rewards.sandbox.languages import TOOL_PATH
 
 log = logging.getLogger("rewards.sandbox")
@@ -27,15 +26,14 @@ STARTUP = 60.0
 FIRST_USER = 1_610_612_736
 USERS_PER_SLOT = 8
 PATIENCE = 4.0
+MAX_RESULT = 256 << 20
+"""Bytes of one message of a worker: streams, fetched files and a chunk of cases fit with room."""
 
 # The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks fast.
 _BOOT = """
 import os, sys, types
-# Without its hook for forks, `random` does not draw a new state in every child, which costs time and repeatability.
-register, os.register_at_fork = os.register_at_fork, lambda **_: None
-import random
-os.register_at_fork = register
 sys.path.remove("")
+os.register_at_fork = lambda **_: None  # zygote.preload says why, and puts it back
 given, package = sys.stdin.read().split("\\n")
 if given != "3":
     os.dup2(int(given), 3)
@@ -92,6 +90,48 @@ class Counters:
             self.seconds += result["time"]
 
 
+class _Link(asyncio.Protocol):
+    """The front's end of a worker's socket: whole messages, one waiter."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self._frames = FrameBuffer(MAX_RESULT)
+        self._messages: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._messages.extend(self._frames.feed(data))
+        except ValueError as error:
+            self.fail(error)
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(exc or EOFError("the worker closed its socket"))
+
+    def fail(self, error: Exception) -> None:
+        """End every wait, this one and later ones, with an error."""
+        self._failure = self._failure or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> Any:
+        """The next message; raises what `fail` was given, once the messages before it are taken."""
+        while not self._messages:
+            if self._failure is not None:
+                raise SlotFailed(f"a worker died: {self._failure!r}")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._messages.popleft()
+
+
 class Slot:
     """One worker process and the socket to it."""
 
@@ -101,20 +141,19 @@ class Slot:
         self.active: list[str] = []
         self.missing: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._link = _Link()
 
     async def start(self) -> None:
         """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
         ours = self._spawn()
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 26)
+        self._link = _Link()
+        await asyncio.get_running_loop().create_connection(lambda: self._link, sock=ours)
         try:
-            self._send(self._worker_settings())
-            hello = await asyncio.wait_for(self._receive(), STARTUP)
-        except (OSError, EOFError, asyncio.TimeoutError) as error:
+            hello = await anext(self._exchange(self._worker_settings(), STARTUP))
+            self.active, self.missing = hello["active"], hello["missing"]
+        except (SlotFailed, KeyError) as error:
             self.kill()
-            raise SlotFailed(f"a worker did not start: {error!r}") from None
-        self.active, self.missing = hello["active"], hello["missing"]
+            raise SlotFailed(f"a worker did not start: {error}") from None
 
     def _spawn(self) -> socket.socket:
         """Start the process (a millisecond's work) and return our end of its socket."""
@@ -154,39 +193,34 @@ class Slot:
             },
         }
 
-    def _send(self, message: Any) -> None:
-        assert self._writer is not None
-        body = json.dumps(message, separators=(",", ":")).encode()
-        self._writer.write(struct.pack("!I", len(body)) + body)
+    async def _exchange(self, message: Any, allowed: float) -> AsyncIterator[Any]:
+        """Send a message and give the answers; raises `SlotFailed` when the next takes longer than `allowed` seconds."""
+        loop = asyncio.get_running_loop()
+        stuck = TimeoutError(f"stuck for {allowed:.0f} s")
+        self._link.transport.write(frame(message))
+        while True:
+            timer = loop.call_later(allowed, self._link.fail, stuck)
+            try:
+                answer = await self._link.receive()
+            finally:
+                timer.cancel()
+            yield answer
 
-    async def _receive(self) -> Any:
-        assert self._reader is not None
-        (size,) = struct.unpack("!I", await self._reader.readexactly(4))
-        return json.loads(await self._reader.readexactly(size))
-
-    async def run(self, job: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Results of a job, in chunks; raises `SlotFailed` when the worker does not bring it to its end."""
+    async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
+        """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` when there is no last one."""
         steps = 1 + len(job.get("cases") or [])
         allowed = (job["timeout"] * steps + job["compile_timeout"]) * PATIENCE + GRACE
-        try:
-            self._send(job)
-            while True:
-                message = await asyncio.wait_for(self._receive(), allowed)
-                if "results" in message:
-                    yield message["results"]
-                elif "done" in message:
-                    return
-                else:
-                    raise SlotFailed(message["broken"])
-        except (OSError, EOFError, ValueError) as error:
-            raise SlotFailed(f"a worker died: {error!r}") from None
-        except asyncio.TimeoutError:
-            raise SlotFailed(f"a worker was stuck for {allowed:.0f} s") from None
+        async for message in self._exchange(job, allowed):
+            if "results" not in message:
+                raise SlotFailed(message["broken"])
+            yield message["results"], message["done"]
+            if message["done"]:
+                return
 
     def kill(self) -> None:
         """End the process; its fork servers and all programs end with it."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._link.transport is not None:
+            self._link.transport.close()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -233,8 +267,8 @@ class Pool:
         """Take programs out of the queue again, done or not."""
         self.pending -= programs
 
-    async def results(self, job: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Results of an admitted job in chunks; a job whose worker fails is run once more elsewhere.
+    async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
+        """Results of an admitted job in chunks, each with whether it is the last; a job whose worker fails is run once more elsewhere.
 
         Raises `SlotFailed` when that one fails as well.
         """
@@ -245,11 +279,14 @@ class Pool:
             healthy = False
             rest = job if not done else {**job, "cases": job["cases"][done:]}
             try:
-                async for results in slot.run(rest):
+                async for results, last in slot.run(rest):
                     done += len(results)
                     self.counters.count(results)
-                    yield results
-                healthy = True
+                    if last:
+                        # The slot is free as soon as its work is done, not when the caller has taken the answer.
+                        healthy = True
+                        self._release(slot)
+                    yield results, last
                 return
             except SlotFailed as error:
                 log.warning("slot %d failed (attempt %d): %s", slot.number, attempt, error)
@@ -259,7 +296,8 @@ class Pool:
                 self.counters.retried += 1
             finally:
                 # Also when the caller went away in the middle: the worker then is busy with nobody's job.
-                self._release(slot) if healthy else self._replace(slot)
+                if not healthy:
+                    self._replace(slot)
 
     async def _acquire(self) -> Slot:
         if self._idle:

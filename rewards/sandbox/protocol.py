@@ -58,7 +58,9 @@ class Case(BaseModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Case:
-        given = self.model_fields_set - {name for name in ("args", "kwargs", "expected") if self.entry_point is not None}
+        given = self.model_fields_set - {
+            name for name in ("args", "kwargs", "expected") if self.entry_point is not None
+        }
         if self.source is not None and given == {"source"}:
             require_python(self.source)
         elif self.stdin is not None and given == {"stdin", "expected"} and isinstance(self.expected, str):
@@ -86,10 +88,11 @@ class BatchProgram(BaseModel):
 class BatchRequest(BaseModel):
     """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
 
-    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines in the order of the
-    programs: `{"index", "first", "results"}` with results of consecutive cases (a run has one result), `{"index", "done"}`
-    behind the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that never can be
-    here; empty lines say that work goes on. With `ordered` false, lines come as programs finish.
+    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines, those of a program
+    together and in the order of the programs: `{"index", "first", "results", "done"}` with results of consecutive cases (a run
+    has one result) and whether they are the last, `{"index", "error"}` for a program that could not be run,
+    `{"index", "refused"}` for one that never can be here; empty lines say that work goes on. With `ordered` false, lines come
+    as programs finish.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -8,7 +8,7 @@ processes or the network does not.
 from __future__ import annotations
 
 import ctypes
-import platform
+import os
 import struct
 
 from rewards.sandbox import syscalls
@@ -81,7 +81,7 @@ def build_filter(own_signals_only: int | None = None) -> bytes:
     `own_signals_only`: process id of the program where no process namespace protects the others; signals then go to
     itself only. Raises `OSError` on an architecture that this table does not cover.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise OSError(f"no system-call table for {machine}")
     column = 0 if machine == "x86_64" else 1

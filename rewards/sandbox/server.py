@@ -94,8 +94,9 @@ class Service:
         except Busy as busy:
             return _busy(busy)
         try:
-            async for results in self.pool.results(run_job(request, self.pool.settings.memory_mb)):
-                result = results[0]
+            async for results, _ in self.pool.results(run_job(request, self.pool.settings.memory_mb)):
+                if results:
+                    result = results[0]
         except SlotFailed as error:
             return JSONResponse(protocol.sandbox_error(f"infrastructure: {error}"))
         finally:
@@ -154,10 +155,9 @@ class Service:
                 return
             async with turn:
                 first = 0
-                async for results in self.pool.results(self._batch_job(request, program, cases)):
-                    lines.put_nowait(_line({"index": index, "first": first, "results": results}))
+                async for results, done in self.pool.results(self._batch_job(request, program, cases)):
+                    lines.put_nowait(_line({"index": index, "first": first, "results": results, "done": done}))
                     first += len(results)
-            lines.put_nowait(_line({"index": index, "done": True}))
         except SlotFailed as error:
             lines.put_nowait(_line({"index": index, "error": str(error)}))
         except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -70,7 +69,7 @@ def set_read_only(path: str) -> None:
 
 def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2)."""
-    syscall(_PIVOT_ROOT[platform.machine()], new_root.encode(), put_old.encode())
+    syscall(_PIVOT_ROOT[os.uname().machine], new_root.encode(), put_old.encode())
 
 
 def prctl(option: int, *arguments: object) -> None:
@@ -84,4 +83,4 @@ def drop_capabilities() -> None:
     """Give up every capability of this process, for good together with no_new_privs."""
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0), 8)
     data = ctypes.create_string_buffer(24)
-    syscall(_CAPSET[platform.machine()], header, data)
+    syscall(_CAPSET[os.uname().machine], header, data)

@@ -16,6 +16,8 @@ from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, 
 
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
+GATHER_SECONDS = 0.02
+"""How long programs for a busy server are gathered into one request."""
 SILENCE = 30.0
 """Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
 
@@ -142,15 +144,17 @@ class Endpoint:
         queue = self._queues.setdefault(work.options, [])
         queue.append(work)
         if len(queue) == 1:
-            # What else is submitted in this turn of the event loop travels along.
-            loop.call_soon(self._flush, work.options)
+            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one the
+            # programs would only wait in a longer line, so they wait here for company.
+            loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
+        elif len(queue) == FLUSH_PROGRAMS:
+            self._flush(work.options)
         return work.future
 
     def _flush(self, options: Options) -> None:
         queue = self._queues.pop(options, [])
-        for start in range(0, len(queue), FLUSH_PROGRAMS):
-            part = queue[start : start + FLUSH_PROGRAMS]
-            task = asyncio.get_running_loop().create_task(self._send(part, options))
+        if queue:
+            task = asyncio.get_running_loop().create_task(self._send(queue, options))
             self._senders.add(task)
             task.add_done_callback(self._senders.discard)
 
@@ -181,9 +185,12 @@ class Endpoint:
                 _require_success(self.base, response.status_code, response.headers, text)
             self.note_alive()
             results: list[list[dict[str, Any]]] = [[] for _ in batch]
-            async for line in response.aiter_lines():
-                if line:
-                    _take(json.loads(line), batch, results)
+            rest = b""
+            async for data in response.aiter_raw():
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if line:
+                        _take(json.loads(line), batch, results)
 
     async def aclose(self) -> None:
         """Stop what is under way."""
@@ -208,8 +215,8 @@ def _take(message: dict[str, Any], batch: list[Work], results: list[list[dict[st
         return
     if "results" in message:
         results[index] += message["results"]
-    elif "done" in message:
-        future.set_result(results[index])
+        if message["done"]:
+            future.set_result(results[index])
     elif "refused" in message:
         future.set_exception(InfrastructureError(message["refused"]))
     else:

@@ -97,11 +97,9 @@ class Worker:
         for result in self.results(job):
             chunk.append(result)
             if time.monotonic() - sent > CHUNK_SECONDS:
-                send_frame(self.front, {"results": chunk})
+                send_frame(self.front, {"results": chunk, "done": False})
                 chunk, sent = [], time.monotonic()
-        if chunk:
-            send_frame(self.front, {"results": chunk})
-        send_frame(self.front, {"done": True})
+        send_frame(self.front, {"results": chunk, "done": True})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The results of a job: one for a run, one for each case of a check."""
@@ -135,7 +133,9 @@ class Worker:
     def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, flags: int = 0) -> dict[str, Any]:
         stdin = memory_file(job["stdin"]) if job.get("stdin") else None
         fetch = job.get("fetch")
-        child = Child(self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch)
+        child = Child(
+            self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch, listen=False
+        )
         if stdin is not None:
             os.close(stdin)
         try:

@@ -12,6 +12,7 @@ import importlib
 import json
 import marshal
 import os
+import posix
 import random
 import resource
 import select
@@ -19,61 +20,19 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from typing import Any, NoReturn
 
 from rewards.sandbox import judge, program, syscalls
 from rewards.sandbox.folders import WorkFolder, open_inside
 from rewards.sandbox.isolation import Isolation
 
-PRELOADED = [
-    "abc",
-    "array",
-    "ast",
-    "base64",
-    "binascii",
-    "bisect",
-    "calendar",
-    "cmath",
-    "collections",
-    "collections.abc",
-    "contextlib",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "enum",
-    "fractions",
-    "functools",
-    "gc",
-    "hashlib",
-    "heapq",
-    "inspect",
-    "io",
-    "itertools",
-    "json",
-    "keyword",
-    "linecache",
-    "math",
-    "numbers",
-    "operator",
-    "os",
-    "queue",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "struct",
-    "sys",
-    "textwrap",
-    "threading",
-    "time",
-    "traceback",
-    "types",
+PRELOADED = (
+    "abc", "array", "bisect", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime",
+    "decimal", "enum", "fractions", "functools", "gc", "heapq", "io", "itertools", "json", "math", "numbers", "operator", "os",
+    "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "traceback", "types",
     "typing",
-    "unicodedata",
-    "uuid",
-]
+)  # fmt: skip
 _TICK_MS = 20
 MESSAGE_LIMIT = 4096
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
@@ -92,12 +51,17 @@ _SIZE = struct.Struct("!I")
 
 def preload() -> None:
     """Import and touch what programs use, then freeze it: a child starts with everything warm and copies little."""
+    # `threading` and `random` hook into forks, to repair what threads of the parent left and to draw a new state. The parent
+    # has no threads, so until here the hooks were left out (pool.py): a child is cheaper by what they touch.
+    os.register_at_fork = posix.register_at_fork
     # Every child starts with the same numbers to draw: a program that draws gets the same class twice.
     random.seed(0)
     for name in PRELOADED:
         importlib.import_module(name)
     namespace: dict[str, Any] = {}
-    warm = "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a', 'a') and f(3)\n"
+    warm = (
+        "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a', 'a') and f(3)\n"
+    )
     exec(compile(warm, "warm", "exec"), namespace)  # noqa: S102 - our own text
     with contextlib.suppress(ZeroDivisionError):
         exec(compile("1/0", "warm", "exec"), namespace)  # noqa: S102 - our own text
@@ -255,6 +219,7 @@ def run_child() -> NoReturn:
     # marshal, because it is one C call; the worker is the trusted side of this channel.
     payload = marshal.loads(_read_order())
     gc.enable()
+    os.register_at_fork(after_in_child=threading._after_fork)  # type: ignore[attr-defined]
     mode = payload["mode"]
     if mode == "judge":
         judge.Judge(payload, socket.socket(fileno=_CONTROL), socket.socket(fileno=_CALLS)).run()

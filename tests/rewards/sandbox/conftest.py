@@ -46,7 +46,11 @@ class ServerProcess:
         while layer:
             layer = {pid for pid, parent in parents.items() if parent in layer} - found
             found |= layer
-        return {pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in found if Path(f"/proc/{pid}").exists()}
+        return {
+            pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            for pid in found
+            if Path(f"/proc/{pid}").exists()
+        }
 
     def stop(self) -> None:
         """End the server and wait for it."""

@@ -47,7 +47,12 @@ OTHERS = [
     ("bash", "cat", "passed", "input\n"),
     ("bash", "exit 4", "runtime_error", ""),
     ("bash", "while true; do :; done", "timeout", ""),
-    ("cpp", "#include <iostream>\nint main() { std::string s; std::cin >> s; std::cout << s << 1 << '\\n'; }", "passed", "input1\n"),
+    (
+        "cpp",
+        "#include <iostream>\nint main() { std::string s; std::cin >> s; std::cout << s << 1 << '\\n'; }",
+        "passed",
+        "input1\n",
+    ),
     ("cpp", "int main() { return 3; }", "runtime_error", ""),
     ("cpp", "int main() { int *p = 0; *p = 1; }", "runtime_error", ""),
     ("cpp", "int main( {", "syntax_error", ""),
@@ -91,9 +96,17 @@ async def test_files_left_open_are_written(sandbox: Sandbox) -> None:
     [
         (None, "", ("timeout", None, None)),
         (0, "Traceback\nValueError: x", ("passed", None, None)),
-        (1, "Traceback (most recent call last):\n  ...\nValueError: x\n", ("runtime_error", "ValueError", "ValueError: x")),
+        (
+            1,
+            "Traceback (most recent call last):\n  ...\nValueError: x\n",
+            ("runtime_error", "ValueError", "ValueError: x"),
+        ),
         (1, "Traceback (most recent call last):\n  ...\nMemoryError\n", ("memory", "MemoryError", "MemoryError")),
-        (1, '  File "a.py", line 1\n    x (\n      ^\nSyntaxError: no', ("syntax_error", "SyntaxError", "SyntaxError: no")),
+        (
+            1,
+            '  File "a.py", line 1\n    x (\n      ^\nSyntaxError: no',
+            ("syntax_error", "SyntaxError", "SyntaxError: no"),
+        ),
         (-11, "", ("runtime_error", "SIGSEGV", "killed by SIGSEGV")),
         (-24, "", ("timeout", None, None)),
         (-6, "what():  std::bad_alloc", ("memory", "SIGABRT", "what():  std::bad_alloc")),

@@ -73,7 +73,14 @@ async def stub(*answers: Any) -> AsyncIterator[Stub]:
 
 def fusion(status: str = "Success", message: str = "", **run: Any) -> Answer:
     ran = {"status": "Finished", "execution_time": 0.1, "return_code": 0, "stdout": "1\n", "stderr": "", **run}
-    body = {"status": status, "message": message, "compile_result": None, "run_result": ran, "executor_pod_name": None, "files": {}}
+    body = {
+        "status": status,
+        "message": message,
+        "compile_result": None,
+        "run_result": ran,
+        "executor_pod_name": None,
+        "files": {},
+    }
     return 200, {"content-type": "application/json"}, json.dumps(body).encode()
 
 
@@ -86,7 +93,9 @@ CUT = (200, {"length": "9999"}, b'{"status": "Succ')
 NO_JSON = (200, {}, b"<html>gateway</html>")
 
 
-@pytest.mark.parametrize("trouble", [SANDBOX_ERROR, TRACEBACK, BUSY, NO_JSON, None, (504, {}, b"timeout"), (503, {}, b"-")])
+@pytest.mark.parametrize(
+    "trouble", [SANDBOX_ERROR, TRACEBACK, BUSY, NO_JSON, None, (504, {}, b"timeout"), (503, {}, b"-")]
+)
 async def test_passing_trouble_is_retried(trouble: Answer) -> None:
     async with stub(trouble, OK) as server, Sandbox(server.url) as sandbox:
         result = await sandbox.run("print(1)")
@@ -131,7 +140,13 @@ async def test_compile_failure_has_no_run_result() -> None:
     body = {
         "status": "Failed",
         "message": "",
-        "compile_result": {"status": "Finished", "execution_time": 1.0, "return_code": 1, "stdout": "", "stderr": "error: x"},
+        "compile_result": {
+            "status": "Finished",
+            "execution_time": 1.0,
+            "return_code": 1,
+            "stdout": "",
+            "stderr": "error: x",
+        },
         "run_result": None,
         "executor_pod_name": None,
         "files": {},
@@ -261,7 +276,11 @@ def run_for_real(request: dict[str, Any]) -> Answer:
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-c", request["code"]], input=request["stdin"] or "", capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", request["code"]],
+        input=request["stdin"] or "",
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     status = "Success" if done.returncode == 0 else "Failed"
     return fusion(status, return_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
@@ -288,7 +307,10 @@ async def test_check_on_a_server_that_has_run_code_only() -> None:
         ("import os\ndef add(a, b): os._exit(0)", ["runtime_error", "runtime_error"]),
         ("import os\nprint('verdict {}')\nos._exit(0)", ["runtime_error", "runtime_error"]),
         ("def add(a, b):\n    while b: pass\n    return 1", ["timeout", "passed"]),
-        ("class Yes:\n    def __eq__(self, o): return True\ndef add(a, b): return Yes()", ["wrong_answer", "wrong_answer"]),
+        (
+            "class Yes:\n    def __eq__(self, o): return True\ndef add(a, b): return Yes()",
+            ["wrong_answer", "wrong_answer"],
+        ),
         ("def add(:", ["syntax_error", "syntax_error"]),
         ("1/0", ["runtime_error", "runtime_error"]),
     ],

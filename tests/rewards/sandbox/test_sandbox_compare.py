@@ -16,9 +16,16 @@ from rewards.sandbox.judge import needed_names
 from rewards.sandbox.literal import as_calls, parse_assert
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=8)
-hashables = st.recursive(scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5)
+hashables = st.recursive(
+    scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5
+)
 values = st.recursive(
-    hashables | st.complex_numbers(allow_nan=False) | st.decimals(allow_nan=False) | st.fractions() | st.dates() | st.datetimes(),
+    hashables
+    | st.complex_numbers(allow_nan=False)
+    | st.decimals(allow_nan=False)
+    | st.fractions()
+    | st.dates()
+    | st.datetimes(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(hashables, inner, max_size=4) | st.tuples(inner, inner),
     max_leaves=12,
 )
@@ -36,12 +43,21 @@ def test_a_value_answers_itself(value: object) -> None:
     assert same_value(value, decode(json.loads(json.dumps(encode(value)))))
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)
+    )
+)
 def test_a_value_answers_its_json_form(value: object) -> None:
     assert same_value(value, json.loads(json.dumps(value)))
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text() | st.floats(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.floats(),
+        lambda i: st.lists(i) | st.dictionaries(st.text(), i),
+    )
+)
 def test_garbage_is_refused_or_read_but_nothing_else(form: object) -> None:
     try:
         decode(form)
@@ -202,5 +218,8 @@ def test_equality_of_an_assert_is_pythons() -> None:
 
 
 def test_needed_names_are_what_tests_neither_define_nor_find() -> None:
-    sources = ["import math as m\nfrom a import b\nx = f(1)\nassert [g(i) for i in x] == len(x)", "def h(y): return k(y)\nh(m, b)"]
+    sources = [
+        "import math as m\nfrom a import b\nx = f(1)\nassert [g(i) for i in x] == len(x)",
+        "def h(y): return k(y)\nh(m, b)",
+    ]
     assert needed_names(sources) == ["f", "g", "k"]

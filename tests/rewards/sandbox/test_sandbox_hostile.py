@@ -30,7 +30,9 @@ async def run(sandbox: Sandbox, code: str, **options: object) -> RunResult:
     return await sandbox.run(code, **{"timeout": 5.0, **options})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)", "import os, signal; signal.pause()"])
+@pytest.mark.parametrize(
+    "code", ["while True: pass", "import time; time.sleep(60)", "import os, signal; signal.pause()"]
+)
 async def test_endless_program_times_out(any_sandbox: Sandbox, any_server: ServerProcess, code: str) -> None:
     result = await run(any_sandbox, code, timeout=0.5)
     assert (result.outcome, result.return_code) == ("timeout", None)
@@ -139,7 +141,9 @@ os.chmod(".", 0); os.chmod("/tmp", 0o500)
 
 
 async def test_working_directory_replaced_by_a_link(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
-    result = await run(any_sandbox, "import os\nos.remove('main.py'); os.rmdir('/tmp/run'); os.symlink('/usr', '/tmp/run')")
+    result = await run(
+        any_sandbox, "import os\nos.remove('main.py'); os.rmdir('/tmp/run'); os.symlink('/usr', '/tmp/run')"
+    )
     assert result.outcome == "passed"
     await assert_nothing_left(any_server, any_sandbox)
 
@@ -240,7 +244,14 @@ async def test_network_is_closed_also_to_the_server_itself(any_sandbox: Sandbox,
 async def test_environment_has_nothing_of_the_host(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "import os; print(sorted(os.environ)); print(open('/proc/self/environ').read())")
     assert "hunter2" not in result.stdout + result.stderr
-    assert set(eval_list(result.stdout)) <= {"HOME", "LANG", "PATH", "PYTHONHASHSEED", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
+    assert set(eval_list(result.stdout)) <= {
+        "HOME",
+        "LANG",
+        "PATH",
+        "PYTHONHASHSEED",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+    }
 
 
 def eval_list(text: str) -> list[str]:
@@ -252,7 +263,16 @@ def eval_list(text: str) -> list[str]:
 async def test_files_of_the_host_are_not_there(any_sandbox: Sandbox, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
-    paths = [str(secret), "/etc/shadow", "/etc/hostname", "/var/log", str(Path(__file__)), "/root/.bashrc", "/home", "/work"]
+    paths = [
+        str(secret),
+        "/etc/shadow",
+        "/etc/hostname",
+        "/var/log",
+        str(Path(__file__)),
+        "/root/.bashrc",
+        "/home",
+        "/work",
+    ]
     code = f"import os\nfor p in {paths!r}:\n    print(os.path.exists(p) and os.access(p, os.R_OK))\nprint(open('/etc/passwd').read().count(':x:'))"
     result = await run(any_sandbox, code)
     assert result.stdout == "False\n" * len(paths) + "2\n"
@@ -331,7 +351,9 @@ async def test_slots_do_not_see_each_other(any_sandbox: Sandbox) -> None:
 
 async def test_earlier_programs_are_not_in_memory(any_sandbox: Sandbox) -> None:
     marker = "needle-" + "in-the-heap"
-    await asyncio.gather(*(run(any_sandbox, f"x = '{marker}'\nimport time; time.sleep(0.1)", stdin=marker) for _ in range(4)))
+    await asyncio.gather(
+        *(run(any_sandbox, f"x = '{marker}'\nimport time; time.sleep(0.1)", stdin=marker) for _ in range(4))
+    )
     code = """
 import ctypes, re
 needle = b"-".join([b"needle", b"in", b"the", b"heap"])

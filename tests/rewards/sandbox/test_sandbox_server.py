@@ -32,7 +32,15 @@ def test_beyond_loopback_only_strict_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "inside"), [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("example.org", False)]
+    ("host", "inside"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("example.org", False),
+    ],
 )
 def test_is_loopback(host: str, inside: bool) -> None:
     assert is_loopback(host) is inside
@@ -42,7 +50,10 @@ def test_strict_serves_where_every_layer_is_there() -> None:
     server = start_server("--isolation", "strict", workers=1)
     try:
         layers = httpx.get(server.url + "/capabilities", trust_env=False).json()
-        assert (set(layers["layers"]), layers["missing_layers"]) == (set(LAYERS) - ({"uid"} if os.geteuid() else set()), {})
+        assert (set(layers["layers"]), layers["missing_layers"]) == (
+            set(LAYERS) - ({"uid"} if os.geteuid() else set()),
+            {},
+        )
         assert any("active layers" in line for line in server.log)
     finally:
         server.stop()
@@ -106,7 +117,9 @@ async def test_isolation_none_still_limits() -> None:
             assert (await sandbox.run("print(1)")).stdout == "1\n"
             assert (await sandbox.run("while True: pass", timeout=0.3)).outcome == "timeout"
             assert (await sandbox.run("x = bytearray(1 << 40)")).outcome == "memory"
-            child = await sandbox.run("import os, time\nif os.fork() == 0: time.sleep(60)\nprint('parent')", timeout=5.0)
+            child = await sandbox.run(
+                "import os, time\nif os.fork() == 0: time.sleep(60)\nprint('parent')", timeout=5.0
+            )
             assert child.stdout == "parent\n"
         assert len(server.descendants()) == 3
     finally:
@@ -164,7 +177,9 @@ def test_embedded_server_is_shared_and_ends_with_its_last_user_also_when_killed(
             user.wait()
         time.sleep(3)
         assert httpx.get(url + "/v1/ping", trust_env=False).status_code == 200
-        pids = {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))}
+        pids = {
+            int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))
+        }
         assert pids
         users[2].send_signal(signal.SIGKILL)
         users[2].wait()
@@ -187,11 +202,15 @@ def _mentions(path: Path, text: str) -> bool:
         return False
 
 
-async def test_embedded_server_that_was_killed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_embedded_server_that_was_killed_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     async with Sandbox(workers=1) as sandbox:
         assert (await sandbox.run("print(1)")).passed
-        (pid,) = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))]
+        (pid,) = [
+            int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))
+        ]
         os.kill(pid, signal.SIGKILL)
         assert (await sandbox.run("print(2)")).stdout == "2\n"
 
@@ -235,7 +254,15 @@ def test_open_inside_follows_no_link_and_opens_no_device(tmp_path: Path) -> None
     os.symlink("/etc", tmp_path / "out")
     os.symlink("/etc/passwd", tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
-    for path, content in [("in/file", b"text"), ("./in//file", b"text"), ("out/passwd", b""), ("link", b""), ("pipe", b""), ("in", b""), ("../x", b"")]:
+    for path, content in [
+        ("in/file", b"text"),
+        ("./in//file", b"text"),
+        ("out/passwd", b""),
+        ("link", b""),
+        ("pipe", b""),
+        ("in", b""),
+        ("../x", b""),
+    ]:
         descriptor = open_inside(str(tmp_path), path)
         assert os.read(descriptor, 10) == content, path
         os.close(descriptor)

@@ -45,7 +45,8 @@ FORGERIES = {
     "threading.Thread(target=lambda: (time.sleep(0.05), os._exit(0))).start()\ndef add(a, b):\n    time.sleep(1)\n    return 0",
     "signal left behind": "import signal, os\nsignal.signal(signal.SIGALRM, lambda *a: os._exit(0))\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\n"
     "def add(a, b):\n    import time\n    time.sleep(1)\n    return 0",
-    "json patched": "import json, json.encoder\njson.dumps = lambda *a, **k: '{\"v\": true}'\njson.loads = lambda *a, **k: {}\n" + WRONG,
+    "json patched": "import json, json.encoder\njson.dumps = lambda *a, **k: '{\"v\": true}'\njson.loads = lambda *a, **k: {}\n"
+    + WRONG,
     "exception claimed to be a pass": "class passed(Exception): pass\ndef add(a, b): raise passed('passed')",
     "SystemExit raised": "def add(a, b): raise SystemExit(0)",
     "KeyboardInterrupt raised": "def add(a, b): raise KeyboardInterrupt",
@@ -55,7 +56,11 @@ FORGERIES = {
     "a child answers as well": "import os\nif os.fork() == 0: pass\n" + WRONG,
 }
 
-SIMPLE = [AssertCase("assert add(1, 2) == 3"), CallCase("add", [1, 2], expected=3), AssertCase("assert add(1, 2)\nassert add(1, 2) == 3")]
+SIMPLE = [
+    AssertCase("assert add(1, 2) == 3"),
+    CallCase("add", [1, 2], expected=3),
+    AssertCase("assert add(1, 2)\nassert add(1, 2) == 3"),
+]
 # A test with code of its own goes to a judge process; a simple one is compared by the worker. Both must hold.
 JUDGED = [*SIMPLE, AssertCase("result = add(1, 2)\nassert isinstance(result, int) and abs(result - 3) < 1e-9")]
 
@@ -89,7 +94,9 @@ async def test_right_output_with_a_crash_afterwards_does_not_pass(sandbox: Sandb
 
 
 async def test_the_tests_names_win_over_the_programs(sandbox: Sandbox) -> None:
-    code = "class math:\n    isclose = staticmethod(lambda *a, **k: True)\ndef abs(x): return 0\ndef add(a, b): return 7.0"
+    code = (
+        "class math:\n    isclose = staticmethod(lambda *a, **k: True)\ndef abs(x): return 0\ndef add(a, b): return 7.0"
+    )
     cases = [
         AssertCase("assert math.isclose(add(1, 2), 3.0)"),
         AssertCase("assert abs(add(1, 2) - 3) < 1e-6"),
@@ -144,7 +151,9 @@ async def test_right_program_passes_every_kind_of_test(sandbox: Sandbox) -> None
 
 async def test_setup_runs_before_the_tests(sandbox: Sandbox) -> None:
     result = await sandbox.check(
-        Program("def add(a, b): return a + b"), [AssertCase("assert add(ONE, 2) == 3")], setup="from math import pi\nONE = 1"
+        Program("def add(a, b): return a + b"),
+        [AssertCase("assert add(ONE, 2) == 3")],
+        setup="from math import pi\nONE = 1",
     )
     assert result.all_passed
 
@@ -202,7 +211,9 @@ async def test_stop_on_failure_and_max_timeouts(sandbox: Sandbox) -> None:
     stopped = await sandbox.check(Program("def f(x): return -x"), cases, stop_on_failure=True)
     assert [case.outcome for case in stopped.cases] == ["passed", "wrong_answer", "wrong_answer", "wrong_answer"]
     assert "not run" in (stopped.cases[3].detail or "")
-    slow = await sandbox.check(Program("def f(x):\n    while x: pass\n    return x"), cases, timeout=0.3, max_timeouts=1)
+    slow = await sandbox.check(
+        Program("def f(x):\n    while x: pass\n    return x"), cases, timeout=0.3, max_timeouts=1
+    )
     assert [case.outcome for case in slow.cases] == ["passed", "timeout", "timeout", "timeout"]
 
 
