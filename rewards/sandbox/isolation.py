@@ -188,6 +188,8 @@ class Isolation:
             os.setresuid(user, user, user)
         elif "user_ns" in self.active:
             syscalls.drop_capabilities()
+        # The fork server may not be read by its children, but must read how much memory they hold.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         if "pid_ns" not in self.active:
             self._confine_among_others()
 

@@ -47,6 +47,7 @@ ENDED, WAITING = b"e", b"w"
 NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
 _CONTROL, _CALLS = 100, 101
 _SIZE = struct.Struct("!I")
+_PAGE = resource.getpagesize()
 
 
 def preload() -> None:
@@ -79,7 +80,6 @@ class ForkServer:
         self.first_of_namespace = "pid_ns" in isolation.active and os.getpid() == 1
         self.folder = WorkFolder(isolation.folder, private="mount_ns" in isolation.active)
         self.sees_processes = os.path.exists("/proc/self/statm")
-        self.page = resource.getpagesize()
         program.PATH = os.path.join(self.folder.path, "main.py")
 
     def serve(self) -> NoReturn:
@@ -143,7 +143,7 @@ class ForkServer:
                     return killed
                 if ready:
                     killed = self._obey(child) or killed
-                elif not killed and self.sees_processes and self._memory_used() > memory:
+                elif not killed and self.sees_processes and self._uses_more_than(memory):
                     killed = FOR_MEMORY
                     self._kill()
         finally:
@@ -152,22 +152,30 @@ class ForkServer:
     def _obey(self, child: int) -> int:
         order = self.link.recv(16)
         if order == WAITED:
-            self.link.send(REPORT.pack(WAITING, 0, 0, _seconds_waited(child)))
+            self.link.send(REPORT.pack(WAITING, 0, 0, self._seconds_waited(child)))
             return NOT_KILLED
         if not order:
             self._leave()
         self._kill()
         return BY_ORDER
 
-    def _memory_used(self) -> int:
-        """Bytes of private memory of all processes of the program."""
-        total = 0
-        for pid in self._program_processes():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                with open(f"/proc/{pid}/statm") as file:
-                    _, resident, shared = file.read().split()[:3]
-                total += (int(resident) - int(shared)) * self.page
-        return total
+    def _seconds_waited(self, child: int) -> float:
+        """Time that the program was ready to run but had no processor; 0.0 for several processes, which keep each other."""
+        if self.sees_processes and len(self._program_processes()) > 1:
+            return 0.0
+        try:
+            with open(f"/proc/{child}/schedstat") as file:
+                return int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+    def _uses_more_than(self, memory: int) -> bool:
+        """Whether all processes of the program together hold more than so many bytes."""
+        processes = self._program_processes()
+        # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it matters.
+        if sum(_private_bytes(pid) for pid in processes) <= memory:
+            return False
+        return sum(_proportional_bytes(pid) for pid in processes) > memory
 
     def _program_processes(self) -> list[int]:
         if self.first_of_namespace:
@@ -248,13 +256,22 @@ def _read_order() -> bytes:
     return data
 
 
-def _seconds_waited(child: int) -> float:
-    """Time that the program was ready to run but had no processor."""
+def _private_bytes(pid: int) -> int:
     try:
-        with open(f"/proc/{child}/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared = file.read().split()[:3]
+        return (int(resident) - int(shared)) * _PAGE
+    except (OSError, ValueError):
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)
+        return int(lines["Pss_Anon"].split()[0]) << 10
+    except (OSError, ValueError, KeyError):
+        return _private_bytes(pid)
 
 
 def _descendants(ancestor: int) -> list[int]:
