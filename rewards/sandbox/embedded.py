@@ -39,6 +39,7 @@ class Leases:
         self.server = server
         self.held = 0
         self._seen = False
+        self._listener: asyncio.Server | None = None
         self._idle_since = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,7 +49,7 @@ class Leases:
         leases = cls(lease_path(state), server)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(leases.path)
-        await asyncio.start_unix_server(leases._hold, leases.path)
+        leases._listener = await asyncio.start_unix_server(leases._hold, leases.path)
         leases._tasks.add(asyncio.create_task(leases._watch(state)))
         return leases
 
