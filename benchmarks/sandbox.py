@@ -1,10 +1,12 @@
-"""How fast the sandbox is, and how it bears a long run. Not a test: it asserts nothing about time and prints what it measured.
+"""How fast the sandbox is, and how it bears a long run. Not a test: it prints what it measured.
 
     python benchmarks/sandbox.py speed        # /run_code, /run_batch, the client; medians over several runs
     python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
     python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
 
 The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its cores.
+Beside the rates stands the processor time that all of it takes for one program: on a machine that others use as well, it says
+what the rates would be without them.
 """
 
 from __future__ import annotations
@@ -68,8 +70,13 @@ class Connection:
         self.host, _, port = url.removeprefix("http://").partition(":")
         self.port = int(port)
         content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        self.request = head.encode() + content
+        lines = [
+            f"POST {path} HTTP/1.1",
+            "host: x",
+            "content-type: application/json",
+            f"content-length: {len(content)}",
+        ]
+        self.request = "\r\n".join([*lines, "", ""]).encode() + content
 
     async def repeat(self, until: float, times: list[float], expected: bytes) -> None:
         """Send until the clock says so; appends the seconds of each request."""
@@ -100,34 +107,53 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):8.1f}  ({min(values):.1f} .. {max(values):.1f})"
 
 
-async def repeated(name: str, unit: str, runs: int, once: Callable[[], Awaitable[float]]) -> float:
-    """Print the median of several runs."""
+def processor_seconds(pid: int) -> float:
+    """Processor time of a server with all its processes and programs, and of this load generator."""
+    ticks = 0
+    for process in tree(pid):
+        try:
+            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]))
+        except (OSError, ValueError):
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+async def repeated(
+    name: str, unit: str, runs: int, pid: int, once: Callable[[], Awaitable[tuple[float, int]]]
+) -> float:
+    """Print the median of several runs; `once` returns a rate and how many units it ran."""
     await once()
-    rates = [await once() for _ in range(runs)]
-    print(f"{name:58s} {spread(rates)} {unit}")
+    before, count, rates = processor_seconds(pid), 0, []
+    for _ in range(runs):
+        rate, units = await once()
+        rates.append(rate)
+        count += units
+    cost = (processor_seconds(pid) - before) / count
+    free = len(os.sched_getaffinity(0)) / cost
+    print(f"{name:46s} {spread(rates)} {unit}; {cost * 1e3:.2f} ms of processor each: {free:.0f} with free processors")
     return statistics.median(rates)
 
 
-async def speed(url: str, runs: int, seconds: float) -> None:
+async def speed(url: str, pid: int, runs: int, seconds: float) -> None:
     """The figures of the three routes."""
     for name, code in (("print(1)", PRINT), ("MBPP-like", MBPP)):
         times: list[float] = []
 
-        async def once(code: str = code, times: list[float] = times) -> float:
+        async def once(code: str = code, times: list[float] = times) -> tuple[float, int]:
             rate, taken = await run_code_load(url, code, 16, seconds)
             times.extend(taken)
-            return rate
+            return rate, len(taken)
 
-        rate = await repeated(f"/run_code {name}, 16 callers", "programs/s", runs, once)
+        rate = await repeated(f"/run_code {name}, 16 callers", "programs/s", runs, pid, once)
         times.sort()
         percentiles = [times[int(len(times) * part)] * 1e3 for part in (0.5, 0.95, 0.99)]
         print(f"    p50 {percentiles[0]:.1f} ms, p95 {percentiles[1]:.1f} ms, p99 {percentiles[2]:.1f} ms;", end=" ")
         print(f"{rate / SANDBOX_FUSION[name]:.1f} times SandboxFusion's server without isolation")
     async with Sandbox(url) as sandbox:
-        await client_speed(sandbox, runs)
+        await client_speed(sandbox, pid, runs)
 
 
-async def client_speed(sandbox: Sandbox, runs: int) -> None:
+async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
     """What the client reaches, which finds `/run_batch` by itself."""
     kinds: dict[str, list[Any]] = {
         "call cases": [CallCase("f", [n], expected=n + 1) for n in range(20)],
@@ -135,36 +161,38 @@ async def client_speed(sandbox: Sandbox, runs: int) -> None:
         "asserts with code (judge process)": [AssertCase(f"x = f({n})\nassert x == {n + 1}") for n in range(20)],
     }
 
-    async def distinct(cases: list[Any], count: int) -> float:
+    async def distinct(cases: list[Any], count: int) -> tuple[float, int]:
         programs = [Program(f"def f(x):\n    return x + 1  # {n}") for n in range(count)]
         start = time.perf_counter()
         results = await sandbox.check_many(programs, cases)
         taken = time.perf_counter() - start
         assert all(result.all_passed for result in results)  # type: ignore[union-attr]
-        return count * len(cases) / taken
+        return count * len(cases) / taken, count * len(cases)
 
     for name, cases in kinds.items():
-        await repeated(f"/run_batch, 20 {name} a program", "cases/s", runs, lambda cases=cases: distinct(cases, 100))
+        await repeated(
+            f"/run_batch, 20 {name} a program", "cases/s", runs, pid, lambda cases=cases: distinct(cases, 100)
+        )
 
-    async def printed() -> float:
+    async def printed() -> tuple[float, int]:
         cases = [StdioCase(f"{n}\n", f"{n + 1}\n") for n in range(20)]
         programs = [Program(f"print(int(input()) + 1)  # {n}") for n in range(60)]
         start = time.perf_counter()
         results = await sandbox.check_many(programs, cases)
         assert all(result.all_passed for result in results)  # type: ignore[union-attr]
-        return 60 * 20 / (time.perf_counter() - start)
+        return 60 * 20 / (time.perf_counter() - start), 60 * 20
 
-    await repeated("/run_batch, 20 stdin cases a program", "cases/s", runs, printed)
+    await repeated("/run_batch, 20 stdin cases a program", "cases/s", runs, pid, printed)
 
-    async def runs_of_distinct() -> float:
+    async def runs_of_distinct() -> tuple[float, int]:
         start = time.perf_counter()
         results = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(1000)))
         assert [result.stdout for result in results] == [f"{n}\n" for n in range(1000)]
-        return 1000 / (time.perf_counter() - start)
+        return 1000 / (time.perf_counter() - start), 1000
 
-    await repeated("/run_batch, distinct programs", "programs/s", runs, runs_of_distinct)
+    await repeated("/run_batch, distinct programs", "programs/s", runs, pid, runs_of_distinct)
     one = kinds["MBPP-like asserts"][:1]
-    await repeated("/run_batch, distinct programs, 1 assert each", "programs/s", runs, lambda: distinct(one, 500))
+    await repeated("/run_batch, distinct programs, 1 assert each", "programs/s", runs, pid, lambda: distinct(one, 500))
 
 
 async def scaling(runs: int, seconds: float) -> None:
@@ -272,7 +300,7 @@ def main() -> None:
         return
     with running_server(options.workers) as (url, pid):
         if options.what == "speed":
-            asyncio.run(speed(url, options.runs, options.seconds))
+            asyncio.run(speed(url, pid, options.runs, options.seconds))
         else:
             asyncio.run(soak(url, pid, options.count, options.workers))
 
