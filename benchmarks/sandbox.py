@@ -4,9 +4,9 @@
     python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
     python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
 
-The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its cores.
-Beside the rates stands the processor time that all of it takes for one program: on a machine that others use as well, it says
-what the rates would be without them.
+The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its
+cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
+as well, it says what the rates would be without them.
 """
 
 from __future__ import annotations

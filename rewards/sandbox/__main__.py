@@ -12,8 +12,9 @@ import socket
 import sys
 
 from rewards.sandbox.embedded import Leases, write_state
-from rewards.sandbox.pool import Pool, Settings, Slot, SlotFailed
+from rewards.sandbox.pool import Pool
 from rewards.sandbox.server import build_app
+from rewards.sandbox.slot import Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
 

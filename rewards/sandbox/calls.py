@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rewards.sandbox import outcomes
 from rewards.sandbox.codec import decode, frame
-from rewards.sandbox.execution import Channel, Child, Limits
+from rewards.sandbox.execution import Child, Limits
 from rewards.sandbox.literal import Call
+from rewards.sandbox.streams import Channel
 
 if TYPE_CHECKING:
     from rewards.sandbox.checking import Check, Result

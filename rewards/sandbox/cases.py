@@ -1,4 +1,5 @@
-"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard library."""
+"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard
+library."""
 
 from __future__ import annotations
 
@@ -92,8 +93,9 @@ class Program:
 class RunResult:
     """What became of one run.
 
-    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal; `execution_time`: wall
-    seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where there is one.
+    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal;
+    `execution_time`: wall seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where
+    there is one.
     """
 
     outcome: str

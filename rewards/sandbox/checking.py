@@ -1,7 +1,7 @@
 """The worker's part of a check: runs the cases of one program and says what each came to.
 
-Printed output is compared here, where no program's code has ever run. Values are compared in a judge process (judge.py); what
-is read here from its channel was written by the judge, because the program has no descriptor of it.
+Printed output is compared here, where no program's code has ever run. Values are compared in a judge process
+(judge.py); what is read here from its channel was written by the judge, because the program has no descriptor of it.
 """
 
 from __future__ import annotations

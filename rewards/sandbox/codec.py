@@ -100,7 +100,8 @@ _TIMES: dict[str, Callable[[str], Any]] = {
 def decode(form: Any, recall: Callable[[Any], Any] = refuse) -> Any:
     """Return the value of a JSON form; `recall` turns the content of an `"o"` (handle) tag into an object.
 
-    Raises `ValueError` (or `TypeError`, `KeyError`) for a form that `encode` does not make: the other side is not trusted.
+    Raises `ValueError` (or `TypeError`, `KeyError`) for a form that `encode` does not make: the other side is not
+    trusted.
     """
     if isinstance(form, list):
         return [decode(item, recall) for item in form]

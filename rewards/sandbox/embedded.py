@@ -1,7 +1,7 @@
 """A server for the processes of this machine: the first one that asks starts it, the last one that leaves ends it.
 
-Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process ends, so the
-server knows when nobody is left, also after SIGKILL.
+Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process
+ends, so the server knows when nobody is left, also after SIGKILL.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ _lock = threading.Lock()
 def shared_server(arguments: tuple[str, ...] = ()) -> str:
     """The base url of this machine's embedded server, started if there is none; holds a lease until this process ends.
 
-    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the server
-    starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
+    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the
+    server starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
     """
     key = hashlib.sha256("\0".join((sys.executable, __file__, *arguments)).encode()).hexdigest()[:12]
     with _lock:

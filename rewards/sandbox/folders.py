@@ -35,7 +35,8 @@ class WorkFolder:
         os.chdir(self.path)
 
     def _is_plain(self) -> bool:
-        """Whether the last program left nothing but its own source, which is removed: the common case, and a fast one."""
+        """Whether the last program left nothing but its own source, which is removed: the common case, and a fast
+        one."""
         if self._handle < 0:
             return False
         status = os.lstat(self.path) if os.path.lexists(self.path) else None

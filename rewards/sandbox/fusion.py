@@ -1,7 +1,7 @@
 """Checks on a server that has `/run_code` only: the judge travels inside one program, the tests behind it in its input.
 
-Weaker than on our own server: program and judge are two processes of the same user in the same container (fusion_driver.py).
-Printed output is compared here, so for cases with stdin nothing weakens.
+Weaker than on our own server: program and judge are two processes of the same user in the same container
+(fusion_driver.py). Printed output is compared here, so for cases with stdin nothing weakens.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Opt
 async def _judged(
     endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
 ) -> list[CaseResult]:
-    """Results of the cases up to the first that ends the program, that one included; all of them if it can't be loaded."""
+    """Results of the cases up to the first that ends the program, that one included; all of them if it can't be
+    loaded."""
     nonce = secrets.token_hex(16)
     tests = {"nonce": nonce, "timeout": options.timeout, "setup": options.setup, "cases": row}
     stdin = "".join(f"{len(text)}\n{text}" for text in (json.dumps(program.code), json.dumps(tests)))

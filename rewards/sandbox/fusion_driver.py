@@ -1,8 +1,8 @@
 """Runs inside a SandboxFusion program: forks the model's program, then reads the tests, judges, prints verdicts.
 
-The verdict lines carry a nonce that reaches this process after the program was forked off. That keeps out what shares no
-memory with the judge: printed verdicts, exit codes, patched builtins, lying objects, frames. What it can't keep out there is
-a program that attacks this process through the kernel (ptrace, /proc), because both run as the same user.
+The verdict lines carry a nonce that reaches this process after the program was forked off. That keeps out what shares
+no memory with the judge: printed verdicts, exit codes, patched builtins, lying objects, frames. What it can't keep out
+there is a program that attacks this process through the kernel (ptrace, /proc), because both run as the same user.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ COMMANDS = {
 # The languages that SandboxFusion's request model accepts: an unknown one is a bad request (422), a known one that this
 # server can't run is answered with SandboxError, as SandboxFusion does when a runner fails.
 KNOWN = (
-    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda", "lua", "R",
-    "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog", "python_gpu", "lean",
-    "swift", "racket",
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda",
+    "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog",
+    "python_gpu", "lean", "swift", "racket",
 )  # fmt: skip
 
 

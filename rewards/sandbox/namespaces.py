@@ -1,7 +1,8 @@
 """The world that a program sees: its own file tree, process table, network and host name.
 
 The tree holds the system's libraries and tools and the Python installation, all read-only, a few devices, and two small
-in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are not in it.
+in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
+not in it.
 """
 
 from __future__ import annotations

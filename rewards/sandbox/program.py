@@ -26,7 +26,8 @@ PATH = "main.py"
 
 
 def write_files(files: dict[str, str | None]) -> None:
-    """Write the base64 files of a request below the working directory; raises `ValueError` for a path that leaves it."""
+    """Write the base64 files of a request below the working directory; raises `ValueError` for a path that leaves
+    it."""
     root = os.path.realpath(".")
     for path, content in files.items():
         target = os.path.realpath(os.path.join(root, path))

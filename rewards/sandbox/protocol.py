@@ -88,11 +88,12 @@ class BatchProgram(BaseModel):
 class BatchRequest(BaseModel):
     """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
 
-    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines, those of a program
-    together and in the order of the programs: `{"index", "first", "results", "done"}` with results of consecutive cases (a run
-    has one result) and whether they are the last, `{"index", "error"}` for a program that could not be run,
-    `{"index", "refused"}` for one that never can be here; empty lines say that work goes on. With `ordered` false, lines come
-    as programs finish.
+    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines, those of a
+    program together and in the order of the programs: `{"index", "first", "results", "done"}` with results of
+    consecutive cases (a run has one result) and whether they are the last, `{"index", "error"}` for a program that
+    could not be run,
+    `{"index", "refused"}` for one that never can be here; empty lines say that work goes on. With `ordered` false,
+    lines come as programs finish.
     """
 
     model_config = ConfigDict(extra="forbid")

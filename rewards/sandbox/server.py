@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from rewards.sandbox import metrics, protocol
 from rewards.sandbox.languages import available_languages
-from rewards.sandbox.pool import Busy, Pool, SlotFailed
+from rewards.sandbox.pool import Busy, Pool
+from rewards.sandbox.slot import SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
 

@@ -144,8 +144,8 @@ class Endpoint:
         queue = self._queues.setdefault(work.options, [])
         queue.append(work)
         if len(queue) == 1:
-            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one the
-            # programs would only wait in a longer line, so they wait here for company.
+            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one
+            # the programs would only wait in a longer line, so they wait here for company.
             loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
         elif len(queue) == FLUSH_PROGRAMS:
             self._flush(work.options)

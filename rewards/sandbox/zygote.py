@@ -10,7 +10,6 @@ import contextlib
 import gc
 import importlib
 import json
-import marshal
 import os
 import posix
 import random
@@ -19,19 +18,17 @@ import select
 import signal
 import socket
 import struct
-import sys
-import threading
 from typing import Any, NoReturn
 
-from rewards.sandbox import judge, program, syscalls
+from rewards.sandbox import child, program, syscalls
 from rewards.sandbox.folders import WorkFolder, open_inside
 from rewards.sandbox.isolation import Isolation
 
 PRELOADED = (
-    "abc", "array", "bisect", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime",
-    "decimal", "enum", "fractions", "functools", "gc", "heapq", "io", "itertools", "json", "math", "numbers", "operator", "os",
-    "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "traceback", "types",
-    "typing",
+    "abc", "array", "bisect", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "io", "itertools", "json", "math",
+    "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap",
+    "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
 _TICK_MS = 20
 MESSAGE_LIMIT = 4096
@@ -45,15 +42,13 @@ REPORT = struct.Struct("!ciid")
 """An answer: kind, wait status, why it was killed, seconds of processor time (or of waiting for one)."""
 ENDED, WAITING = b"e", b"w"
 NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
-_CONTROL, _CALLS = 100, 101
-_SIZE = struct.Struct("!I")
 _PAGE = resource.getpagesize()
 
 
 def preload() -> None:
     """Import and touch what programs use, then freeze it: a child starts with everything warm and copies little."""
-    # `threading` and `random` hook into forks, to repair what threads of the parent left and to draw a new state. The parent
-    # has no threads, so until here the hooks were left out (pool.py): a child is cheaper by what they touch.
+    # `threading` and `random` hook into forks, to repair what threads of the parent left and to draw a new state. The
+    # parent has no threads, so until here the hooks were left out (pool.py): a child is cheaper by what they touch.
     os.register_at_fork = posix.register_at_fork
     # Every child starts with the same numbers to draw: a program that draws gets the same class twice.
     random.seed(0)
@@ -112,13 +107,13 @@ class ForkServer:
 
     def _serve_one(self, message: bytes, descriptors: list[int]) -> None:
         memory_mb, cpu_seconds, flags = LAUNCH.unpack_from(message)
-        child = os.fork()
-        if child == 0:
+        pid = os.fork()
+        if pid == 0:
             self._become_child(memory_mb, cpu_seconds, flags, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        killed = self._watch(child, memory_mb << 20)
-        _, status, used = os.wait4(child, 0)
+        killed = self._watch(pid, memory_mb << 20)
+        _, status, used = os.wait4(pid, 0)
         self._kill_all()
         files: list[int] = []
         if len(message) > LAUNCH.size:
@@ -129,9 +124,9 @@ class ForkServer:
         if not flags & KEEP_FOLDER:
             self.folder.renew()
 
-    def _watch(self, child: int, memory: int) -> int:
+    def _watch(self, pid: int, memory: int) -> int:
         """Wait for the child's end; returns why it was killed, if it was."""
-        pidfd = os.pidfd_open(child)
+        pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.link, select.POLLIN)
@@ -142,29 +137,30 @@ class ForkServer:
                 if pidfd in ready:
                     return killed
                 if ready:
-                    killed = self._obey(child) or killed
+                    killed = self._obey(pid) or killed
                 elif not killed and self.sees_processes and self._uses_more_than(memory):
                     killed = FOR_MEMORY
                     self._kill()
         finally:
             os.close(pidfd)
 
-    def _obey(self, child: int) -> int:
+    def _obey(self, pid: int) -> int:
         order = self.link.recv(16)
         if order == WAITED:
-            self.link.send(REPORT.pack(WAITING, 0, 0, self._seconds_waited(child)))
+            self.link.send(REPORT.pack(WAITING, 0, 0, self._seconds_waited(pid)))
             return NOT_KILLED
         if not order:
             self._leave()
         self._kill()
         return BY_ORDER
 
-    def _seconds_waited(self, child: int) -> float:
-        """Time that the program was ready to run but had no processor; 0.0 for several processes, which keep each other."""
+    def _seconds_waited(self, pid: int) -> float:
+        """Time that the program was ready to run but had no processor; 0.0 for several processes, which keep each
+        other."""
         if self.sees_processes and len(self._program_processes()) > 1:
             return 0.0
         try:
-            with open(f"/proc/{child}/schedstat") as file:
+            with open(f"/proc/{pid}/schedstat") as file:
                 return int(file.read().split()[1]) / 1e9
         except (OSError, IndexError, ValueError):
             return 0.0
@@ -172,7 +168,8 @@ class ForkServer:
     def _uses_more_than(self, memory: int) -> bool:
         """Whether all processes of the program together hold more than so many bytes."""
         processes = self._program_processes()
-        # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it matters.
+        # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it
+        # matters.
         if sum(_private_bytes(pid) for pid in processes) <= memory:
             return False
         return sum(_proportional_bytes(pid) for pid in processes) > memory
@@ -210,50 +207,16 @@ class ForkServer:
             os.dup2(descriptors[2], 1)
             os.dup2(descriptors[3], 2)
             # 3.. is where programs expect their own files: what is ours sits above, everything else is closed.
-            os.dup2(descriptors[0], _CONTROL, inheritable=False)
+            os.dup2(descriptors[0], child.CONTROL, inheritable=False)
             if len(descriptors) > 4:
-                os.dup2(descriptors[4], _CALLS, inheritable=False)
-            os.closerange(3, _CONTROL)
+                os.dup2(descriptors[4], child.CALLS, inheritable=False)
+            os.closerange(3, child.CONTROL)
             self.isolation.confine(memory_mb, cpu_seconds, executes=bool(flags & EXECUTES))
         except BaseException as error:
             os.write(2, f"sandbox: could not confine the program: {error!r}\n".encode())
             os._exit(1)
-        os.write(_CONTROL, READY)
-        run_child()
-
-
-def run_child() -> NoReturn:
-    """What a confined child does: read its order from the worker and carry it out."""
-    # marshal, because it is one C call; the worker is the trusted side of this channel.
-    payload = marshal.loads(_read_order())
-    gc.enable()
-    os.register_at_fork(after_in_child=threading._after_fork)  # type: ignore[attr-defined]
-    mode = payload["mode"]
-    if mode == "judge":
-        judge.Judge(payload, socket.socket(fileno=_CONTROL), socket.socket(fileno=_CALLS)).run()
-        os._exit(0)
-    if payload.get("files"):
-        try:
-            program.write_files(payload["files"])
-        except (OSError, ValueError) as error:
-            os.write(2, f"sandbox: {error}\n".encode())
-            os._exit(1)
-    if mode == "command":
-        os.close(_CONTROL)
-        program.execute_command(payload)
-    sys.path.insert(0, os.path.dirname(program.PATH))
-    sys.argv = ["main.py"]
-    if mode == "serve":
-        program.serve_calls(payload["code"], socket.socket(fileno=_CALLS))
-    program.run_script(payload["code"], _CONTROL if payload["reuse"] else None)
-
-
-def _read_order() -> bytes:
-    (size,) = _SIZE.unpack(os.read(_CONTROL, 4))
-    data = os.read(_CONTROL, size)
-    while len(data) < size:
-        data += os.read(_CONTROL, size - len(data))
-    return data
+        os.write(child.CONTROL, READY)
+        child.run_child()
 
 
 def _private_bytes(pid: int) -> int:

@@ -1,4 +1,8 @@
-"""Workers, fork servers and the server itself are killed during 500 requests: every caller gets a right answer or an error."""
+"""Workers, fork servers and the server itself are killed during 500 requests: every caller gets a right answer or an
+error."""
+
+# A test may look at /proc, and at a counter, again and again.
+# ruff: noqa: ASYNC110, ASYNC240
 
 from __future__ import annotations
 
@@ -72,7 +76,9 @@ async def ask(sandbox: Sandbox, number: int) -> str:
             right = (run.outcome, run.stdout) == ("passed", f"{number}\n")
         elif number % 3 == 1:
             checked = await sandbox.check(
-                Program(f"def f(x): return x + {number}"), [CallCase("f", [n], expected=n + number) for n in range(5)], timeout=20.0
+                Program(f"def f(x): return x + {number}"),
+                [CallCase("f", [n], expected=n + number) for n in range(5)],
+                timeout=20.0,
             )
             right = checked.all_passed
         else:

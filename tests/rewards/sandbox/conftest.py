@@ -76,7 +76,8 @@ def _reachable(path: Path) -> bool:
 
 
 def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2) -> ServerProcess:
-    """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it ends."""
+    """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
+    ends."""
     python, prefix = sys.executable, []
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SECRET_OF_THE_SERVER": "hunter2"}
     if ordinary_user:
@@ -101,7 +102,8 @@ def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2)
 
 
 def user_kinds() -> list[str]:
-    """Whose rights the servers of these tests have: this user's, and an ordinary user's as well where this one is root."""
+    """Whose rights the servers of these tests have: this user's, and an ordinary user's as well where this one is
+    root."""
     return ["this_user", "ordinary_user"] if os.geteuid() == 0 else ["this_user"]
 
 

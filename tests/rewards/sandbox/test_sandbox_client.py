@@ -1,4 +1,5 @@
-"""The client against servers that misbehave as SandboxFusion does: what is retried, what is a result, what is neither."""
+"""The client against servers that misbehave as SandboxFusion does: what is retried, what is a result, what is
+neither."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
-from rewards.sandbox.client import ProcessLimit
+from rewards.sandbox.connections import ProcessLimit
 
 Answer = tuple[int, dict[str, str], bytes] | None
 
 
 class Stub:
-    """An HTTP server that answers `/run_code` from a list (its last entry again and again) and counts what it is asked."""
+    """An HTTP server that answers `/run_code` from a list (its last entry again and again) and counts what it is
+    asked."""
 
     def __init__(self, answers: list[Answer | Callable[[dict[str, Any]], Answer]]) -> None:
         self.answers = answers
@@ -66,7 +68,7 @@ class Stub:
 async def stub(*answers: Any) -> AsyncIterator[Stub]:
     made = Stub(list(answers))
     server = await asyncio.start_server(made._serve, "127.0.0.1", 0)
-    made.url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield made
     server.close()
 

@@ -1,5 +1,8 @@
 """Programs that mean harm: the class that each gets, and that nothing of it is left behind."""
 
+# Programs stand here as they are sent, in one piece; reading /proc does not block.
+# ruff: noqa: E501, ASYNC240
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +39,7 @@ async def run(sandbox: Sandbox, code: str, **options: object) -> RunResult:
 async def test_endless_program_times_out(any_sandbox: Sandbox, any_server: ServerProcess, code: str) -> None:
     result = await run(any_sandbox, code, timeout=0.5)
     assert (result.outcome, result.return_code) == ("timeout", None)
-    assert 0.5 <= result.execution_time
+    assert result.execution_time >= 0.5
     await assert_nothing_left(any_server, any_sandbox)
 
 

@@ -1,5 +1,8 @@
 """The server as a process: isolation modes, back-pressure, metrics under load, embedded life and death."""
 
+# A test may wait for a process.
+# ruff: noqa: E501, ASYNC240, ASYNC221
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """A failing program can't make itself pass, whatever it does; a right one passes, however the test is written."""
 
+# Programs stand here as they are sent, in one piece.
+# ruff: noqa: E501, RUF005
+
 from __future__ import annotations
 
 import asyncio
@@ -191,7 +194,8 @@ async def test_a_case_that_ends_the_program_does_not_cost_the_others(sandbox: Sa
 
 
 async def test_printed_cases_are_independent_of_each_other(sandbox: Sandbox) -> None:
-    # The second run in one process finds its module state, closed input and patched output of the first: it must not matter.
+    # The second run in one process finds its module state, closed input and patched output of the first: it must not
+    # matter.
     programs = [
         "import math\nn = int(input())\nassert not hasattr(math, 'seen')\nmath.seen = True\nprint(n + 1)",
         "import os\nn = int(open(0).read())\nprint(n + 1)",
