@@ -49,7 +49,10 @@ class Leases:
         leases = cls(lease_path(state), server)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(leases.path)
-        leases._listener = await asyncio.start_unix_server(leases._hold, leases.path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with short_path(leases.path) as path:
+            listener.bind(path)
+        leases._listener = await asyncio.start_unix_server(leases._hold, sock=listener)
         leases._tasks.add(asyncio.create_task(leases._watch(state)))
         return leases
 
@@ -86,6 +89,16 @@ class Leases:
 def lease_path(state: str) -> str:
     """The lease socket that belongs to a state file."""
     return state.removesuffix(".json") + ".sock"
+
+
+@contextlib.contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """Another name of a file, short enough for a unix socket (107 bytes) however deep its folder is."""
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
 
 
 def write_state(state: str, url: str) -> None:
@@ -148,7 +161,8 @@ def _join(state: str) -> tuple[socket.socket, str] | None:
     """Take a lease of a server that runs; None when there is none."""
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lease.connect(lease_path(state))
+        with short_path(lease_path(state)) as path:
+            lease.connect(path)
         url: str = json.loads(Path(state).read_text())["url"]
         # Between the two steps the server may have decided to go: then its connections are closed at once.
         lease.settimeout(0.3)

@@ -18,6 +18,7 @@ import pytest_asyncio
 from rewards.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[3]
+PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 NOBODY = 65534
 
 
@@ -79,7 +80,7 @@ def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2)
     """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
     ends."""
     python, prefix = sys.executable, []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SECRET_OF_THE_SERVER": "hunter2"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2"}
     if ordinary_user:
         python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
         prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

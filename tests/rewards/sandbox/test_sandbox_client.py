@@ -276,14 +276,17 @@ def run_for_real(request: dict[str, Any]) -> Answer:
     """Answer as SandboxFusion does: run the code in a plain subprocess."""
     import subprocess
     import sys
+    import tempfile
 
-    done = subprocess.run(
-        [sys.executable, "-c", request["code"]],
-        input=request["stdin"] or "",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", request["code"]],
+            input=request["stdin"] or "",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=folder,
+        )
     status = "Success" if done.returncode == 0 else "Failed"
     return fusion(status, return_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import ROOT, start_server
+from conftest import PYTHONPATH, ROOT, start_server
 
 from rewards.sandbox import Sandbox, seccomp
 from rewards.sandbox.__main__ import is_loopback, parse_arguments
@@ -73,7 +73,7 @@ def test_strict_refuses_to_start_and_best_says_what_is_missing(tmp_path: Path) -
         "syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)\nseccomp.install(seccomp.build_filter())\n"
         "sys.argv = ['sandbox', *sys.argv[1:]]\nrunpy.run_module('rewards.sandbox', run_name='__main__')\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, str(launcher), "serve", "--port", "0", "--workers", "1", "--isolation"]
     strict = subprocess.run([*command, "strict"], env=environment, capture_output=True, text=True, timeout=60)
     assert strict.returncode == 1
@@ -164,10 +164,11 @@ asyncio.run(main())
 
 
 def start_user(folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "TMPDIR": str(folder)}
     return subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True, env=environment)
 
 
+@pytest.mark.slow
 def test_embedded_server_is_shared_and_ends_with_its_last_user_also_when_killed(tmp_path: Path) -> None:
     users = [start_user(tmp_path) for _ in range(3)]
     try:
