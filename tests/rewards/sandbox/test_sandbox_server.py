@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +76,7 @@ def test_strict_refuses_to_start_and_best_says_what_is_missing(tmp_path: Path) -
     )
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, str(launcher), "serve", "--port", "0", "--workers", "1", "--isolation"]
+    name = socket.gethostname()
     strict = subprocess.run([*command, "strict"], env=environment, capture_output=True, text=True, timeout=60)
     assert strict.returncode == 1
     assert "this machine lacks" in strict.stderr
@@ -92,6 +94,8 @@ def test_strict_refuses_to_start_and_best_says_what_is_missing(tmp_path: Path) -
         assert "net_ns" in missing[0]
         url = lines[-1].split()[-4]
         asyncio.run(_poor_machine_still_protects(url))
+        # What a missing namespace would have kept inside must not happen to the machine instead.
+        assert socket.gethostname() == name
     finally:
         best.terminate()
         best.wait()
