@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
@@ -11,8 +12,9 @@ import socket
 import sys
 
 from rewards.sandbox.embedded import Leases, write_state
-from rewards.sandbox.pool import Pool, Settings, Slot, SlotFailed
+from rewards.sandbox.pool import Pool
 from rewards.sandbox.server import build_app
+from rewards.sandbox.slot import Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -21,7 +23,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; exits with usage on a mistake."""
     parser = argparse.ArgumentParser(prog="python -m rewards.sandbox", description=__doc__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="run the server")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; beyond loopback implies strict isolation")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback implies strict isolation"
+    )
     serve.add_argument("--port", type=int, default=8080, help="0: any free port, printed at start")
     serve.add_argument("--workers", type=int, default=default_workers(), help="programs that run at a time")
     serve.add_argument("--isolation", choices=("strict", "best", "none"), help="default: best on loopback, else strict")
@@ -34,7 +38,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error("--workers and --queue must be at least 1")
     options.isolation = options.isolation or ("best" if is_loopback(options.host) else "strict")
     if options.isolation != "strict" and not is_loopback(options.host):
-        parser.error(f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served")
+        parser.error(
+            f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served"
+        )
     return options
 
 
@@ -63,7 +69,9 @@ def report_layers(slots: list[Slot], isolation: str) -> None:
     if missing:
         listed = "; ".join(f"{layer} ({reason})" for layer, reason in sorted(missing.items()))
         if isolation == "strict":
-            raise SystemExit(f"isolation strict: this machine lacks {listed}. Use --isolation best on loopback to go without.")
+            raise SystemExit(
+                f"isolation strict: this machine lacks {listed}. Use --isolation best on loopback to go without."
+            )
         log.warning("isolation best: going without %s", listed)
 
 
@@ -98,6 +106,11 @@ def main() -> None:
     options = parse_arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
+        with contextlib.suppress(ImportError):
+            # A faster event loop, where it is installed; uvicorn would take it, but starts after the workers.
+            import uvloop
+
+            asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
         asyncio.run(serve(options))
     except (SlotFailed, OSError) as error:
         raise SystemExit(f"the sandbox could not start: {error}") from None

@@ -1,4 +1,5 @@
-"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard library."""
+"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard
+library."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class InfrastructureError(Exception):
 
 
 @lru_cache(maxsize=4096)
-def _require_python(source: str) -> None:
+def require_python(source: str) -> None:
+    """Raise `ValueError` for a test that does not compile: a mistake in the data, found before anything runs."""
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -34,7 +36,7 @@ class AssertCase:
     source: str
 
     def __post_init__(self) -> None:
-        _require_python(self.source)
+        require_python(self.source)
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form for the server."""
@@ -91,8 +93,9 @@ class Program:
 class RunResult:
     """What became of one run.
 
-    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal; `execution_time`: wall
-    seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where there is one.
+    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal;
+    `execution_time`: wall seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where
+    there is one.
     """
 
     outcome: str

@@ -1,22 +1,24 @@
 """The worker's part of a check: runs the cases of one program and says what each came to.
 
-Printed output is compared here, where no program's code has ever run. Values are compared in a judge process (judge.py); what
-is read here from its channel was written by the judge, because the program has no descriptor of it.
+Printed output is compared here, where no program's code has ever run. Values are compared in a judge process
+(judge.py); what is read here from its channel was written by the judge, because the program has no descriptor of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
-from rewards.sandbox import outcomes
+from rewards.sandbox import outcomes, zygote
+from rewards.sandbox.calls import TooLarge, called_run
 from rewards.sandbox.codec import send_frame
 from rewards.sandbox.compare import same_output
-from rewards.sandbox.execution import Child, Clock, Server, SlotBroken
-from rewards.sandbox.isolation import Limits
+from rewards.sandbox.execution import Child, Clock, Limits, Server, SlotBroken
+from rewards.sandbox.literal import as_calls
 
 Result = dict[str, Any]
 
@@ -107,23 +109,30 @@ class Check:
 
     def _judged(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
         done = 0
+        calls = as_calls(cases, self.job.get("setup") or "")
         while done < len(cases):
             skipped = self._skipped()
             if skipped:
                 yield skipped
                 done += 1
                 continue
-            for result in self._judged_run(cases[done:]):
-                done += 1
-                yield self._note(result)
-                if self._skipped():
-                    break
+            run = called_run(self, calls[done:]) if calls else self._judged_run(cases[done:])
+            try:
+                with contextlib.closing(run):
+                    for result in run:
+                        done += 1
+                        yield self._note(result)
+                        if self._skipped():
+                            break
+            except TooLarge:
+                # From this case on, judges read the answers.
+                calls = None
 
-    def _judged_run(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
+    def _judged_run(self, cases: list[dict[str, Any]]) -> Generator[Result, None, None]:
         """Results of the cases up to the first that ends the program's process, that one included."""
         theirs, ours = socket.socketpair()
         budget = int(self.seconds * (len(cases) + 1)) + 2
-        limits = Limits(**{**vars(self.limits), "cpu_seconds": budget})
+        limits = Limits(self.limits.memory_mb, budget)
         payload = {"mode": "serve", "code": self.job["code"], "files": self.job.get("files")}
         tests = {"mode": "judge", "setup": self.job.get("setup"), "cases": cases}
         program = judge = None
@@ -144,7 +153,8 @@ class Check:
     def _verdicts(self, program: Child, judge: Child, count: int) -> Iterator[Result]:
         loaded = self._next(program, judge)
         if loaded is None or not loaded.get("loaded"):
-            failure = self._load_failure(program, loaded)
+            error = loaded["error"] if loaded else None
+            failure = self.load_failure(program, None if error and "gone" in error else error, loaded is None)
             for _ in range(count):
                 yield {**failure, "time": 0.0}
             return
@@ -153,7 +163,7 @@ class Check:
             verdict = self._next(program, judge)
             elapsed = time.monotonic() - start
             if verdict is None or verdict["outcome"] == "gone":
-                yield {**self._death(program, verdict), "time": elapsed}
+                yield {**self.death(program, verdict is None), "time": elapsed}
                 return
             yield {**verdict, "time": elapsed}
 
@@ -169,31 +179,30 @@ class Check:
             raise SlotBroken(f"the judge ended without a verdict: {judge.stderr.ending()[-500:]}")
         return message
 
-    def _load_failure(self, program: Child, message: dict[str, Any] | None) -> Result:
-        error = (message or {}).get("error") or {"gone": True}
-        if message is None or "gone" in error:
-            return self._death(program, message)
+    def load_failure(self, program: Child, error: dict[str, Any] | None, timed_out: bool) -> Result:
+        """What a program came to that could not be loaded; `error`: what it reported, if it lived to."""
+        if not isinstance(error, dict):
+            return self.death(program, timed_out)
         if error.get("syntax"):
             program.end(self.clock)
             _, error_type, line = outcomes.classify_end(1, program.stderr.ending())
             return {"outcome": outcomes.SYNTAX_ERROR, "detail": line, "error_type": error_type}
-        outcome = outcomes.MEMORY if error["type"] == "MemoryError" else outcomes.RUNTIME_ERROR
-        return {"outcome": outcome, "detail": error["line"], "error_type": error["type"]}
+        outcome = outcomes.MEMORY if error.get("type") == "MemoryError" else outcomes.RUNTIME_ERROR
+        return {"outcome": outcome, "detail": str(error.get("line"))[:2000], "error_type": str(error.get("type"))[:200]}
 
-    def _death(self, program: Child, message: dict[str, Any] | None) -> Result:
-        """What a program came to that did not answer (`message` None: within its time)."""
-        timed_out = message is None
+    def death(self, program: Child, timed_out: bool) -> Result:
+        """What a program came to that did not answer, because its time was over or its process gone."""
         if not timed_out:
             # Its channel is closed; give the end itself a moment to be reported before it is enforced.
             self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + 1.0)
         report = program.end(self.clock)
         if program.over_limit:
             return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {self.output_limit} bytes of output"}
-        if report["killed"] == "memory":
+        if report.killed == zygote.FOR_MEMORY:
             return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
         if timed_out:
             return {"outcome": outcomes.TIMEOUT, "detail": f"more than {self.seconds:g} s"}
-        code = os.waitstatus_to_exitcode(report["status"])
+        code = report.code
         outcome, error_type, line = outcomes.classify_end(code or 1, program.stderr.ending())
         if outcome == outcomes.SYNTAX_ERROR:
             outcome = outcomes.RUNTIME_ERROR
@@ -209,7 +218,7 @@ class PrintedRun:
         self.input = memory_file(case["stdin"])
         # One process may see all inputs: the processor time of all of them is its limit.
         runs = len(check.job["cases"]) if reuse else 1
-        limits = Limits(**{**vars(check.limits), "cpu_seconds": int(check.seconds * runs) + 2})
+        limits = Limits(check.limits.memory_mb, int(check.seconds * runs) + 2)
         payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
         self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
         self.alive = True
@@ -249,7 +258,7 @@ class PrintedRun:
         child = self.child
         if child.over_limit:
             return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {child.stdout.limit} bytes of output"}
-        if child.report is not None and child.report["killed"] == "memory":
+        if child.report is not None and child.report.killed == zygote.FOR_MEMORY:
             return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
         outcome, error_type, line = outcomes.classify_end(code, child.stderr.ending())
         if outcome != outcomes.PASSED:
@@ -257,7 +266,10 @@ class PrintedRun:
         text = child.stdout.text()
         if same_output(text, case["expected"]):
             return {"outcome": outcomes.PASSED}
-        return {"outcome": outcomes.WRONG_ANSWER, "detail": f"printed {text!r:.200}, expected {case['expected']!r:.200}"}
+        return {
+            "outcome": outcomes.WRONG_ANSWER,
+            "detail": f"printed {text!r:.200}, expected {case['expected']!r:.200}",
+        }
 
     def close(self) -> None:
         """End the process and release what belongs to it."""
@@ -271,4 +283,4 @@ def _return_code(child: Child, in_time: bool) -> int | None:
     assert child.report is not None
     if not in_time:
         return None
-    return os.waitstatus_to_exitcode(child.report["status"])
+    return child.report.code

@@ -3,126 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import httpx
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from rewards.sandbox import fusion, outcomes
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
+from rewards.sandbox.connections import DEFAULT_CONCURRENCY, Connections, process_limit
 from rewards.sandbox.embedded import shared_server
-from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, fusion_result, run_result
+from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, run_result
 
-DEFAULT_CONCURRENCY = 256
-_BACK_OFF = wait_exponential_jitter(initial=0.1, max=5.0, jitter=0.2)
-
-
-class ProcessLimit:
-    """A bound on programs under way that holds for the whole process, whatever the event loops and `Sandbox` objects."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-
-    @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the places."""
-        with self._lock:
-            free = self.used < self.limit and not self._waiting
-            if free:
-                self.used += 1
-            else:
-                loop = asyncio.get_running_loop()
-                waiter: asyncio.Future[None] = loop.create_future()
-                self._waiting.append((loop, waiter))
-        if not free:
-            await self._wait(waiter)
-        try:
-            yield
-        finally:
-            self._give_back()
-
-    async def _wait(self, waiter: asyncio.Future[None]) -> None:
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._give_back()
-            raise
-
-    def _give_back(self) -> None:
-        with self._lock:
-            while self._waiting:
-                loop, waiter = self._waiting.popleft()
-                if loop.is_closed():
-                    continue
-                # The place passes on without becoming free in between.
-                loop.call_soon_threadsafe(self._pass_on, waiter)
-                return
-            self.used -= 1
-
-    def _pass_on(self, waiter: asyncio.Future[None]) -> None:
-        if waiter.done():
-            self._give_back()
-        else:
-            waiter.set_result(None)
-
-
-_limit = ProcessLimit(DEFAULT_CONCURRENCY)
-
-
-class _Connections:
-    """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that ask for them."""
-
-    _open: dict[tuple[asyncio.AbstractEventLoop, tuple[str, ...]], _Connections] = {}
-
-    def __init__(self, key: tuple[asyncio.AbstractEventLoop, tuple[str, ...]]) -> None:
-        self.key = key
-        self.users = 0
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self.client = httpx.AsyncClient(limits=limits, trust_env=False)
-        self.endpoints = [Endpoint(base, self.client) for base in key[1]]
-
-    @classmethod
-    def join(cls, urls: tuple[str, ...]) -> _Connections:
-        """The connections of the running loop to these servers, made if need be."""
-        key = (asyncio.get_running_loop(), urls)
-        for stale in [other for other in cls._open if other[0].is_closed()]:
-            del cls._open[stale]
-        found = cls._open.setdefault(key, cls(key)) if key not in cls._open else cls._open[key]
-        found.users += 1
-        return found
-
-    async def leave(self) -> None:
-        """Close everything when the last user leaves."""
-        self.users -= 1
-        if self.users == 0:
-            self._open.pop(self.key, None)
-            for endpoint in self.endpoints:
-                await endpoint.aclose()
-            await self.client.aclose()
-
-    def choose(self) -> Endpoint:
-        """The least loaded server that is thought to be alive; if none is, the one whose turn to be tried comes first."""
-        alive = [endpoint for endpoint in self.endpoints if not endpoint.down_for]
-        if alive:
-            return min(alive, key=lambda endpoint: endpoint.load)
-        return min(self.endpoints, key=lambda endpoint: endpoint.down_for)
+FIRST_DELAY = 0.1
+_BACK_OFF = wait_exponential_jitter(multiplier=0.1, max=5.0, jitter=0.2)
 
 
 class Sandbox:
     """Runs programs of a model where they can do no harm, and says whether they are right.
 
     `url`: None for this machine's embedded server (started if there is none, ended with its last user), the base url of
-    a server, a url with `/run_code`, or a list of these, balanced by load. `concurrency`: programs under way in this process,
-    all `Sandbox` objects together (the last one made decides). `attempts`: how often a program is tried when servers fail.
+    a server, a url with `/run_code`, or a list of these, balanced by load. `concurrency`: programs under way in this
+    process, all `Sandbox` objects together (the last one made decides). `attempts`: how often a program is tried when
+    servers fail.
     `queue_timeout`: seconds to wait for servers that are busy (429). `workers`, `isolation`: for the embedded server.
 
     All methods raise `InfrastructureError` when a program could not be run, and never turn that into a result.
@@ -144,14 +47,13 @@ class Sandbox:
         self._urls = tuple(dict.fromkeys(_base(text) for text in urls))
         self._embedded: tuple[str, ...] | None = None
         if not self._urls:
-            self._embedded = tuple(
-                [*(["--workers", str(workers)] if workers else []), *(["--isolation", isolation] if isolation else [])]
-            )
+            chosen = (("--workers", workers), ("--isolation", isolation))
+            self._embedded = tuple(str(part) for option in chosen if option[1] for part in option)
         self._attempts = attempts
         self._queue_timeout = queue_timeout
-        self._connections: _Connections | None = None
+        self._connections: Connections | None = None
         self._joining: asyncio.Lock | None = None
-        _limit.limit = concurrency
+        process_limit.limit = concurrency
 
     async def __aenter__(self) -> Sandbox:
         await self._connect()
@@ -201,13 +103,19 @@ class Sandbox:
     ) -> CheckResult:
         """Check a program against test cases, in order, with verdicts that the program can't forge.
 
-        `setup`: statements that run before the tests, in the tests' process; `timeout`: seconds for loading the program and for
-        each case; after `max_timeouts` cases that timed out the rest counts as timed out without being run; with
-        `stop_on_failure` the rest counts as wrong after the first failure. Raises `InfrastructureError`, and `ValueError` or
+        `setup`: statements that run before the tests, in the tests' process; `timeout`: seconds for loading the
+        program and for each case; after `max_timeouts` cases that timed out the rest counts as timed out without
+        being run; with
+        `stop_on_failure` the rest counts as wrong after the first failure. Raises `InfrastructureError`, and
+        `ValueError` or
         `TypeError` for cases that can't be sent.
         """
         options = Options(
-            timeout=timeout, memory_mb=memory_mb, setup=setup, max_timeouts=max_timeouts, stop_on_failure=stop_on_failure
+            timeout=timeout,
+            memory_mb=memory_mb,
+            setup=setup,
+            max_timeouts=max_timeouts,
+            stop_on_failure=stop_on_failure,
         )
         return await self._check(program, list(cases), [case.to_wire() for case in cases], options)
 
@@ -235,11 +143,17 @@ class Sandbox:
     ) -> list[CheckResult | InfrastructureError]:
         """Check many programs against the same cases (counterfactual replays); results in the order of the programs.
 
-        A program that could not be run has its `InfrastructureError` in its place, so that the others are not lost. Programs
-        that are equal are run once. `on_result(index, result)` is called as each one finishes. Other arguments as for `check`.
+        A program that could not be run has its `InfrastructureError` in its place, so that the others are not lost.
+        Programs that are equal are run once. `on_result(index, result)` is called as each one finishes. Other
+        arguments as for
+        `check`.
         """
         options = Options(
-            timeout=timeout, memory_mb=memory_mb, setup=setup, max_timeouts=max_timeouts, stop_on_failure=stop_on_failure
+            timeout=timeout,
+            memory_mb=memory_mb,
+            setup=setup,
+            max_timeouts=max_timeouts,
+            stop_on_failure=stop_on_failure,
         )
         listed, wire = list(cases), [case.to_wire() for case in cases]
         places: dict[tuple[str, str, str], list[int]] = {}
@@ -261,7 +175,7 @@ class Sandbox:
         await asyncio.gather(*(one(indices) for indices in places.values()))
         return results
 
-    async def _connect(self) -> _Connections:
+    async def _connect(self) -> Connections:
         if self._connections is None:
             self._joining = self._joining or asyncio.Lock()
             async with self._joining:
@@ -269,7 +183,7 @@ class Sandbox:
                     urls = self._urls
                     if self._embedded is not None:
                         urls = (await asyncio.to_thread(self._start_embedded),)
-                    self._connections = _Connections.join(urls)
+                    self._connections = Connections.join(urls)
         return self._connections
 
     def _start_embedded(self) -> str:
@@ -281,17 +195,25 @@ class Sandbox:
     async def _retried(self, attempt_at: Any) -> Any:
         """Make attempts until one gives a result; `attempt_at(endpoint)` raises `Transient` where another may help."""
         busy_until = time.monotonic() + self._queue_timeout
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(self._attempts), wait=_wait, retry=retry_if_exception_type(Transient), reraise=True
-        )
-        try:
-            async with _limit.slot():
-                async for attempt in retrying:
-                    with attempt:
-                        return await self._attempt(attempt_at, busy_until)
-        except Transient as error:
-            raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
-        raise AssertionError("tenacity ended without a result")
+        async with process_limit.slot():
+            try:
+                # Nearly all programs need one attempt: the machinery for more is set up for the others only.
+                return await self._attempt(attempt_at, busy_until)
+            except Transient as error:
+                if self._attempts == 1:
+                    raise InfrastructureError(str(error)) from None
+            retrying = AsyncRetrying(
+                sleep=asyncio.sleep,
+                stop=stop_after_attempt(self._attempts - 1),
+                wait=_BACK_OFF,
+                retry=retry_if_exception_type(Transient),
+                reraise=True,
+            )
+            await asyncio.sleep(FIRST_DELAY)
+            try:
+                return await retrying(self._attempt, attempt_at, busy_until)
+            except Transient as error:
+                raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
 
     async def _attempt(self, attempt_at: Any, busy_until: float) -> Any:
         while True:
@@ -312,14 +234,10 @@ class Sandbox:
             finally:
                 endpoint.under_way -= 1
 
-    async def _after_loss(self, connections: _Connections) -> None:
+    async def _after_loss(self, connections: Connections) -> None:
         # An embedded server that died is started anew, at a new address.
         if self._embedded is not None and self._connections is connections:
             await self.aclose()
-
-
-def _wait(state: RetryCallState) -> float:
-    return _BACK_OFF(state)
 
 
 def _base(url: str) -> str:
@@ -349,8 +267,7 @@ async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: Options)
     if endpoint.has_batch:
         (answer,) = await endpoint.submit(Work(program, options))
         return run_result(answer)
-    body = fusion.request_body(program, options)
-    return fusion_result(await endpoint.run_code(body, fusion.patience(options)))
+    return await fusion.run(endpoint, program, options)
 
 
 async def _check_at(

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 MAX_DEPTH = 100
-MAX_FRAME = 32 * 1024 * 1024
+MAX_FRAME = 16 * 1024 * 1024
 _SMALL = 1 << 63
 _HEADER = struct.Struct("!I")
 _ATOMS = (str, bool, float, type(None))
@@ -58,8 +58,8 @@ def _encode_tagged(value: Any, remember: Remember, depth: int) -> Any:
     if isinstance(value, list):
         return [encode(item, remember, depth) for item in list.__iter__(value)]
     if isinstance(value, (set, frozenset)):
-        base, tag = (set, "s") if isinstance(value, set) else (frozenset, "f")
-        return {tag: [encode(item, remember, depth) for item in base.__iter__(value)]}
+        tag, items = ("s", set.__iter__(value)) if isinstance(value, set) else ("f", frozenset.__iter__(value))
+        return {tag: [encode(item, remember, depth) for item in items]}
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -90,13 +90,18 @@ def _encode_library(value: Any, remember: Remember, depth: int) -> Any:
     return remember(value)
 
 
-_TIMES = {"datetime": datetime, "date": date, "time": time}
+_TIMES: dict[str, Callable[[str], Any]] = {
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+}
 
 
 def decode(form: Any, recall: Callable[[Any], Any] = refuse) -> Any:
     """Return the value of a JSON form; `recall` turns the content of an `"o"` (handle) tag into an object.
 
-    Raises `ValueError` (or `TypeError`, `KeyError`) for a form that `encode` does not make: the other side is not trusted.
+    Raises `ValueError` (or `TypeError`, `KeyError`) for a form that `encode` does not make: the other side is not
+    trusted.
     """
     if isinstance(form, list):
         return [decode(item, recall) for item in form]
@@ -130,16 +135,21 @@ def _decode_scalar(tag: str, body: Any) -> Any:
     if tag == "F":
         return Fraction(decode(body[0]), decode(body[1]))
     if tag == "T":
-        return _TIMES[body[0]].fromisoformat(body[1])
+        return _TIMES[body[0]](body[1])
     if tag == "L":
         return timedelta(*body)
     raise ValueError(f"unknown tag {tag!r}")
 
 
-def send_frame(channel: socket.socket, message: Any) -> None:
-    """Write one JSON message behind its length; raises `OSError` when the other side is gone."""
+def frame(message: Any) -> bytes:
+    """One JSON message behind its length."""
     body = json.dumps(message, separators=(",", ":")).encode()
-    channel.sendall(_HEADER.pack(len(body)) + body)
+    return _HEADER.pack(len(body)) + body
+
+
+def send_frame(channel: socket.socket, message: Any) -> None:
+    """Write one message; raises `OSError` when the other side is gone."""
+    channel.sendall(frame(message))
 
 
 def receive_frame(channel: socket.socket) -> Any:
@@ -151,20 +161,25 @@ def receive_frame(channel: socket.socket) -> Any:
 
 
 def _read_exactly(channel: socket.socket, size: int) -> bytes:
-    data = channel.recv(size)
+    data = channel.recv(size, socket.MSG_WAITALL)
     while len(data) < size:
-        more = channel.recv(min(size - len(data), 1 << 20))
+        more = channel.recv(size - len(data), socket.MSG_WAITALL)
         if not more:
             raise EOFError("the other side closed the channel")
         data += more
     return data
 
 
-class FrameBuffer:
-    """Frames out of bytes that arrive in pieces, for the side that polls."""
+class FrameTooLarge(ValueError):
+    """A frame above the limit of the side that reads."""
 
-    def __init__(self) -> None:
+
+class FrameBuffer:
+    """Frames out of bytes that arrive in pieces, for the side that polls; none larger than `limit` bytes."""
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
         self._data = bytearray()
+        self._limit = limit
 
     def feed(self, data: bytes) -> list[Any]:
         """Add bytes, return the messages that they complete; raises `ValueError` for what is no frame."""
@@ -172,8 +187,8 @@ class FrameBuffer:
         messages = []
         while len(self._data) >= _HEADER.size:
             (size,) = _HEADER.unpack_from(self._data)
-            if size > MAX_FRAME:
-                raise ValueError(f"frame of {size} bytes is above {MAX_FRAME}")
+            if size > self._limit:
+                raise FrameTooLarge(f"frame of {size} bytes is above {self._limit}")
             end = _HEADER.size + size
             if len(self._data) < end:
                 break

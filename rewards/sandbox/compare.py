@@ -2,8 +2,8 @@
 
 Printed output: lines are compared in order, white space at line ends and empty lines at the end do not count. Where the
 texts of two lines differ, they are compared token by token, and tokens that are both decimal numbers with a fraction or
-an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero). `True`, `False` and `None` equal JSON's `true`, `false`
-and `null`.
+an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero). `True`, `False` and `None` equal JSON's `true`,
+`false` and `null`.
 
 Returned values: numbers as Python compares them, floats with the same tolerance, `True`/`False`/`None` only with
 themselves (so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by

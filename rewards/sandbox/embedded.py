@@ -1,7 +1,7 @@
 """A server for the processes of this machine: the first one that asks starts it, the last one that leaves ends it.
 
-Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process ends, so the
-server knows when nobody is left, also after SIGKILL.
+Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process
+ends, so the server knows when nobody is left, also after SIGKILL.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Leases:
         self.server = server
         self.held = 0
         self._seen = False
+        self._listener: asyncio.Server | None = None
         self._idle_since = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,7 +49,10 @@ class Leases:
         leases = cls(lease_path(state), server)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(leases.path)
-        await asyncio.start_unix_server(leases._hold, leases.path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with short_path(leases.path) as path:
+            listener.bind(path)
+        leases._listener = await asyncio.start_unix_server(leases._hold, sock=listener)
         leases._tasks.add(asyncio.create_task(leases._watch(state)))
         return leases
 
@@ -87,6 +91,16 @@ def lease_path(state: str) -> str:
     return state.removesuffix(".json") + ".sock"
 
 
+@contextlib.contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """Another name of a file, short enough for a unix socket (107 bytes) however deep its folder is."""
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
+
+
 def write_state(state: str, url: str) -> None:
     """Publish the server's address, whole or not at all."""
     temporary = f"{state}.{os.getpid()}"
@@ -111,8 +125,8 @@ _lock = threading.Lock()
 def shared_server(arguments: tuple[str, ...] = ()) -> str:
     """The base url of this machine's embedded server, started if there is none; holds a lease until this process ends.
 
-    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the server
-    starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
+    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the
+    server starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
     """
     key = hashlib.sha256("\0".join((sys.executable, __file__, *arguments)).encode()).hexdigest()[:12]
     with _lock:
@@ -147,7 +161,8 @@ def _join(state: str) -> tuple[socket.socket, str] | None:
     """Take a lease of a server that runs; None when there is none."""
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lease.connect(lease_path(state))
+        with short_path(lease_path(state)) as path:
+            lease.connect(path)
         url: str = json.loads(Path(state).read_text())["url"]
         # Between the two steps the server may have decided to go: then its connections are closed at once.
         lease.settimeout(0.3)
@@ -174,7 +189,10 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, str]:
             stdout=output,
             stderr=output,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
+            },
             start_new_session=True,
         )
     deadline = time.monotonic() + START_SECONDS

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Any
 
 from rewards.sandbox import zygote
-from rewards.sandbox.codec import FrameBuffer, send_frame
-from rewards.sandbox.isolation import Limits
+from rewards.sandbox.codec import FrameBuffer
+from rewards.sandbox.streams import READ_SIZE, Channel, Drain
 
-READ_SIZE = 1 << 16
-TAIL = 4096
 PATIENCE = 4.0
 """A program that waits for a processor gets more wall time, up to this many times its limit."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use: MiB of memory, all its processes together, and seconds of processor time a process."""
+
+    memory_mb: int
+    cpu_seconds: int
+
+
+@dataclass(frozen=True)
+class End:
+    """How a child ended: wait status, why it was killed (zygote.NOT_KILLED, ...), seconds of processor time."""
+
+    status: int
+    killed: int
+    cpu: float
+
+    @property
+    def code(self) -> int:
+        """Exit code, negative for a signal."""
+        return os.waitstatus_to_exitcode(self.status)
 
 
 class FrontGone(Exception):
@@ -29,66 +50,18 @@ class SlotBroken(Exception):
     """A fork server does not answer as it must: this worker is replaced."""
 
 
-class Drain:
-    """Reads one stream to its end, keeps the first `limit` bytes and the last few."""
-
-    def __init__(self, limit: int) -> None:
-        self.descriptor, self.writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.descriptor, False)
-        self.limit = limit
-        self.kept = bytearray()
-        self.tail = b""
-        self.truncated = False
-        self.open = True
-
-    def read(self) -> None:
-        """Take what is there now."""
-        while self.open:
-            try:
-                data = os.read(self.descriptor, READ_SIZE)
-            except BlockingIOError:
-                return
-            if not data:
-                self.close()
-                return
-            room = self.limit - len(self.kept)
-            self.kept += data[:room]
-            if len(data) > room:
-                self.truncated = True
-                self.tail = (self.tail + data)[-TAIL:]
-                return
-
-    def close(self) -> None:
-        """Stop reading."""
-        if self.open:
-            os.close(self.descriptor)
-            self.open = False
-
-    def text(self) -> str:
-        """What was kept, as text; bytes that are no UTF-8 become the replacement character."""
-        return self.kept.decode("utf-8", "replace")
-
-    def ending(self) -> str:
-        """The last few bytes that were written, also those behind the limit."""
-        return (self.tail if self.truncated else bytes(self.kept[-TAIL:])).decode("utf-8", "replace")
-
-    def restart(self) -> None:
-        """Forget what was kept: the next run of the same process begins."""
-        self.kept, self.tail, self.truncated = bytearray(), b"", False
-
-
 class Server:
     """The worker's end of one fork server."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
 
-    def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Read one report and the descriptors that came with it."""
+    def receive(self) -> tuple[bytes, list[int]]:
+        """Read one message and the descriptors that came with it."""
         message, descriptors, _, _ = socket.recv_fds(self.link, zygote.MESSAGE_LIMIT, 64)
         if not message:
             raise SlotBroken("a fork server ended")
-        return json.loads(message), descriptors
+        return message, descriptors
 
     def order(self, text: bytes) -> None:
         """Send an order about the running child."""
@@ -110,23 +83,29 @@ class Child:
         *,
         stdin: int | None = None,
         calls: socket.socket | None = None,
-        **launch: Any,
+        flags: int = 0,
+        fetch: list[str] | None = None,
+        listen: bool = True,
     ) -> None:
         self.server = server
         self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
         self.control, theirs = socket.socketpair()
         self.frames = FrameBuffer()
         self.messages: list[Any] = []
-        self.report: dict[str, Any] | None = None
+        self.report: End | None = None
         self.fetched: list[int] = []
+        self.channel: Channel | None = None
         self.over_limit = False
         self.timed_out = False
         self.ready = False
         self._control_open = True
+        self._listen = listen
         self._killed = False
         null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
         given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
-        message = json.dumps({"limits": asdict(limits), **launch}).encode()
+        message = zygote.LAUNCH.pack(limits.memory_mb, limits.cpu_seconds, flags)
+        if fetch:
+            message += json.dumps(fetch).encode()
         try:
             socket.send_fds(server.link, [message], [*given, *([calls.fileno()] if calls else [])])  # type: ignore[list-item]
         except OSError as error:
@@ -140,10 +119,15 @@ class Child:
         # A child that could not be confined ends without reading its order: its report says so.
         self.control.settimeout(10)
         try:
-            send_frame(self.control, payload)
+            order = marshal.dumps(payload)
+            self.control.sendall(len(order).to_bytes(4, "big") + order)
         except OSError:
             self._control_open = False
         self.control.setblocking(False)
+
+    def attach(self, channel: Channel) -> None:
+        """Watch a channel of the program's along with the child."""
+        self.channel = channel
 
     def register(self, handlers: dict[int, Callable[[], None]]) -> None:
         """Add what is to be watched of this child: descriptor to handler."""
@@ -152,8 +136,10 @@ class Child:
         for drain in (self.stdout, self.stderr):
             if drain.open:
                 handlers[drain.descriptor] = self.drain
-        if self._control_open:
+        if self._control_open and self._listen:
             handlers[self.control.fileno()] = self._read_control
+        if self.channel is not None and self.channel.open:
+            handlers[self.channel.socket.fileno()] = self.channel.read
 
     def drain(self) -> None:
         """Take the output that is there now; a program that printed too much is killed."""
@@ -176,13 +162,16 @@ class Child:
             data = b""
         if not self.ready and self.messages:
             # The first message is sent before any code of the program runs, so it can't be made up.
-            self.ready = self.messages.pop(0) == zygote.READY
+            self.ready = self.messages.pop(0) is True
         if not data:
             self._control_open = False
 
     def _ended(self) -> None:
-        report, descriptors = self.server.receive()
-        self.report, self.fetched = report, descriptors
+        self._note_end(*self.server.receive())
+
+    def _note_end(self, message: bytes, descriptors: list[int]) -> None:
+        _, status, killed, cpu = zygote.REPORT.unpack(message)
+        self.report, self.fetched = End(status, killed, cpu), descriptors
         # Every writer is dead now: what is in the pipes is all there will be.
         self._drain_rest()
         if self._control_open:
@@ -207,21 +196,19 @@ class Child:
     def time_waited(self) -> float:
         """Seconds that the program could not run because processors were busy; 0.0 if it has just ended."""
         self.server.order(zygote.WAITED)
-        answer, descriptors = self.server.receive()
-        if isinstance(answer, dict):
-            # The report crossed our question; the fork server drops a question about no child.
-            self.report, self.fetched = answer, descriptors
-            self._drain_rest()
-            if self._control_open:
-                self._read_control()
-            return 0.0
-        return answer / 1e9
+        message, descriptors = self.server.receive()
+        kind, _, _, seconds = zygote.REPORT.unpack(message)
+        if kind == zygote.WAITING:
+            return float(seconds)
+        # The report crossed our question; the fork server drops a question about no child.
+        self._note_end(message, descriptors)
+        return 0.0
 
     def take(self) -> dict[str, Any] | None:
         """The next message of the child, in order, or None."""
         return self.messages.pop(0) if self.messages else None
 
-    def end(self, clock: Clock) -> dict[str, Any]:
+    def end(self, clock: Clock) -> End:
         """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
         if self.report is None:
             self.kill()
@@ -249,7 +236,8 @@ class Clock:
         self._front = front
 
     def watch(self, done: Callable[[], bool], children: list[Child], deadline: float) -> bool:
-        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was done."""
+        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
+        done."""
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:

@@ -11,7 +11,6 @@ import errno
 import os
 import resource
 import socket
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -22,22 +21,13 @@ PROGRAM_USER = 1000
 LAYERS = ("uid", "user_ns", "pid_ns", "mount_ns", "net_ns", "ipc_ns", "uts_ns", "seccomp", "landlock")
 _RULESET = 200
 """Descriptor of the Landlock rules, above all that a child closes before it is confined."""
+FILE_MB, OPEN_FILES, PROCESSES = 32, 256, 64
+"""Limits that are the same for all programs: size of a file, open files, processes and threads."""
 _NAMESPACES = {
     "net_ns": syscalls.CLONE_NEWNET,
     "ipc_ns": syscalls.CLONE_NEWIPC,
     "uts_ns": syscalls.CLONE_NEWUTS,
 }
-
-
-@dataclass
-class Limits:
-    """What one program may use. Memory and sizes in MiB, times in seconds."""
-
-    memory_mb: int = 1024
-    cpu_seconds: int = 12
-    file_mb: int = 32
-    open_files: int = 128
-    processes: int = 64
 
 
 @dataclass
@@ -120,14 +110,16 @@ class Isolation:
         if self.wanted:
             for layer, flag in _NAMESPACES.items():
                 self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
-            with contextlib.suppress(OSError):
-                socket.sethostname("sandbox")
+            if "uts_ns" in self.active:  # or it would be the host's name that changes
+                with contextlib.suppress(OSError):
+                    socket.sethostname("sandbox")
             self._try("mount_ns", lambda: self._build_tree(root))
         if "mount_ns" not in self.active:
-            self.folder = tempfile.mkdtemp(prefix="sandbox-")
+            self.folder = f"/tmp/sandbox-{os.urandom(8).hex()}"
+            os.mkdir(self.folder, 0o700)
         if helper is not None:
             self._become_slot_user(helper)
-        self._prepare_child_layers()
+        self._confine_server()
         # No handler and no dump: from inside, the first process of a namespace can't be signalled, read or traced.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -145,64 +137,85 @@ class Isolation:
             helper.send(b"m")
             if helper.recv(1) != b"y":
                 raise OSError(errno.EPERM, "the user namespace could not be mapped")
-            self._try("uid", lambda: (os.setgroups([]), os.setresgid(0, 0, 0), os.setresuid(0, 0, 0)))
+            self._try("uid", _become_first_user)
         elif self.wanted:
             self.active.add("uid")
 
-    def _prepare_child_layers(self) -> None:
-        with open("/proc/self/statm") if os.path.exists("/proc/self/statm") else open(os.devnull) as file:
-            self._base_memory = int((file.read() or "0").split()[0]) * resource.getpagesize()
+    def _confine_server(self) -> None:
+        """Put on this fork server what every child inherits: a layer that is set once costs a child nothing."""
+        with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+            self._base_memory = int(file.read().split()[0]) * resource.getpagesize()
+        self._set_fixed_limits()
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if not self.wanted:
             return
         private = "mount_ns" in self.active
         readable = ["/"] if private else namespaces.readable_folders(self.python)
         writable = ["/tmp", "/dev/shm"] if private else [self.folder]
+        alone = "pid_ns" in self.active
 
-        def open_ruleset() -> None:
+        def landlock_layer() -> None:
             ruleset = landlock.open_ruleset(readable, writable)
-            self._ruleset = os.dup2(ruleset, _RULESET, inheritable=False)
+            if alone:
+                landlock.restrict(ruleset)
+            else:
+                # Its rule about signals must stand between the server and its child as well.
+                self._ruleset = os.dup2(ruleset, _RULESET, inheritable=False)
             os.close(ruleset)
 
-        def build_filter() -> None:
+        def seccomp_layer() -> None:
             self._filter = seccomp.build_filter()
+            if alone:
+                seccomp.install(self._filter)
 
-        self._try("landlock", open_ruleset)
-        self._try("seccomp", build_filter)
+        self._try("landlock", landlock_layer)
+        self._try("seccomp", seccomp_layer)
 
-    def confine(self, limits: Limits, *, executes: bool) -> None:
-        """Put limits and layers on this process, the child that is about to run a program. Raises `OSError`."""
-        self._set_limits(limits, executes)
-        if self.wanted and os.geteuid() == 0:
+    def confine(self, memory_mb: int, cpu_seconds: int, *, executes: bool) -> None:
+        """Put the remaining limits and layers on this process, which is about to run a program. Raises `OSError`.
+
+        Few and plain calls on purpose: every memory page that a child touches is copied, and that is most of its cost.
+        """
+        memory = (memory_mb << 20) + (0 if executes else self._base_memory)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        if not self.wanted:
+            return
+        if os.geteuid() == 0:
             user = PROGRAM_USER if "user_ns" in self.active else self.outside_user + 1
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
         elif "user_ns" in self.active:
             syscalls.drop_capabilities()
-        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        # The fork server may not be read by its children, but must read how much memory they hold.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         if "pid_ns" not in self.active:
-            syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 9)
+            self._confine_among_others()
+
+    def _confine_among_others(self) -> None:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 9)
         if self._ruleset is not None:
             landlock.restrict(self._ruleset)
             os.close(self._ruleset)
         if self._filter is not None:
-            seccomp.install(self._filter if self._signals_are_safe() else seccomp.build_filter(os.getpid()))
+            shielded = self._ruleset is not None and landlock.protects_signals()
+            seccomp.install(self._filter if shielded else seccomp.build_filter(os.getpid()))
 
-    def _signals_are_safe(self) -> bool:
-        return "pid_ns" in self.active or (self._ruleset is not None and landlock.protects_signals())
-
-    def _set_limits(self, limits: Limits, executes: bool) -> None:
-        mib = 1 << 20
-        memory = limits.memory_mb * mib + (0 if executes else self._base_memory)
+    def _set_fixed_limits(self) -> None:
         pairs = [
-            (resource.RLIMIT_AS, memory),
-            (resource.RLIMIT_CPU, limits.cpu_seconds),
-            (resource.RLIMIT_FSIZE, limits.file_mb * mib),
-            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_FSIZE, FILE_MB << 20),
+            (resource.RLIMIT_NOFILE, OPEN_FILES),
             (resource.RLIMIT_CORE, 0),
         ]
         # Processes are counted per user: without a user of its own, a slot would count the whole machine's.
         if self.active & {"user_ns", "uid"}:
-            pairs.append((resource.RLIMIT_NPROC, limits.processes))
+            pairs.append((resource.RLIMIT_NPROC, PROCESSES))
         for kind, value in pairs:
             resource.setrlimit(kind, (value, value))
+
+
+def _become_first_user() -> None:
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)

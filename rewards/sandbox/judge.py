@@ -1,8 +1,8 @@
 """Runs the tests of a check in a process of their own and asks the program's process for values.
 
-The judge is forked from a server that never held a program; the program's process is forked from a server that never held
-a test. Between them goes plain data (codec.py), so a program can lie about a value only by computing the right one: expected
-values, test source, verdicts and the checker's frames are in an address space that it has no way into.
+The judge is forked from a server that never held a program; the program's process is forked from a server that never
+held a test. Between them goes plain data (codec.py), so a program can lie about a value only by computing the right
+one: expected values, test source, verdicts and the checker's frames are in an address space that it has no way into.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class Program:
     def call(self, handle: list[Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call an object of the program; lists, dicts and sets that it changed in place are changed here as well."""
         encoded = [encode(argument, _handle_of) for argument in arguments]
-        reply = self._exchange(
-            {"op": "call", "on": handle, "args": encoded, "kwargs": encode(keywords, _handle_of)}
-        )
+        reply = self._exchange({"op": "call", "on": handle, "args": encoded, "kwargs": encode(keywords, _handle_of)})
         if "x" in reply:
             raise _as_exception(reply["x"])
         if "args" in reply:
@@ -191,8 +189,8 @@ class Judge:
         """Wait for the program, bind the names that the tests need, judge every case."""
         try:
             error = self.program.loaded()
-        except ProgramGone:
-            error = {"gone": True}
+        except ProgramGone as gone:
+            error = {"gone": True, "detail": str(gone)}
         self._send({"loaded": error is None, "error": error})
         if error is not None:
             return
@@ -209,7 +207,8 @@ class Judge:
     def _bind(self) -> None:
         sources = [self.setup, *(case["source"] for case in self.cases if "source" in case)]
         for name in needed_names(sources):
-            # A test that says math.isclose without importing math means the library's, never one of the program's making.
+            # A test that says math.isclose without importing math means the library's, never one of the program's
+            # making.
             if name in sys.stdlib_module_names:
                 self.namespace[name] = importlib.import_module(name)
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
 TOOL_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -19,6 +18,8 @@ class Language:
     @property
     def available(self) -> bool:
         """Whether this machine has the tool (in the folders that a program can see)."""
+        import shutil
+
         return shutil.which((self.compile or self.run)[0], path=TOOL_PATH) is not None
 
 
@@ -30,7 +31,11 @@ COMMANDS = {
 
 # The languages that SandboxFusion's request model accepts: an unknown one is a bad request (422), a known one that this
 # server can't run is answered with SandboxError, as SandboxFusion does when a runner fails.
-KNOWN = ["python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket"]
+KNOWN = (
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda",
+    "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog",
+    "python_gpu", "lean", "swift", "racket",
+)  # fmt: skip
 
 
 def available_languages() -> list[str]:

@@ -13,9 +13,9 @@ def render(pool: Pool) -> str:
     """All figures of a pool, one metric family after the other."""
     counters = pool.counters
     slot = pool.slots[0]
-    by_outcome = [(f'outcome="{name}"', counters.outcomes.get(name, 0)) for name in OUTCOMES]
-    by_layer = [(f'layer="{name}"', int(name in slot.active)) for name in LAYERS]
-    families = [
+    by_outcome: list[tuple[str, float]] = [(f'outcome="{name}"', counters.outcomes.get(name, 0)) for name in OUTCOMES]
+    by_layer: list[tuple[str, float]] = [(f'layer="{name}"', int(name in slot.active)) for name in LAYERS]
+    families: list[tuple[str, str, str, list[tuple[str, float]]]] = [
         ("programs_total", "counter", "Programs started", [("", counters.programs)]),
         ("results_total", "counter", "Runs and cases by class", by_outcome),
         ("execution_seconds_total", "counter", "Wall time of programs and cases", [("", round(counters.seconds, 6))]),
@@ -30,5 +30,8 @@ def render(pool: Pool) -> str:
     lines = []
     for name, kind, text, samples in families:
         lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
-        lines += [f"{_PREFIX}{name}{{{labels}}} {value}" if labels else f"{_PREFIX}{name} {value}" for labels, value in samples]
+        lines += [
+            f"{_PREFIX}{name}{{{labels}}} {value}" if labels else f"{_PREFIX}{name} {value}"
+            for labels, value in samples
+        ]
     return "\n".join(lines) + "\n"

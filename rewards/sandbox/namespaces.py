@@ -1,16 +1,15 @@
 """The world that a program sees: its own file tree, process table, network and host name.
 
 The tree holds the system's libraries and tools and the Python installation, all read-only, a few devices, and two small
-in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are not in it.
+in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
+not in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import site
 import sys
-import sysconfig
 
 from rewards.sandbox import syscalls
 
@@ -24,6 +23,10 @@ _MEMORY_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV
 
 def python_folders() -> list[str]:
     """Folders that an interpreter with this one's packages needs: prefixes, standard library, site-packages."""
+    # Imported here because the server asks this, not its workers, which stay small.
+    import site
+    import sysconfig
+
     folders = {sys.base_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
     folders |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
     existing = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)}
@@ -56,7 +59,7 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     # The process table belongs to the new process namespace; where the kernel refuses it, /proc stays empty.
     os.mkdir(root + "/proc")
     with contextlib.suppress(OSError):
-        syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC, "hidepid=invisible")
+        syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC)
     writable = f"mode=0700,uid={owner},gid={owner},size={quota_mb}m,nr_inodes=16k"
     for folder in ("/tmp", "/dev/shm"):
         os.makedirs(root + folder)

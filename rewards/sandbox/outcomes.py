@@ -53,8 +53,9 @@ def last_exception(stderr: str) -> tuple[str | None, str | None]:
         if line.startswith((" ", "\t")):
             break
         found = _EXCEPTION.match(line)
-        if found and (found.group(2) or found.group(1)[:1].isupper()):
-            return found.group(1).rpartition(".")[2], line[:2000]
+        name = found.group(1).rpartition(".")[2] if found else ""
+        if name[:1].isupper():
+            return name, line[:2000]
     return None, lines[-1][:2000]
 
 

@@ -1,46 +1,18 @@
-"""The server's worker processes: start, hand out work, notice death and stalls, replace."""
+"""The server's worker processes: hand out work, notice death and stalls, replace."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import os
-import socket
-import struct
-import subprocess
-import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewards.sandbox import namespaces
-from rewards.sandbox.languages import TOOL_PATH
+from rewards.sandbox.slot import Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
-
-GRACE = 30.0
-"""Seconds beyond a job's own limits after which its worker counts as stuck."""
-STARTUP = 60.0
-FIRST_USER = 1_610_612_736
-USERS_PER_SLOT = 8
-PATIENCE = 4.0
-
-# The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks fast.
-_BOOT = """
-import os, sys, types
-os.dup2(int(sys.argv[2]), 3)
-if sys.argv[2] != "3":
-    os.close(int(sys.argv[2]))
-for name, path in (("rewards", sys.argv[1]), ("rewards.sandbox", sys.argv[1] + "/sandbox")):
-    module = types.ModuleType(name)
-    module.__path__ = [path]
-    sys.modules[name] = module
-from rewards.sandbox.worker import main
-main()
-"""
 
 
 class Busy(Exception):
@@ -49,20 +21,6 @@ class Busy(Exception):
     def __init__(self, retry_after: float) -> None:
         super().__init__("the queue is full")
         self.retry_after = retry_after
-
-
-class SlotFailed(Exception):
-    """A worker died, stalled or gave its slot up: the job was not run to its end."""
-
-
-@dataclass
-class Settings:
-    """What every slot of a server has in common."""
-
-    isolate: bool = True
-    quota_mb: int = 64
-    memory_mb: int = 1024
-    queue: int = 4096
 
 
 @dataclass
@@ -84,97 +42,6 @@ class Counters:
         for result in results:
             self.outcomes[result["outcome"]] = self.outcomes.get(result["outcome"], 0) + 1
             self.seconds += result["time"]
-
-
-class Slot:
-    """One worker process and the socket to it."""
-
-    def __init__(self, number: int, settings: Settings) -> None:
-        self.number = number
-        self.settings = settings
-        self.active: list[str] = []
-        self.missing: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-
-    async def start(self) -> None:
-        """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
-        ours, theirs = socket.socketpair()
-        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, package, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
-                start_new_session=True,
-            )
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 26)
-        try:
-            self._send(self._worker_settings())
-            hello = await asyncio.wait_for(self._receive(), STARTUP)
-        except (TimeoutError, OSError, EOFError) as error:
-            self.kill()
-            raise SlotFailed(f"a worker did not start: {error!r}") from None
-        self.active, self.missing = hello["active"], hello["missing"]
-
-    def _worker_settings(self) -> dict[str, Any]:
-        # Servers of one machine must not share user ids: limits and signals go by them.
-        user = FIRST_USER + (os.getpid() % 32768 * 64 + self.number % 64) * USERS_PER_SLOT
-        return {
-            "user": user,
-            "isolate": self.settings.isolate,
-            "quota_mb": self.settings.quota_mb,
-            "python": namespaces.python_folders(),
-            "packages": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
-            "environment": {
-                "PATH": TOOL_PATH,
-                "HOME": "/tmp",
-                "LANG": "C.UTF-8",
-                "PYTHONHASHSEED": "0",
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-            },
-        }
-
-    def _send(self, message: Any) -> None:
-        assert self._writer is not None
-        body = json.dumps(message, separators=(",", ":")).encode()
-        self._writer.write(struct.pack("!I", len(body)) + body)
-
-    async def _receive(self) -> Any:
-        assert self._reader is not None
-        (size,) = struct.unpack("!I", await self._reader.readexactly(4))
-        return json.loads(await self._reader.readexactly(size))
-
-    async def run(self, job: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Results of a job, in chunks; raises `SlotFailed` when the worker does not bring it to its end."""
-        steps = 1 + len(job.get("cases") or [])
-        allowed = (job["timeout"] * steps + job["compile_timeout"]) * PATIENCE + GRACE
-        try:
-            self._send(job)
-            while True:
-                message = await asyncio.wait_for(self._receive(), allowed)
-                if "results" in message:
-                    yield message["results"]
-                elif "done" in message:
-                    return
-                else:
-                    raise SlotFailed(message["broken"])
-        except (OSError, EOFError, ValueError) as error:
-            raise SlotFailed(f"a worker died: {error!r}") from None
-        except TimeoutError:
-            raise SlotFailed(f"a worker was stuck for {allowed:.0f} s") from None
-
-    def kill(self) -> None:
-        """End the process; its fork servers and all programs end with it."""
-        if self._writer is not None:
-            self._writer.close()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
 
 
 class Pool:
@@ -217,8 +84,9 @@ class Pool:
         """Take programs out of the queue again, done or not."""
         self.pending -= programs
 
-    async def results(self, job: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        """Results of an admitted job in chunks; a job whose worker fails is run once more elsewhere.
+    async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
+        """Results of an admitted job in chunks, each with whether it is the last; a job whose worker fails is run
+        once more elsewhere.
 
         Raises `SlotFailed` when that one fails as well.
         """
@@ -229,11 +97,14 @@ class Pool:
             healthy = False
             rest = job if not done else {**job, "cases": job["cases"][done:]}
             try:
-                async for results in slot.run(rest):
+                async for results, last in slot.run(rest):
                     done += len(results)
                     self.counters.count(results)
-                    yield results
-                healthy = True
+                    if last:
+                        # The slot is free as soon as its work is done, not when the caller has taken the answer.
+                        healthy = True
+                        self._release(slot)
+                    yield results, last
                 return
             except SlotFailed as error:
                 log.warning("slot %d failed (attempt %d): %s", slot.number, attempt, error)
@@ -243,7 +114,8 @@ class Pool:
                 self.counters.retried += 1
             finally:
                 # Also when the caller went away in the middle: the worker then is busy with nobody's job.
-                self._release(slot) if healthy else self._replace(slot)
+                if not healthy:
+                    self._replace(slot)
 
     async def _acquire(self) -> Slot:
         if self._idle:

@@ -16,15 +16,18 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rewards.sandbox.codec import decode, encode, receive_frame, send_frame
 
-SCRIPT = "main.py"
+PATH = "main.py"
+"""Where the program's source goes; the fork server sets it to an absolute path."""
 
 
 def write_files(files: dict[str, str | None]) -> None:
-    """Write the base64 files of a request below the working directory; raises `ValueError` for a path that leaves it."""
+    """Write the base64 files of a request below the working directory; raises `ValueError` for a path that leaves
+    it."""
     root = os.path.realpath(".")
     for path, content in files.items():
         target = os.path.realpath(os.path.join(root, path))
@@ -38,9 +41,13 @@ def write_files(files: dict[str, str | None]) -> None:
 def compile_program(code: str) -> types.CodeType | None:
     """Compile the program; on failure print what Python prints and return None."""
     try:
-        with open(SCRIPT, "w", encoding="utf-8") as file:
-            file.write(code)
-        return compile(code, os.path.abspath(SCRIPT), "exec", dont_inherit=True)
+        # Plain descriptors: a child pays for every part of the library that it touches first.
+        source = code.encode()
+        descriptor = os.open(PATH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        while source:
+            source = source[os.write(descriptor, source) :]
+        os.close(descriptor)
+        return compile(code, PATH, "exec", 0, True)
     except SyntaxError:
         sys.excepthook(*_without_our_frames())
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
@@ -58,7 +65,7 @@ def _without_our_frames() -> Any:
 
 def _fresh_main() -> dict[str, Any]:
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=os.path.abspath(SCRIPT), __builtins__=builtins, __cached__=None)
+    module.__dict__.update(__file__=PATH, __builtins__=builtins, __cached__=None)
     sys.modules["__main__"] = module
     return module.__dict__
 
@@ -93,43 +100,56 @@ def _finish(code: int) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     try:
-        sys.stdout.flush()
+        # Files that the program left open are closed, and so written, when its names go.
+        sys.modules["__main__"].__dict__.clear()
+        _flush()
     except BaseException:
         code = code or 120
     return code
 
 
+def _flush() -> None:
+    for stream in {sys.stdout, sys.__stdout__}:
+        if stream is not None:
+            stream.flush()
+
+
 def _fresh_streams() -> None:
     # A second run in one process must not find what the first left in a buffer or in place of a stream.
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8", errors="replace")
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8", errors="surrogateescape"
-    )
+    out = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape")  # type: ignore[misc]
 
 
-def run_script(payload: dict[str, Any], control: socket.socket) -> NoReturn:
-    """Run the program once, or once for each input that the worker puts behind standard input."""
-    compiled = compile_program(payload["code"])
+def run_script(code: str, control: int | None) -> NoReturn:
+    """Run the program once, or once for each input that the worker puts behind standard input (`control` given)."""
+    compiled = compile_program(code)
     if compiled is None:
         os._exit(1)
-    code = execute(compiled)
-    if not payload.get("reuse"):
-        os._exit(_finish(code))
+    status = execute(compiled)
+    if control is not None:
+        _run_again_on_demand(compiled, status, socket.socket(fileno=control))
+    os._exit(_finish(status))
+
+
+def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.socket) -> NoReturn:
     end = os._exit
     while True:
-        sys.stdout.flush()
-        if code or threading.active_count() > 1:
-            end(_finish(code))
+        if status or threading.active_count() > 1:
+            end(_finish(status))
         # Exit handlers of one run belong to that run: a real end would have called them here.
         atexit._run_exitfuncs()
-        sys.stdout.flush()
+        _flush()
         send_frame(control, {"done": True})
         try:
             receive_frame(control)
         except EOFError:
             end(0)
         _fresh_streams()
-        code = execute(compiled)
+        status = execute(compiled)
+
+
+_READS: dict[str, Callable[[Any], Any]] = {"len": len, "str": str, "repr": repr}
 
 
 class Exports:
@@ -153,6 +173,8 @@ class Exports:
         what = request["op"]
         if what == "name":
             return {"v": encode(self.namespace[request["name"]], self.remember)}
+        if what == "run":
+            return self._run(request)
         target = self.recall(request["on"])
         if what == "attribute":
             return {"v": encode(getattr(target, request["name"]), self.remember)}
@@ -162,9 +184,17 @@ class Exports:
             return {"v": [encode(item, self.remember) for item in _take(target, 256)]}
         if what == "item":
             return {"v": encode(target[decode(request["key"], self.recall)], self.remember)}
-        if what in ("len", "str", "repr"):
-            return {"v": encode({"len": len, "str": str, "repr": repr}[what](target))}
-        return self._call(target, request)
+        if what == "call":
+            return self._call(target, request)
+        return {"v": encode(_READS[what](target))}
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Call a name of the program with plain data, for plain data: all that a simple test asks."""
+        try:
+            target = self.namespace[request["name"]]
+        except KeyError:
+            raise NameError(f"name {request['name']!r} is not defined") from None
+        return {"v": encode(target(*decode(request["args"]), **decode(request["kwargs"])), self.remember)}
 
     def _call(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         arguments = decode(request["args"], self.recall)
@@ -198,9 +228,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": name, "text": text, "line": f"{name}: {text}" if text else name}
 
 
-def serve_calls(payload: dict[str, Any], calls: socket.socket) -> NoReturn:
+def serve_calls(code: str, calls: socket.socket) -> NoReturn:
     """Load the program, then answer the judge's calls until it closes the channel."""
-    compiled = compile_program(payload["code"])
+    compiled = compile_program(code)
     if compiled is None:
         send_frame(calls, {"x": {"type": "SyntaxError", "line": "SyntaxError", "text": "", "syntax": True}})
         os._exit(1)
@@ -225,10 +255,14 @@ def serve_calls(payload: dict[str, Any], calls: socket.socket) -> NoReturn:
         send_frame(calls, reply)
 
 
-def execute_command(argv: list[str]) -> NoReturn:
-    """Become another program (a compiler, bash, a compiled binary)."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+def execute_command(payload: dict[str, Any]) -> NoReturn:
+    """Become another program (a compiler, bash, a compiled binary), after writing its source if there is one."""
+    argv = payload["argv"]
     try:
+        if "code" in payload:
+            with open(payload["source"], "wb") as file:
+                file.write(payload["code"].encode("utf-8", "surrogatepass"))
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp(argv[0], argv)
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())

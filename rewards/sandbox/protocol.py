@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from rewards.sandbox.cases import require_python
+from rewards.sandbox.codec import decode
 from rewards.sandbox.languages import KNOWN
 
 CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
@@ -54,12 +56,22 @@ class Case(BaseModel):
     stdin: str | None = None
     expected: Any = None
 
-    @field_validator("expected")
-    @classmethod
-    def _text_for_stdin(cls, value: Any, info: Any) -> Any:
-        if info.data.get("stdin") is not None and not isinstance(value, str):
-            raise ValueError("expected must be text for a case with stdin")
-        return value
+    @model_validator(mode="after")
+    def _one_kind(self) -> Case:
+        given = self.model_fields_set - {
+            name for name in ("args", "kwargs", "expected") if self.entry_point is not None
+        }
+        if self.source is not None and given == {"source"}:
+            require_python(self.source)
+        elif self.stdin is not None and given == {"stdin", "expected"} and isinstance(self.expected, str):
+            pass
+        elif self.entry_point is not None and given == {"entry_point"}:
+            if not isinstance(decode(self.args), list) or not isinstance(decode(self.kwargs), dict):
+                raise ValueError("args must be an encoded list and kwargs an encoded dict")
+            decode(self.expected)
+        else:
+            raise ValueError("a case is {source}, {entry_point, args, kwargs, expected} or {stdin, expected}")
+        return self
 
 
 class BatchProgram(BaseModel):
@@ -76,10 +88,12 @@ class BatchProgram(BaseModel):
 class BatchRequest(BaseModel):
     """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
 
-    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines in the order of the
-    programs: `{"index", "first", "results"}` with results of consecutive cases (a run has one result), `{"index", "done"}`
-    behind the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that never can be
-    here; empty lines say that work goes on. With `ordered` false, lines come as programs finish.
+    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines, those of a
+    program together and in the order of the programs: `{"index", "first", "results", "done"}` with results of
+    consecutive cases (a run has one result) and whether they are the last, `{"index", "error"}` for a program that
+    could not be run,
+    `{"index", "refused"}` for one that never can be here; empty lines say that work goes on. With `ordered` false,
+    lines come as programs finish.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -118,7 +132,9 @@ class RunCodeResponse(BaseModel):
 
 def bad_path(paths: list[str]) -> str | None:
     """The first path that would leave the program's folder, if there is one."""
-    return next((path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None)
+    return next(
+        (path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None
+    )
 
 
 def command_result(result: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """The system-call filter of a program: classic BPF, assembled here so that no library is needed.
 
 Denied calls fail with EPERM, so a program that tries one gets an ordinary error. Ordinary computation, threads, child
-processes, files in its folder and unix sockets stay possible; what reaches the kernel's wide and rarely used parts, other
-processes or the network does not.
+processes, files in its folder and unix sockets stay possible; what reaches the kernel's wide and rarely used parts,
+other processes or the network does not.
 """
 
 from __future__ import annotations
 
 import ctypes
-import platform
+import os
 import struct
 
 from rewards.sandbox import syscalls
@@ -24,18 +24,21 @@ _DENIED: dict[str, tuple[int | None, int]] = {
     "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
     "mount_setattr": (442, 442), "statmount": (457, 457), "listmount": (458, 458),
     "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
     "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
     "quotactl_fd": (443, 443), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
     "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162), "syslog": (103, 116),
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "fanotify_init": (300, 262),
-    "lookup_dcookie": (212, 18), "vhangup": (153, 58), "personality": (135, 92), "iopl": (172, -1), "ioperm": (173, -1),
+    "lookup_dcookie": (212, 18), "vhangup": (153, 58), "personality": (135, 92),
+    "iopl": (172, -1), "ioperm": (173, -1),
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
     "semctl": (66, 191), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "nfsservctl": (180, 42), "set_mempolicy": (238, 237),
-    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274), "ioprio_set": (251, 30),
+    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
 }  # fmt: skip
 
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
@@ -81,7 +84,7 @@ def build_filter(own_signals_only: int | None = None) -> bytes:
     `own_signals_only`: process id of the program where no process namespace protects the others; signals then go to
     itself only. Raises `OSError` on an architecture that this table does not cover.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise OSError(f"no system-call table for {machine}")
     column = 0 if machine == "x86_64" else 1

@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from rewards.sandbox import metrics, protocol
 from rewards.sandbox.languages import available_languages
-from rewards.sandbox.pool import Busy, Pool, SlotFailed
+from rewards.sandbox.pool import Busy, Pool
+from rewards.sandbox.slot import SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -42,7 +43,7 @@ def parse(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        errors = json.loads(error.json(include_url=False))
+        errors = json.loads(error.json(include_url=False), parse_constant=str)
         raise BadRequest([{**item, "loc": ["body", *item["loc"]]} for item in errors]) from None
 
 
@@ -94,8 +95,9 @@ class Service:
         except Busy as busy:
             return _busy(busy)
         try:
-            async for results in self.pool.results(run_job(request, self.pool.settings.memory_mb)):
-                result = results[0]
+            async for results, _ in self.pool.results(run_job(request, self.pool.settings.memory_mb)):
+                if results:
+                    result = results[0]
         except SlotFailed as error:
             return JSONResponse(protocol.sandbox_error(f"infrastructure: {error}"))
         finally:
@@ -154,10 +156,9 @@ class Service:
                 return
             async with turn:
                 first = 0
-                async for results in self.pool.results(self._batch_job(request, program, cases)):
-                    lines.put_nowait(_line({"index": index, "first": first, "results": results}))
+                async for results, done in self.pool.results(self._batch_job(request, program, cases)):
+                    lines.put_nowait(_line({"index": index, "first": first, "results": results, "done": done}))
                     first += len(results)
-            lines.put_nowait(_line({"index": index, "done": True}))
         except SlotFailed as error:
             lines.put_nowait(_line({"index": index, "error": str(error)}))
         except Exception as error:
@@ -225,7 +226,7 @@ async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:
         return queue.get_nowait()
     try:
         return await asyncio.wait_for(queue.get(), HEARTBEAT)
-    except TimeoutError:
+    except asyncio.TimeoutError:
         return b"\n"
 
 

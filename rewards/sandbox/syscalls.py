@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +50,8 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
     """mount(2)."""
     encoded = [text.encode() if text is not None else None for text in (source, target, kind, options)]
     _checked(
-        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {source} on {target}"
+        _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
+        f"mount {source} on {target}",
     )
 
 
@@ -69,7 +69,7 @@ def set_read_only(path: str) -> None:
 
 def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2)."""
-    syscall(_PIVOT_ROOT[platform.machine()], new_root.encode(), put_old.encode())
+    syscall(_PIVOT_ROOT[os.uname().machine], new_root.encode(), put_old.encode())
 
 
 def prctl(option: int, *arguments: object) -> None:
@@ -83,4 +83,4 @@ def drop_capabilities() -> None:
     """Give up every capability of this process, for good together with no_new_privs."""
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0), 8)
     data = ctypes.create_string_buffer(24)
-    syscall(_CAPSET[platform.machine()], header, data)
+    syscall(_CAPSET[os.uname().machine], header, data)

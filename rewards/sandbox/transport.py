@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, 
 
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
+GATHER_SECONDS = 0.02
+"""How long programs for a busy server are gathered into one request."""
 SILENCE = 30.0
 """Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
 
@@ -59,6 +62,7 @@ class Endpoint:
         self.under_way = 0
         self.workers = 1
         self.has_batch: bool | None = None
+        self._discovering = asyncio.Lock()
         self._down_until = 0.0
         self._failures = 0
         self._queues: dict[Options, list[Work]] = {}
@@ -76,9 +80,11 @@ class Endpoint:
 
     def note_unreachable(self) -> None:
         """Leave this server out for a while that doubles each time, up to half a minute."""
+        self.has_batch = None
+        if self.down_for:
+            return  # one outage, however many requests it hits
         self._failures += 1
         self._down_until = time.monotonic() + min(30.0, 0.25 * 2 ** min(self._failures, 10))
-        self.has_batch = None
 
     def note_alive(self) -> None:
         """Forget earlier failures."""
@@ -87,24 +93,28 @@ class Endpoint:
 
     async def discover(self) -> None:
         """Find out whether the batch route is there; raises `Transient` when the server does not answer."""
-        if self.has_batch is not None:
-            return
+        async with self._discovering:
+            if self.has_batch is None:
+                await self._ask_capabilities()
+
+    async def _ask_capabilities(self) -> None:
         response = await self._request("GET", "/capabilities", timeout=10.0)
         if response.status_code == 429 or response.status_code >= 500:
             raise Transient(f"{self.base} answered {response.status_code}", unreachable=True)
-        self.has_batch = False
+        found = False
         if response.status_code == 200:
-            try:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
                 answer = response.json()
-                self.has_batch = bool(answer["run_batch"]) and bool(answer["checks"])
                 self.workers = max(1, int(answer["workers"]))
-            except (ValueError, KeyError, TypeError):
-                pass
+                found = bool(answer["run_batch"]) and bool(answer["checks"])
+        self.has_batch = found
         self.note_alive()
 
     async def _request(self, method: str, path: str, *, timeout: float, body: Any = None) -> httpx.Response:
         try:
-            return await self.client.request(method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0))
+            return await self.client.request(
+                method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0)
+            )
         except httpx.HTTPError as error:
             raise _unreachable(self.base, error) from None
 
@@ -134,15 +144,17 @@ class Endpoint:
         queue = self._queues.setdefault(work.options, [])
         queue.append(work)
         if len(queue) == 1:
-            # What else is submitted in this turn of the event loop travels along.
-            loop.call_soon(self._flush, work.options)
+            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one
+            # the programs would only wait in a longer line, so they wait here for company.
+            loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
+        elif len(queue) == FLUSH_PROGRAMS:
+            self._flush(work.options)
         return work.future
 
     def _flush(self, options: Options) -> None:
         queue = self._queues.pop(options, [])
-        for start in range(0, len(queue), FLUSH_PROGRAMS):
-            part = queue[start : start + FLUSH_PROGRAMS]
-            task = asyncio.get_running_loop().create_task(self._send(part, options))
+        if queue:
+            task = asyncio.get_running_loop().create_task(self._send(queue, options))
             self._senders.add(task)
             task.add_done_callback(self._senders.discard)
 
@@ -173,9 +185,12 @@ class Endpoint:
                 _require_success(self.base, response.status_code, response.headers, text)
             self.note_alive()
             results: list[list[dict[str, Any]]] = [[] for _ in batch]
-            async for line in response.aiter_lines():
-                if line:
-                    _take(json.loads(line), batch, results)
+            rest = b""
+            async for data in response.aiter_raw():
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if line:
+                        _take(json.loads(line), batch, results)
 
     async def aclose(self) -> None:
         """Stop what is under way."""
@@ -200,8 +215,8 @@ def _take(message: dict[str, Any], batch: list[Work], results: list[list[dict[st
         return
     if "results" in message:
         results[index] += message["results"]
-    elif "done" in message:
-        future.set_result(results[index])
+        if message["done"]:
+            future.set_result(results[index])
     elif "refused" in message:
         future.set_exception(InfrastructureError(message["refused"]))
     else:
@@ -216,17 +231,25 @@ def _require_success(base: str, status: int, headers: httpx.Headers, text: str) 
     if status == 200:
         return
     if status == 429 or status >= 500:
-        try:
+        retry_after: float | None = 1.0 if status == 429 else None
+        with contextlib.suppress(ValueError):
             retry_after = float(headers.get("retry-after", ""))
-        except ValueError:
-            retry_after = 1.0 if status == 429 else None
         raise Transient(f"{base} answered {status}: {text[:200]}", retry_after=retry_after)
     raise InfrastructureError(f"{base} refused the request with {status}: {text[:500]}")
 
 
 def run_result(answer: dict[str, Any]) -> RunResult:
     """A `RunResult` of our server's result."""
-    names = ("outcome", "stdout", "stderr", "stdout_truncated", "stderr_truncated", "return_code", "error_type", "error_line")
+    names = (
+        "outcome",
+        "stdout",
+        "stderr",
+        "stdout_truncated",
+        "stderr_truncated",
+        "return_code",
+        "error_type",
+        "error_line",
+    )
     return RunResult(**{name: answer[name] for name in names}, execution_time=answer["time"])
 
 

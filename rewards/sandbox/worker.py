@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -24,8 +25,8 @@ from typing import Any, NoReturn
 from rewards.sandbox import outcomes, syscalls, zygote
 from rewards.sandbox.checking import Check, memory_file
 from rewards.sandbox.codec import receive_frame, send_frame
-from rewards.sandbox.execution import Child, Clock, FrontGone, Server, SlotBroken
-from rewards.sandbox.isolation import Isolation, Limits
+from rewards.sandbox.execution import Child, Clock, End, FrontGone, Limits, Server, SlotBroken
+from rewards.sandbox.isolation import Isolation
 from rewards.sandbox.languages import COMMANDS
 
 MAX_FETCHED = 16 << 20
@@ -67,7 +68,7 @@ class Worker:
         server = Server(ours)
         server.order(zygote.START)
         hello, _ = server.receive()
-        return server, hello
+        return server, json.loads(hello)
 
     def _give_up_root(self, user: int) -> None:
         if os.geteuid() == 0 and self.settings["isolate"]:
@@ -96,19 +97,18 @@ class Worker:
         for result in self.results(job):
             chunk.append(result)
             if time.monotonic() - sent > CHUNK_SECONDS:
-                send_frame(self.front, {"results": chunk})
+                send_frame(self.front, {"results": chunk, "done": False})
                 chunk, sent = [], time.monotonic()
-        if chunk:
-            send_frame(self.front, {"results": chunk})
-        send_frame(self.front, {"done": True})
+        send_frame(self.front, {"results": chunk, "done": True})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The results of a job: one for a run, one for each case of a check."""
-        limits = Limits(memory_mb=job["memory_mb"], cpu_seconds=int(job["timeout"]) + 2)
+        limits = Limits(job["memory_mb"], int(job["timeout"]) + 2)
         if "cases" in job:
             yield from Check(job, self.clock, self.programs, self.judges, limits).results()
         elif job["language"] == "python":
-            yield self._run({"mode": "script", "code": job["code"], "files": job.get("files")}, job, limits)
+            payload = {"mode": "script", "code": job["code"], "files": job.get("files"), "reuse": False}
+            yield self._run(payload, job, limits)
         else:
             yield self._run_command(job, limits)
 
@@ -116,22 +116,26 @@ class Worker:
         language = COMMANDS[job["language"]]
         payload = {"mode": "command", "code": job["code"], "source": language.source, "files": job.get("files")}
         if not language.compile:
-            return self._run({**payload, "argv": language.run}, job, limits, command=True)
+            return self._run({**payload, "argv": language.run}, job, limits, zygote.EXECUTES)
         memory = max(job["memory_mb"], COMPILER_MEMORY_MB)
-        compiling = Limits(memory_mb=memory, cpu_seconds=int(job["compile_timeout"]) + 2)
+        compiling = Limits(memory, int(job["compile_timeout"]) + 2)
         compile_job = {**job, "timeout": job["compile_timeout"], "stdin": None, "fetch": []}
-        compiled = self._run({**payload, "argv": language.compile}, compile_job, compiling, command=True, keep=True)
+        compiled = self._run(
+            {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
+        )
         if compiled["outcome"] != outcomes.PASSED:
             self.programs.order(zygote.CLEAN)
             failed = outcomes.SYNTAX_ERROR if compiled["outcome"] == outcomes.RUNTIME_ERROR else compiled["outcome"]
             return {**compiled, "outcome": failed, "compile": compiled, "ran": False}
-        result = self._run({"mode": "command", "argv": language.run}, job, limits, command=True)
+        result = self._run({"mode": "command", "argv": language.run}, job, limits, zygote.EXECUTES)
         return {**result, "compile": compiled}
 
-    def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, **launch: Any) -> dict[str, Any]:
+    def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, flags: int = 0) -> dict[str, Any]:
         stdin = memory_file(job["stdin"]) if job.get("stdin") else None
-        launch["fetch"] = job.get("fetch") or []
-        child = Child(self.programs, payload, limits, job["output_limit"], stdin=stdin, **launch)
+        fetch = job.get("fetch")
+        child = Child(
+            self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch, listen=False
+        )
         if stdin is not None:
             os.close(stdin)
         try:
@@ -143,12 +147,12 @@ class Worker:
             child.close()
 
 
-def _run_result(child: Child, report: dict[str, Any], in_time: bool, elapsed: float) -> dict[str, Any]:
-    code = os.waitstatus_to_exitcode(report["status"]) if in_time else None
+def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dict[str, Any]:
+    code = report.code if in_time else None
     outcome, error_type, error_line = outcomes.classify_end(code, child.stderr.ending())
     if child.over_limit:
         outcome, error_type, error_line = outcomes.OUTPUT_LIMIT, None, None
-    elif report["killed"] == "memory":
+    elif report.killed == zygote.FOR_MEMORY:
         outcome, error_type, error_line = outcomes.MEMORY, None, "memory limit"
     return {
         "outcome": outcome,
@@ -160,7 +164,7 @@ def _run_result(child: Child, report: dict[str, Any], in_time: bool, elapsed: fl
         "error_type": error_type,
         "error_line": error_line,
         "time": elapsed,
-        "cpu": report["cpu"],
+        "cpu": report.cpu,
         "files": _fetched(child),
     }
 

@@ -7,37 +7,57 @@ find them in memory that it inherits.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
 import os
+import posix
+import random
 import resource
 import select
 import signal
 import socket
-import stat
-import sys
+import struct
 from typing import Any, NoReturn
 
-from rewards.sandbox import judge, program, syscalls
-from rewards.sandbox.codec import receive_frame, send_frame
-from rewards.sandbox.isolation import Isolation, Limits
+from rewards.sandbox import child, program, syscalls
+from rewards.sandbox.folders import WorkFolder, open_inside
+from rewards.sandbox.isolation import Isolation
 
-PRELOADED = ["abc", "array", "ast", "base64", "binascii", "bisect", "calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "gc", "hashlib", "heapq", "inspect", "io", "itertools", "json", "keyword", "linecache", "math", "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "traceback", "types", "typing", "unicodedata", "uuid"]
+PRELOADED = (
+    "abc", "array", "bisect", "cmath", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "gc", "heapq", "io", "itertools", "json", "math",
+    "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap",
+    "threading", "time", "traceback", "types", "typing",
+)  # fmt: skip
 _TICK_MS = 20
 MESSAGE_LIMIT = 4096
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
-READY = {"ready": True}
-_CONTROL, _CALLS, _LAST_OWN = 30, 31, 100
+READY = b"\0\0\0\x04true"
+"""The frame that a child sends when it is confined, before any code of a program runs."""
+LAUNCH = struct.Struct("!IIB")
+"""A launch: memory in MiB, processor seconds, flags; the JSON list of files to fetch follows, if there are any."""
+EXECUTES, KEEP_FOLDER = 1, 2
+REPORT = struct.Struct("!ciid")
+"""An answer: kind, wait status, why it was killed, seconds of processor time (or of waiting for one)."""
+ENDED, WAITING = b"e", b"w"
+NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
+_PAGE = resource.getpagesize()
 
 
 def preload() -> None:
     """Import and touch what programs use, then freeze it: a child starts with everything warm and copies little."""
+    # `threading` and `random` hook into forks, to repair what threads of the parent left and to draw a new state. The
+    # parent has no threads, so until here the hooks were left out (pool.py): a child is cheaper by what they touch.
+    os.register_at_fork = posix.register_at_fork
+    # Every child starts with the same numbers to draw: a program that draws gets the same class twice.
+    random.seed(0)
     for name in PRELOADED:
         importlib.import_module(name)
     namespace: dict[str, Any] = {}
-    warm = "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a+', 'aa') and f(3)\n"
+    warm = (
+        "import math, re\ndef f(x):\n    return [math.sqrt(i) for i in range(x)]\nassert re.match('a', 'a') and f(3)\n"
+    )
     exec(compile(warm, "warm", "exec"), namespace)  # noqa: S102 - our own text
     with contextlib.suppress(ZeroDivisionError):
         exec(compile("1/0", "warm", "exec"), namespace)  # noqa: S102 - our own text
@@ -53,23 +73,22 @@ class ForkServer:
         self.link = link
         self.isolation = isolation
         self.first_of_namespace = "pid_ns" in isolation.active and os.getpid() == 1
-        self.work = os.path.join(isolation.folder, "run")
-        self.folders = [isolation.folder]
-        if "mount_ns" in isolation.active:
-            self.folders.append("/dev/shm")
+        self.folder = WorkFolder(isolation.folder, private="mount_ns" in isolation.active)
         self.sees_processes = os.path.exists("/proc/self/statm")
-        self.page = resource.getpagesize()
+        program.PATH = os.path.join(self.folder.path, "main.py")
 
     def serve(self) -> NoReturn:
         """Answer launch messages; ends the process when the worker closes the link."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        # No handlers: the first process of a namespace can't be signalled from inside, except where it has one.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         # The worker sends this when it has become our parent: its death is ours from now on.
         if self.link.recv(16) != START:
             self._leave()
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-        self.link.send(json.dumps({"active": sorted(self.isolation.active), "missing": self.isolation.missing}).encode())
-        self._prepare_folder()
+        self.link.send(
+            json.dumps({"active": sorted(self.isolation.active), "missing": self.isolation.missing}).encode()
+        )
+        self.folder.renew()
         while True:
             message, descriptors, _, _ = socket.recv_fds(self.link, MESSAGE_LIMIT, 8)
             if not message:
@@ -77,92 +96,83 @@ class ForkServer:
             if message in (KILL, WAITED):
                 continue  # crossed the report of the child that it was about
             if message == CLEAN:
-                self._prepare_folder()
+                self.folder.renew()
                 continue
-            self._serve_one(json.loads(message), descriptors)
+            self._serve_one(message, descriptors)
 
     def _leave(self) -> NoReturn:
         self._kill_all()
-        if "mount_ns" not in self.isolation.active:
-            empty_folder(self.isolation.folder)
-            with contextlib.suppress(OSError):
-                os.rmdir(self.isolation.folder)
+        self.folder.remove()
         os._exit(0)
 
-    def _serve_one(self, launch: dict[str, Any], descriptors: list[int]) -> None:
-        limits = Limits(**launch["limits"])
-        started = resource.getrusage(resource.RUSAGE_CHILDREN)
-        child = os.fork()
-        if child == 0:
-            self._become_child(launch, limits, descriptors)
+    def _serve_one(self, message: bytes, descriptors: list[int]) -> None:
+        memory_mb, cpu_seconds, flags = LAUNCH.unpack_from(message)
+        pid = os.fork()
+        if pid == 0:
+            self._become_child(memory_mb, cpu_seconds, flags, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        killed = self._watch(child, limits)
-        _, status = os.waitpid(child, 0)
+        killed = self._watch(pid, memory_mb << 20)
+        _, status, used = os.wait4(pid, 0)
         self._kill_all()
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        report = {
-            "status": status,
-            "killed": killed,
-            "cpu": used.ru_utime + used.ru_stime - started.ru_utime - started.ru_stime,
-        }
-        files = self._open_fetched(launch.get("fetch") or [])
-        socket.send_fds(self.link, [json.dumps(report).encode()], files)
+        files: list[int] = []
+        if len(message) > LAUNCH.size:
+            files = [open_inside(self.folder.path, path) for path in json.loads(message[LAUNCH.size :])]
+        socket.send_fds(self.link, [REPORT.pack(ENDED, status, killed, used.ru_utime + used.ru_stime)], files)
         for descriptor in files:
-            if descriptor > 2:
-                os.close(descriptor)
-        if not launch.get("keep"):
-            self._prepare_folder()
+            os.close(descriptor)
+        if not flags & KEEP_FOLDER:
+            self.folder.renew()
 
-    def _watch(self, child: int, limits: Limits) -> str | None:
+    def _watch(self, pid: int, memory: int) -> int:
         """Wait for the child's end; returns why it was killed, if it was."""
-        pidfd = os.pidfd_open(child)
+        pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.link, select.POLLIN)
-        killed = None
+        killed = NOT_KILLED
         try:
             while True:
-                events = dict(poll.poll(_TICK_MS))
-                if pidfd in events:
+                ready = [descriptor for descriptor, _ in poll.poll(_TICK_MS)]
+                if pidfd in ready:
                     return killed
-                if self.link.fileno() in events:
-                    killed = self._obey(child) or killed
-                elif killed is None and self._memory_used() > limits.memory_mb << 20:
-                    killed = "memory"
+                if ready:
+                    killed = self._obey(pid) or killed
+                elif not killed and self.sees_processes and self._uses_more_than(memory):
+                    killed = FOR_MEMORY
                     self._kill()
         finally:
             os.close(pidfd)
 
-    def _obey(self, child: int) -> str | None:
+    def _obey(self, pid: int) -> int:
         order = self.link.recv(16)
         if order == WAITED:
-            self.link.send(str(self._time_waited(child)).encode())
-            return None
+            self.link.send(REPORT.pack(WAITING, 0, 0, self._seconds_waited(pid)))
+            return NOT_KILLED
         if not order:
             self._leave()
         self._kill()
-        return "order"
+        return BY_ORDER
 
-    def _time_waited(self, child: int) -> int:
-        """Nanoseconds that the program was ready to run but had no processor."""
+    def _seconds_waited(self, pid: int) -> float:
+        """Time that the program was ready to run but had no processor; 0.0 for several processes, which keep each
+        other."""
+        if self.sees_processes and len(self._program_processes()) > 1:
+            return 0.0
         try:
-            with open(f"/proc/{child}/schedstat") as file:
-                return int(file.read().split()[1])
+            with open(f"/proc/{pid}/schedstat") as file:
+                return int(file.read().split()[1]) / 1e9
         except (OSError, IndexError, ValueError):
-            return 0
+            return 0.0
 
-    def _memory_used(self) -> int:
-        """Bytes of private memory of all processes of the program."""
-        if not self.sees_processes:
-            return 0
-        total = 0
-        for pid in self._program_processes():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                with open(f"/proc/{pid}/statm") as file:
-                    _, resident, shared = file.read().split()[:3]
-                total += (int(resident) - int(shared)) * self.page
-        return total
+    def _uses_more_than(self, memory: int) -> bool:
+        """Whether all processes of the program together hold more than so many bytes."""
+        processes = self._program_processes()
+        # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it
+        # matters.
+        if sum(_private_bytes(pid) for pid in processes) <= memory:
+            return False
+        return sum(_proportional_bytes(pid) for pid in processes) > memory
 
     def _program_processes(self) -> list[int]:
         if self.first_of_namespace:
@@ -190,74 +200,41 @@ class ForkServer:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _become_child(self, launch: dict[str, Any], limits: Limits, descriptors: list[int]) -> NoReturn:
+    def _become_child(self, memory_mb: int, cpu_seconds: int, flags: int, descriptors: list[int]) -> NoReturn:
         try:
             os.setsid()
-            for target, source in enumerate(descriptors[1:4]):
-                os.dup2(source, target)
-            keep = [descriptors[0], *descriptors[4:5]]
-            _move_up(keep)
-            os.chdir(self.work)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
-            self.isolation.confine(limits, executes="command" in launch)
+            os.dup2(descriptors[1], 0)
+            os.dup2(descriptors[2], 1)
+            os.dup2(descriptors[3], 2)
+            # 3.. is where programs expect their own files: what is ours sits above, everything else is closed.
+            os.dup2(descriptors[0], child.CONTROL, inheritable=False)
+            if len(descriptors) > 4:
+                os.dup2(descriptors[4], child.CALLS, inheritable=False)
+            os.closerange(3, child.CONTROL)
+            self.isolation.confine(memory_mb, cpu_seconds, executes=bool(flags & EXECUTES))
         except BaseException as error:
             os.write(2, f"sandbox: could not confine the program: {error!r}\n".encode())
             os._exit(1)
-        control = socket.socket(fileno=_CONTROL)
-        send_frame(control, READY)
-        calls = socket.socket(fileno=_CALLS) if len(keep) > 1 else None
-        run_child(control, calls)
-
-    def _prepare_folder(self) -> None:
-        for folder in self.folders:
-            empty_folder(folder)
-        os.mkdir(self.work, 0o700)
-        if os.geteuid() == 0:
-            user = os.stat(self.isolation.folder)
-            os.chown(self.work, user.st_uid, user.st_gid)
-        os.chdir("/")
-
-    def _open_fetched(self, paths: list[str]) -> list[int]:
-        """Descriptors of the files that the request asked for; /dev/null's stands for one that is not there."""
-        return [_open_inside(self.work, path) for path in paths]
+        os.write(child.CONTROL, READY)
+        child.run_child()
 
 
-def _move_up(descriptors: list[int]) -> None:
-    # 3.. is where programs expect their own files: what is ours sits above, everything else is closed.
-    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_OWN) for descriptor in descriptors]
-    for number, copy in zip((_CONTROL, _CALLS), copies, strict=False):
-        os.dup2(copy, number, inheritable=False)
-    os.closerange(3, _CONTROL)
-    os.closerange(_CONTROL + len(descriptors), _LAST_OWN + 16)
-
-
-def run_child(control: socket.socket, calls: socket.socket | None) -> NoReturn:
-    """What a confined child does: read its order from the worker and carry it out."""
-    payload = receive_frame(control)
-    gc.enable()
-    if payload["mode"] == "judge":
-        assert calls is not None
-        judge.Judge(payload, control, calls).run()
-        os._exit(0)
+def _private_bytes(pid: int) -> int:
     try:
-        program.write_files(payload.get("files") or {})
-    except (OSError, ValueError) as error:
-        os.write(2, f"sandbox: {error}\n".encode())
-        os._exit(1)
-    if payload["mode"] == "command":
-        if "code" in payload:
-            with open(payload["source"], "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(payload["code"])
-        control.close()
-        program.execute_command(payload["argv"])
-    sys.path[0:0] = [os.getcwd()]
-    sys.argv = [program.SCRIPT]
-    if payload["mode"] == "serve":
-        assert calls is not None
-        program.serve_calls(payload, calls)
-    program.run_script(payload, control)
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared = file.read().split()[:3]
+        return (int(resident) - int(shared)) * _PAGE
+    except (OSError, ValueError):
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)
+        return int(lines["Pss_Anon"].split()[0]) << 10
+    except (OSError, ValueError, KeyError):
+        return _private_bytes(pid)
 
 
 def _descendants(ancestor: int) -> list[int]:
@@ -274,48 +251,3 @@ def _descendants(ancestor: int) -> list[int]:
         layer = {pid for pid, parent in parents.items() if parent in layer}
         found += layer
     return found
-
-
-def _open_inside(folder: str, path: str) -> int:
-    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        if path.startswith("/") or ".." in parts or not parts:
-            raise OSError("not below the working directory")
-        for part in parts[:-1]:
-            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
-            os.close(here)
-            here = deeper
-        found = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
-        if stat.S_ISREG(os.fstat(found).st_mode):
-            return found
-        os.close(found)
-    except OSError:
-        pass
-    finally:
-        os.close(here)
-    return os.open(os.devnull, os.O_RDONLY)
-
-
-def empty_folder(folder: str) -> None:
-    """Remove everything below `folder`, however deep, without recursion and without following a link."""
-    serial = 0
-    # A name that a program can't have taken beforehand.
-    prefix = os.path.join(folder, "." + os.urandom(8).hex())
-    while entries := list(os.scandir(folder)):
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                continue
-            with contextlib.suppress(PermissionError):
-                os.chmod(entry.path, 0o700)
-            # What is below moves up one floor, so no path grows longer than the system allows.
-            for inner in list(os.scandir(entry.path)):
-                serial += 1
-                if inner.is_dir(follow_symlinks=False):
-                    with contextlib.suppress(PermissionError):
-                        os.chmod(inner.path, 0o700)
-                    os.rename(inner.path, f"{prefix}{serial}")
-                else:
-                    os.unlink(inner.path)
-            os.rmdir(entry.path)

@@ -1,0 +1,309 @@
+"""How fast the sandbox is, and how it bears a long run. Not a test: it prints what it measured.
+
+    python benchmarks/sandbox.py speed        # /run_code, /run_batch, the client; medians over several runs
+    python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
+    python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
+
+The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its
+cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
+as well, it says what the rates would be without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase  # noqa: E402
+
+PRINT = "print(1)"
+MBPP = """
+def similar_elements(first, second):
+    return tuple(sorted(set(first) & set(second)))
+assert similar_elements((3, 4, 5, 6), (5, 7, 4, 10)) == (4, 5)
+assert similar_elements((1, 2, 3, 4), (5, 4, 3, 7)) == (3, 4)
+assert similar_elements((11, 12, 14, 13), (17, 15, 14, 13)) == (13, 14)
+"""
+# What SandboxFusion's own server gave without isolation on a machine of two cores, at 16 callers.
+SANDBOX_FUSION = {"print(1)": 39.5, "MBPP-like": 41.5}
+
+
+@contextmanager
+def running_server(workers: int) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own: its url and process id."""
+    command = [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            print("   ", line.split(" INFO ")[-1].strip())
+            found = re.search(r"serving on (\S+)", line)
+            if found:
+                yield found.group(1), process.pid
+                return
+        raise RuntimeError("the server did not start")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Connection:
+    """One kept connection that sends the same request again and again, as cheaply as Python can."""
+
+    def __init__(self, url: str, path: str, body: Any) -> None:
+        self.host, _, port = url.removeprefix("http://").partition(":")
+        self.port = int(port)
+        content = json.dumps(body).encode()
+        lines = [
+            f"POST {path} HTTP/1.1",
+            "host: x",
+            "content-type: application/json",
+            f"content-length: {len(content)}",
+        ]
+        self.request = "\r\n".join([*lines, "", ""]).encode() + content
+
+    async def repeat(self, until: float, times: list[float], expected: bytes) -> None:
+        """Send until the clock says so; appends the seconds of each request."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        while (start := time.perf_counter()) < until:
+            writer.write(self.request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(re.search(rb"content-length: (\d+)", head).group(1))  # type: ignore[union-attr]
+            body = await reader.readexactly(length)
+            if expected not in body:
+                raise RuntimeError(f"unexpected answer: {body[:300]!r}")
+            times.append(time.perf_counter() - start)
+        writer.close()
+
+
+async def run_code_load(url: str, code: str, callers: int, seconds: float) -> tuple[float, list[float]]:
+    """Programs a second through `/run_code`, and the seconds of each request."""
+    times: list[float] = []
+    body = {"code": code, "language": "python"}
+    start = time.perf_counter()
+    connections = [Connection(url, "/run_code", body) for _ in range(callers)]
+    await asyncio.gather(*(c.repeat(start + seconds, times, b'"status":"Success"') for c in connections))
+    return len(times) / (time.perf_counter() - start), times
+
+
+def spread(values: list[float]) -> str:
+    """Median and range."""
+    return f"{statistics.median(values):8.1f}  ({min(values):.1f} .. {max(values):.1f})"
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of a server with all its processes and programs, and of this load generator."""
+    ticks = 0
+    for process in tree(pid):
+        try:
+            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]))
+        except (OSError, ValueError):
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+async def repeated(
+    name: str, unit: str, runs: int, pid: int, once: Callable[[], Awaitable[tuple[float, int]]]
+) -> float:
+    """Print the median of several runs; `once` returns a rate and how many units it ran."""
+    await once()
+    before, count, rates = processor_seconds(pid), 0, []
+    for _ in range(runs):
+        rate, units = await once()
+        rates.append(rate)
+        count += units
+    cost = (processor_seconds(pid) - before) / count
+    free = len(os.sched_getaffinity(0)) / cost
+    print(f"{name:46s} {spread(rates)} {unit}; {cost * 1e3:.2f} ms of processor each: {free:.0f} with free processors")
+    return statistics.median(rates)
+
+
+async def speed(url: str, pid: int, runs: int, seconds: float) -> None:
+    """The figures of the three routes."""
+    for name, code in (("print(1)", PRINT), ("MBPP-like", MBPP)):
+        times: list[float] = []
+
+        async def once(code: str = code, times: list[float] = times) -> tuple[float, int]:
+            rate, taken = await run_code_load(url, code, 16, seconds)
+            times.extend(taken)
+            return rate, len(taken)
+
+        rate = await repeated(f"/run_code {name}, 16 callers", "programs/s", runs, pid, once)
+        times.sort()
+        percentiles = [times[int(len(times) * part)] * 1e3 for part in (0.5, 0.95, 0.99)]
+        print(f"    p50 {percentiles[0]:.1f} ms, p95 {percentiles[1]:.1f} ms, p99 {percentiles[2]:.1f} ms;", end=" ")
+        print(f"{rate / SANDBOX_FUSION[name]:.1f} times SandboxFusion's server without isolation")
+    async with Sandbox(url) as sandbox:
+        await client_speed(sandbox, pid, runs)
+
+
+async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
+    """What the client reaches, which finds `/run_batch` by itself."""
+    kinds: dict[str, list[Any]] = {
+        "call cases": [CallCase("f", [n], expected=n + 1) for n in range(20)],
+        "MBPP-like asserts": [AssertCase(f"assert f({n}) == {n + 1}") for n in range(20)],
+        "asserts with code (judge process)": [AssertCase(f"x = f({n})\nassert x == {n + 1}") for n in range(20)],
+    }
+
+    async def distinct(cases: list[Any], count: int) -> tuple[float, int]:
+        programs = [Program(f"def f(x):\n    return x + 1  # {n}") for n in range(count)]
+        start = time.perf_counter()
+        results = await sandbox.check_many(programs, cases)
+        taken = time.perf_counter() - start
+        assert all(result.all_passed for result in results)  # type: ignore[union-attr]
+        return count * len(cases) / taken, count * len(cases)
+
+    for name, cases in kinds.items():
+        await repeated(
+            f"/run_batch, 20 {name} a program", "cases/s", runs, pid, lambda cases=cases: distinct(cases, 100)
+        )
+
+    async def printed() -> tuple[float, int]:
+        cases = [StdioCase(f"{n}\n", f"{n + 1}\n") for n in range(20)]
+        programs = [Program(f"print(int(input()) + 1)  # {n}") for n in range(60)]
+        start = time.perf_counter()
+        results = await sandbox.check_many(programs, cases)
+        assert all(result.all_passed for result in results)  # type: ignore[union-attr]
+        return 60 * 20 / (time.perf_counter() - start), 60 * 20
+
+    await repeated("/run_batch, 20 stdin cases a program", "cases/s", runs, pid, printed)
+
+    async def runs_of_distinct() -> tuple[float, int]:
+        start = time.perf_counter()
+        results = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(1000)))
+        assert [result.stdout for result in results] == [f"{n}\n" for n in range(1000)]
+        return 1000 / (time.perf_counter() - start), 1000
+
+    await repeated("/run_batch, distinct programs", "programs/s", runs, pid, runs_of_distinct)
+    one = kinds["MBPP-like asserts"][:1]
+    await repeated("/run_batch, distinct programs, 1 assert each", "programs/s", runs, pid, lambda: distinct(one, 500))
+
+
+async def scaling(runs: int, seconds: float) -> None:
+    """Throughput by workers and callers."""
+    print("programs/s of /run_code print(1), median")
+    rows = []
+    for workers in (1, 2):
+        with running_server(workers) as (url, _):
+            row = []
+            for callers in (1, 4, 16, 64):
+                await run_code_load(url, PRINT, callers, seconds / 2)
+                row.append(
+                    statistics.median([(await run_code_load(url, PRINT, callers, seconds))[0] for _ in range(runs)])
+                )
+            rows.append((workers, row))
+    print("workers   1 caller  4 callers  16 callers  64 callers")
+    for workers, row in rows:
+        print(f"{workers:7d}  {row[0]:9.1f}  {row[1]:9.1f}  {row[2]:10.1f}  {row[3]:10.1f}")
+    print("2 workers to 1:", "  ".join(f"{two / one:.2f}" for one, two in zip(rows[0][1], rows[1][1], strict=True)))
+
+
+HOSTILE = [
+    ("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "timeout"),
+    ("x = []\nwhile True: x.append(bytearray(1 << 24))", "memory"),
+    ("while True: pass", "timeout"),
+    ("print('x' * (5 << 20))", "output_limit"),
+]
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+    found, layer = {pid}, {pid}
+    while layer:
+        layer = {child for child, parent in parents.items() if parent in layer} - found
+        found |= layer
+    return sorted(found)
+
+
+def memory_mib(pid: int) -> float:
+    """Proportional memory of a server and its processes."""
+    total = 0
+    for process in tree(pid):
+        try:
+            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+            total += int(re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE).group(1))  # type: ignore[union-attr]
+        except OSError:
+            continue
+    return total / 1024
+
+
+async def soak(url: str, pid: int, count: int, workers: int) -> None:
+    """Many programs in a row, 1 in 10 hostile."""
+    wrong: Counter[tuple[str, str]] = Counter()
+    outcomes: Counter[str] = Counter()
+    async with Sandbox(url, concurrency=64) as sandbox:
+
+        async def one(number: int) -> None:
+            if number % 10:
+                code, expected, stdout = f"print({number})", "passed", f"{number}\n"
+            else:
+                (code, expected), stdout = HOSTILE[number // 10 % len(HOSTILE)], None
+            result = await sandbox.run(code, timeout=1.0, memory_mb=256)
+            outcomes[result.outcome] += 1
+            if result.outcome != expected or (stdout is not None and result.stdout != stdout):
+                wrong[(expected, result.outcome)] += 1
+
+        await asyncio.gather(*(one(number) for number in range(400)))
+        before = memory_mib(pid)
+        outcomes.clear()
+        start = time.perf_counter()
+        for first in range(0, count, 1000):
+            await asyncio.gather(*(one(number) for number in range(first, min(count, first + 1000))))
+            print(
+                f"    {first + 1000:6d} programs, {time.perf_counter() - start:6.1f} s, {memory_mib(pid):.1f} MiB",
+                flush=True,
+            )
+        taken = time.perf_counter() - start
+    after = memory_mib(pid)
+    left = len(tree(pid)) - 1 - 3 * workers
+    print(f"{sum(outcomes.values())} results of {count} programs in {taken:.0f} s: {dict(sorted(outcomes.items()))}")
+    print(f"misclassified: {sum(wrong.values())} {dict(wrong) or ''}")
+    print(f"memory of the server: {before:.1f} MiB before, {after:.1f} MiB after ({(after / before - 1) * 100:+.1f}%)")
+    print(f"processes left: {left}")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("speed", "scaling", "soak"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
+    parser.add_argument("--count", type=int, default=20_000, help="programs of the soak")
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start, Python {sys.version.split()[0]}")
+    if options.what == "scaling":
+        asyncio.run(scaling(options.runs, options.seconds))
+        return
+    with running_server(options.workers) as (url, pid):
+        if options.what == "speed":
+            asyncio.run(speed(url, pid, options.runs, options.seconds))
+        else:
+            asyncio.run(soak(url, pid, options.count, options.workers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The folders that a program writes to: made before it, emptied after it, read for what the caller wants back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+
+class WorkFolder:
+    """A slot's writable folders and, in the first of them, the working directory of one program after the other."""
+
+    def __init__(self, folder: str, *, private: bool) -> None:
+        self.path = os.path.join(folder, "run")
+        self._private = private
+        self._folders = [folder, "/dev/shm"] if private else [folder]
+        self._inode = 0
+        self._handle = -1
+
+    def renew(self) -> None:
+        """Remove what the last program left; ends in an empty working directory, which is this process's own."""
+        if self._is_plain():
+            return
+        if self._handle >= 0:
+            os.close(self._handle)
+        for folder in self._folders:
+            empty_folder(folder)
+            _drop_attributes(folder)
+        os.mkdir(self.path, 0o700)
+        if os.geteuid() == 0:
+            owner = os.stat(self._folders[0])
+            os.chown(self.path, owner.st_uid, owner.st_gid)
+        self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._inode = os.fstat(self._handle).st_ino
+        os.chdir(self.path)
+
+    def _is_plain(self) -> bool:
+        """Whether the last program left nothing but its own source, which is removed: the common case, and a fast
+        one."""
+        if self._handle < 0:
+            return False
+        status = os.lstat(self.path) if os.path.lexists(self.path) else None
+        if status is None or status.st_ino != self._inode or status.st_mode != stat.S_IFDIR | 0o700:
+            return False
+        if os.listdir(self._folders[0]) != ["run"] or (self._private and os.listdir("/dev/shm")):
+            return False
+        left = os.listdir(self._handle)
+        if left not in ([], ["main.py"]) or any(os.listxattr(path) for path in (*self._folders, self.path)):
+            return False
+        if left:
+            try:
+                os.unlink("main.py", dir_fd=self._handle)
+            except OSError:
+                return False
+        return True
+
+    def remove(self) -> None:
+        """Remove the folder of a slot that has no file tree of its own."""
+        if not self._private:
+            os.chdir("/")
+            empty_folder(self._folders[0])
+            with contextlib.suppress(OSError):
+                os.rmdir(self._folders[0])
+
+
+def _drop_attributes(folder: str) -> None:
+    for name in os.listxattr(folder):
+        os.removexattr(folder, name)
+
+
+def empty_folder(folder: str) -> None:
+    """Remove everything below `folder`, however deep, without recursion and without following a link."""
+    serial = 0
+    # A name that a program can't have taken beforehand.
+    prefix = os.path.join(folder, "." + os.urandom(8).hex())
+    while entries := list(os.scandir(folder)):
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            with contextlib.suppress(PermissionError):
+                os.chmod(entry.path, 0o700)
+            # What is below moves up one floor, so no path grows longer than the system allows.
+            for inner in list(os.scandir(entry.path)):
+                serial += 1
+                if inner.is_dir(follow_symlinks=False):
+                    with contextlib.suppress(PermissionError):
+                        os.chmod(inner.path, 0o700)
+                    os.rename(inner.path, f"{prefix}{serial}")
+                else:
+                    os.unlink(inner.path)
+            os.rmdir(entry.path)
+
+
+def open_inside(folder: str, path: str) -> int:
+    """A descriptor of the regular file at a relative path, no link followed; of /dev/null when there is none."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if path.startswith("/") or ".." in parts or not parts:
+            raise OSError("not below the working directory")
+        for part in parts[:-1]:
+            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here = deeper
+        found = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+        if stat.S_ISREG(os.fstat(found).st_mode):
+            return found
+        os.close(found)
+    except OSError:
+        pass
+    finally:
+        os.close(here)
+    return os.open(os.devnull, os.O_RDONLY)

@@ -1,0 +1,92 @@
+"""What comes out of a child: a stream that is read to its end and capped, and a channel of messages. Used by the
+worker."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from rewards.sandbox.codec import FrameBuffer, FrameTooLarge
+
+READ_SIZE = 1 << 16
+MAX_ANSWER = 1 << 16
+"""Bytes of an answer that the worker reads itself. Small, so that no choice of values makes reading it slow."""
+TAIL = 4096
+
+
+class Drain:
+    """Reads one stream to its end, keeps the first `limit` bytes and the last few."""
+
+    def __init__(self, limit: int) -> None:
+        self.descriptor, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.descriptor, False)
+        self.limit = limit
+        self.kept = bytearray()
+        self.tail = b""
+        self.truncated = False
+        self.open = True
+
+    def read(self) -> None:
+        """Take what is there now."""
+        while self.open:
+            try:
+                data = os.read(self.descriptor, READ_SIZE)
+            except BlockingIOError:
+                return
+            if not data:
+                self.close()
+                return
+            room = self.limit - len(self.kept)
+            self.kept += data[:room]
+            if len(data) > room:
+                self.truncated = True
+                self.tail = (self.tail + data)[-TAIL:]
+                return
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self.open:
+            os.close(self.descriptor)
+            self.open = False
+
+    def text(self) -> str:
+        """What was kept, as text; bytes that are no UTF-8 become the replacement character."""
+        return self.kept.decode("utf-8", "replace")
+
+    def ending(self) -> str:
+        """The last few bytes that were written, also those behind the limit."""
+        return (self.tail if self.truncated else bytes(self.kept[-TAIL:])).decode("utf-8", "replace")
+
+    def restart(self) -> None:
+        """Forget what was kept: the next run of the same process begins."""
+        self.kept, self.tail, self.truncated = bytearray(), b"", False
+
+
+class Channel:
+    """The worker's end of a call channel to a program, whose messages are not trusted."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.open = True
+        self.messages: list[Any] = []
+        self.oversized = False
+        self._frames = FrameBuffer(MAX_ANSWER)
+        end.setblocking(False)
+
+    def read(self) -> None:
+        """Take what is there now; whatever is no message of ours ends the channel."""
+        try:
+            data = self.socket.recv(READ_SIZE)
+            self.messages += self._frames.feed(data)
+            self.open = bool(data)
+        except BlockingIOError:
+            pass
+        except FrameTooLarge:
+            self.oversized, self.open = True, False
+        except (OSError, ValueError, RecursionError):
+            self.open = False
+
+    def take(self) -> Any:
+        """The next message, or None."""
+        return self.messages.pop(0) if self.messages else None

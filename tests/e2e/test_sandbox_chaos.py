@@ -1,0 +1,154 @@
+"""Workers, fork servers and the server itself are killed during 500 requests: every caller gets a right answer or an
+error."""
+
+# A test may look at /proc, and at a counter, again and again.
+# ruff: noqa: ASYNC110, ASYNC240
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewards.sandbox import CallCase, InfrastructureError, Program, Sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+class Server:
+    """A server on a port of its own that can be killed and started again there."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "rewards.sandbox", "serve", "--port", str(self.port), "--workers", "3"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            found = re.search(r"serving on (http://127.0.0.1:(\d+))", line)
+            if found:
+                self.port = int(found.group(2))
+                return found.group(1)
+        raise AssertionError("the server did not start")
+
+    def descendants(self) -> list[int]:
+        assert self.process is not None
+        parents = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                except (OSError, ValueError):
+                    continue
+                if state != "Z":
+                    parents[int(entry.name)] = int(parent)
+        found: set[int] = set()
+        layer = {self.process.pid}
+        while layer:
+            layer = {pid for pid, parent in parents.items() if parent in layer}
+            found |= layer
+        return sorted(found)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+async def ask(sandbox: Sandbox, number: int) -> str:
+    """One request in each of three ways; what came of it."""
+    try:
+        if number % 3 == 0:
+            run = await sandbox.run(f"import time; time.sleep(0.02)\nprint({number})", timeout=20.0)
+            right = (run.outcome, run.stdout) == ("passed", f"{number}\n")
+        elif number % 3 == 1:
+            checked = await sandbox.check(
+                Program(f"def f(x): return x + {number}"),
+                [CallCase("f", [n], expected=n + number) for n in range(5)],
+                timeout=20.0,
+            )
+            right = checked.all_passed
+        else:
+            failed = await sandbox.run(f"raise ValueError({number})", timeout=20.0)
+            right = (failed.outcome, failed.error_line) == ("runtime_error", f"ValueError: {number}")
+    except InfrastructureError:
+        return "infrastructure"
+    return "right" if right else "WRONG"
+
+
+async def test_every_caller_gets_a_right_answer_or_infrastructure_error() -> None:
+    chance = random.Random(7)
+    first, second = Server(), Server()
+    urls = [first.start(), second.start()]
+    finished = 0
+
+    async def counted(number: int) -> str:
+        nonlocal finished
+        result = await ask(sandbox, number)
+        finished += 1
+        return result
+
+    async def chaos() -> None:
+        for step in range(8):
+            while finished < min(480, (step + 1) * 50):
+                await asyncio.sleep(0.02)
+            victims = first.descendants() + second.descendants()
+            for victim in chance.sample(victims, min(3, len(victims))):
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if step == 3:
+                first.kill()
+            if step == 5:
+                await asyncio.to_thread(first.start)
+
+    try:
+        async with Sandbox(urls, concurrency=32, attempts=8) as sandbox:
+            results, _ = await asyncio.gather(asyncio.gather(*(counted(n) for n in range(500))), chaos())
+            assert "WRONG" not in results
+            assert len(results) == 500
+            assert results.count("right") >= 475
+            # What is left works: both servers have replaced what was killed.
+            assert [await ask(sandbox, n) for n in range(30)] == ["right"] * 30
+    finally:
+        first.kill()
+        second.kill()
+
+
+async def test_processes_of_a_killed_server_end() -> None:
+    server = Server()
+    url = server.start()
+    async with Sandbox(url, attempts=1) as sandbox:
+        endless = [asyncio.create_task(ask_endless(sandbox)) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        orphans = server.descendants()
+        assert len(orphans) >= 9
+        server.kill()
+        assert await asyncio.gather(*endless) == ["infrastructure"] * 3
+    for _ in range(100):
+        if not any(Path(f"/proc/{pid}").exists() for pid in orphans):
+            break
+        await asyncio.sleep(0.1)
+    assert [pid for pid in orphans if Path(f"/proc/{pid}").exists()] == []
+
+
+async def ask_endless(sandbox: Sandbox) -> str:
+    try:
+        await sandbox.run("while True: pass", timeout=30.0)
+    except InfrastructureError:
+        return "infrastructure"
+    return "WRONG"

@@ -1,0 +1,138 @@
+"""A running sandbox server for the tests, and what it takes to see what a program leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from rewards.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parents[3]
+PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+NOBODY = 65534
+
+
+@dataclass
+class ServerProcess:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[str]
+    url: str = ""
+    workers: int = 2
+    log: list[str] = field(default_factory=list)
+
+    def descendants(self) -> dict[int, str]:
+        """Process id and command line of everything that the server has started and that still lives."""
+        parents: dict[int, int] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                except (OSError, ValueError):
+                    continue
+                if state != "Z":
+                    parents[int(entry.name)] = int(parent)
+        found: set[int] = set()
+        layer = {self.process.pid}
+        while layer:
+            layer = {pid for pid, parent in parents.items() if parent in layer} - found
+            found |= layer
+        return {
+            pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            for pid in found
+            if Path(f"/proc/{pid}").exists()
+        }
+
+    def stop(self) -> None:
+        """End the server and wait for it."""
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def interpreter_for_anybody() -> str | None:
+    """An interpreter of this version that a user without rights can start: ours may be below a private folder."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (sys.executable, f"/usr/local/bin/python{version}", f"/usr/bin/python{version}"):
+        if shutil.which(path) and _reachable(Path(path).resolve()):
+            return path
+    return None
+
+
+def _reachable(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+
+
+def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2) -> ServerProcess:
+    """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
+    ends."""
+    python, prefix = sys.executable, []
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2"}
+    if ordinary_user:
+        python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
+        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        packages = [path for path in sys.path if path.endswith("site-packages")]
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *packages])
+    command = [*prefix, python, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers), *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/")
+    server = ServerProcess(process, workers=workers)
+    assert process.stderr is not None
+    for line in process.stderr:
+        server.log.append(line)
+        found = re.search(r"serving on (http://\S+)", line)
+        if found:
+            server.url = found.group(1)
+            # A full pipe would stop the server in the middle of a test.
+            threading.Thread(target=lambda: server.log.extend(process.stderr or []), daemon=True).start()
+            return server
+    process.wait()
+    raise RuntimeError("".join(server.log))
+
+
+def user_kinds() -> list[str]:
+    """Whose rights the servers of these tests have: this user's, and an ordinary user's as well where this one is
+    root."""
+    return ["this_user", "ordinary_user"] if os.geteuid() == 0 else ["this_user"]
+
+
+@pytest.fixture(scope="session", params=user_kinds())
+def any_server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """A server on loopback, once with this user's rights and once with an ordinary user's."""
+    server = start_server(ordinary_user=request.param == "ordinary_user")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerProcess]:
+    """A server on loopback with this user's rights."""
+    server = start_server()
+    yield server
+    server.stop()
+
+
+@pytest_asyncio.fixture
+async def sandbox(server: ServerProcess) -> AsyncIterator[Sandbox]:
+    """A client of `server`."""
+    async with Sandbox(server.url) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def any_sandbox(any_server: ServerProcess) -> AsyncIterator[Sandbox]:
+    """A client of `any_server`."""
+    async with Sandbox(any_server.url) as client:
+        yield client

@@ -1,0 +1,276 @@
+"""The server as a process: isolation modes, back-pressure, metrics under load, embedded life and death."""
+
+# A test may wait for a process.
+# ruff: noqa: E501, ASYNC240, ASYNC221
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from conftest import PYTHONPATH, ROOT, start_server
+
+from rewards.sandbox import Sandbox, seccomp
+from rewards.sandbox.__main__ import is_loopback, parse_arguments
+from rewards.sandbox.folders import empty_folder, open_inside
+from rewards.sandbox.isolation import LAYERS
+from rewards.sandbox.landlock import supported_version
+
+
+def test_beyond_loopback_only_strict_is_served() -> None:
+    assert parse_arguments(["serve", "--host", "0.0.0.0"]).isolation == "strict"
+    assert parse_arguments(["serve"]).isolation == "best"
+    for mode in ("best", "none"):
+        with pytest.raises(SystemExit):
+            parse_arguments(["serve", "--host", "0.0.0.0", "--isolation", mode])
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("example.org", False),
+    ],
+)
+def test_is_loopback(host: str, inside: bool) -> None:
+    assert is_loopback(host) is inside
+
+
+def test_strict_serves_where_every_layer_is_there() -> None:
+    server = start_server("--isolation", "strict", workers=1)
+    try:
+        layers = httpx.get(server.url + "/capabilities", trust_env=False).json()
+        assert (set(layers["layers"]), layers["missing_layers"]) == (
+            set(LAYERS) - ({"uid"} if os.geteuid() else set()),
+            {},
+        )
+        assert any("active layers" in line for line in server.log)
+    finally:
+        server.stop()
+
+
+def test_strict_refuses_to_start_and_best_says_what_is_missing(tmp_path: Path) -> None:
+    # The kernel refuses every namespace to a process under this filter, as a locked-down machine does.
+    launcher = tmp_path / "locked.py"
+    launcher.write_text(
+        "import runpy, sys\nfrom rewards.sandbox import seccomp, syscalls\n"
+        "seccomp._DENIED = {'unshare': (272, 97)}\n"
+        "for name in ('_SELF_ONLY', '_SIGNALS'): setattr(seccomp, name, ())\n"
+        "seccomp._SOCKET = seccomp._SOCKETPAIR = seccomp._CLONE3 = seccomp._IOCTL = (9999, 9999)\n"
+        "syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)\nseccomp.install(seccomp.build_filter())\n"
+        "sys.argv = ['sandbox', *sys.argv[1:]]\nrunpy.run_module('rewards.sandbox', run_name='__main__')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    command = [sys.executable, str(launcher), "serve", "--port", "0", "--workers", "1", "--isolation"]
+    name = socket.gethostname()
+    strict = subprocess.run([*command, "strict"], env=environment, capture_output=True, text=True, timeout=60)
+    assert strict.returncode == 1
+    assert "this machine lacks" in strict.stderr
+    assert "pid_ns" in strict.stderr
+    best = subprocess.Popen([*command, "best"], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert best.stderr is not None
+        lines = []
+        for line in best.stderr:
+            lines.append(line)
+            if "serving on" in line:
+                break
+        missing = [line for line in lines if "going without" in line]
+        assert len(missing) == 1
+        assert "net_ns" in missing[0]
+        url = lines[-1].split()[-4]
+        asyncio.run(_poor_machine_still_protects(url))
+        # What a missing namespace would have kept inside must not happen to the machine instead.
+        assert socket.gethostname() == name
+    finally:
+        best.terminate()
+        best.wait()
+
+
+async def _poor_machine_still_protects(url: str) -> None:
+    async with Sandbox(url) as sandbox:
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+        network = await sandbox.run("import socket; socket.socket()")
+        assert network.error_type == "PermissionError"
+        secret = await sandbox.run(f"print(open({str(Path(__file__))!r}).read())")
+        assert secret.outcome == "runtime_error"
+        parent = await sandbox.run("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
+        assert parent.outcome == "runtime_error"
+        daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(300)\nprint('left')"
+        assert (await sandbox.run(daemon)).stdout == "left\n"
+        alive = subprocess.run(["pgrep", "-f", "time.sleep(300)"], capture_output=True, text=True).stdout
+        assert alive == ""
+
+
+async def test_isolation_none_still_limits() -> None:
+    server = start_server("--isolation", "none", workers=1)
+    try:
+        assert any("NONE" in line for line in server.log)
+        async with Sandbox(server.url) as sandbox:
+            assert (await sandbox.run("print(1)")).stdout == "1\n"
+            assert (await sandbox.run("while True: pass", timeout=0.3)).outcome == "timeout"
+            assert (await sandbox.run("x = bytearray(1 << 40)")).outcome == "memory"
+            child = await sandbox.run(
+                "import os, time\nif os.fork() == 0: time.sleep(60)\nprint('parent')", timeout=5.0
+            )
+            assert child.stdout == "parent\n"
+        assert len(server.descendants()) == 3
+    finally:
+        server.stop()
+
+
+def test_a_full_queue_is_429_with_retry_after_and_the_client_waits() -> None:
+    server = start_server("--queue", "2", workers=1)
+
+    async def crowd() -> tuple[list[int], list[str]]:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http, Sandbox(server.url) as sandbox:
+            body = {"code": "import time; time.sleep(0.2)", "language": "python"}
+            answers = await asyncio.gather(*(http.post(server.url + "/run_code", json=body) for _ in range(8)))
+            assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
+            results = await asyncio.gather(*(sandbox.run("print(1)") for _ in range(6)))
+            return [answer.status_code for answer in answers], [result.outcome for result in results]
+
+    try:
+        codes, outcomes = asyncio.run(crowd())
+        assert codes.count(200) == 3
+        assert codes.count(429) == 5
+        assert outcomes == ["passed"] * 6
+        text = httpx.get(server.url + "/metrics", trust_env=False).text
+        assert int(re.search(r"^sandbox_rejected_total (\d+)", text, re.MULTILINE).group(1)) >= 5  # type: ignore[union-attr]
+    finally:
+        server.stop()
+
+
+USER = """
+import asyncio, os, sys, time
+from rewards.sandbox import Sandbox
+async def main():
+    async with Sandbox(workers=1) as sandbox:
+        result = await sandbox.run("print(1)")
+        print(result.outcome, sandbox._connections.endpoints[0].base, flush=True)
+        await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+def start_user(folder: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "TMPDIR": str(folder)}
+    return subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.slow
+def test_embedded_server_is_shared_and_ends_with_its_last_user_also_when_killed(tmp_path: Path) -> None:
+    users = [start_user(tmp_path) for _ in range(3)]
+    try:
+        lines = [user.stdout.readline().split() for user in users if user.stdout]
+        assert [line[0] for line in lines] == ["passed"] * 3
+        assert len({line[1] for line in lines}) == 1
+        url = lines[0][1]
+        for user in users[:2]:
+            user.send_signal(signal.SIGKILL)
+            user.wait()
+        time.sleep(3)
+        assert httpx.get(url + "/v1/ping", trust_env=False).status_code == 200
+        pids = {
+            int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))
+        }
+        assert pids
+        users[2].send_signal(signal.SIGKILL)
+        users[2].wait()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
+            time.sleep(0.1)
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url + "/v1/ping", trust_env=False)
+    finally:
+        for user in users:
+            with contextlib.suppress(ProcessLookupError):
+                user.kill()
+
+
+def _mentions(path: Path, text: str) -> bool:
+    try:
+        return "serve" in (path / "cmdline").read_text() and text in (path / "cmdline").read_text()
+    except OSError:
+        return False
+
+
+async def test_embedded_server_that_was_killed_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with Sandbox(workers=1) as sandbox:
+        assert (await sandbox.run("print(1)")).passed
+        (pid,) = [
+            int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))
+        ]
+        os.kill(pid, signal.SIGKILL)
+        assert (await sandbox.run("print(2)")).stdout == "2\n"
+
+
+def test_importing_the_sandbox_loads_nothing_heavy() -> None:
+    code = "import sys, rewards.sandbox; print([m for m in ('torch', 'ray', 'verl', 'numpy', 'fastapi', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
+
+
+def test_the_filter_is_whole_instructions_and_ends_with_allow() -> None:
+    program = seccomp.build_filter()
+    assert len(program) % 8 == 0
+    assert program[-4:] == (0x7FFF0000).to_bytes(4, sys.byteorder)
+    assert len(seccomp.build_filter(own_signals_only=5)) > len(program)
+
+
+def test_landlock_version_is_known() -> None:
+    assert supported_version() >= 0
+
+
+def test_empty_folder_takes_the_deepest_tree(tmp_path: Path) -> None:
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(600):
+            os.mkdir("deep")
+            os.chdir("deep")
+        Path("file").touch()
+        os.symlink("/usr", "link")
+    finally:
+        os.chdir(here)
+    empty_folder(str(tmp_path))
+    assert os.listdir(tmp_path) == []
+    assert Path("/usr/bin/env").exists()
+
+
+def test_open_inside_follows_no_link_and_opens_no_device(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file").write_text("text")
+    os.symlink("/etc", tmp_path / "out")
+    os.symlink("/etc/passwd", tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    for path, content in [
+        ("in/file", b"text"),
+        ("./in//file", b"text"),
+        ("out/passwd", b""),
+        ("link", b""),
+        ("pipe", b""),
+        ("in", b""),
+        ("../x", b""),
+    ]:
+        descriptor = open_inside(str(tmp_path), path)
+        assert os.read(descriptor, 10) == content, path
+        os.close(descriptor)
