@@ -1,4 +1,4 @@
-"""A Markdown table over runs: ``python -m recipe.summarize RUN_DIRECTORY ...``, one row a run, accuracy before and after."""
+"""A Markdown table over runs, accuracy before and after: ``python -m recipe.summarize RUN_DIRECTORY ...``."""
 
 import sys
 from pathlib import Path

@@ -226,7 +226,7 @@ async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:
         return queue.get_nowait()
     try:
         return await asyncio.wait_for(queue.get(), HEARTBEAT)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return b"\n"
 
 
