@@ -13,7 +13,8 @@ from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import ROOT, train, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# The first test of a module waits for its fixtures: the supervised start and whole runs.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 RAY = str(Path(sys.executable).with_name("ray"))
 
@@ -57,7 +58,7 @@ def submitted(
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         PYTHON=sys.executable, **cluster,
     )  # fmt: skip
-    output, _ = job.communicate(timeout=900)
+    output, _ = job.communicate(timeout=1500)
     assert job.returncode == 0, output[-6000:]
     assert "succeeded" in output
     return RunDirectory(root / "quickstart" / "job")

@@ -7,7 +7,8 @@ import pytest
 
 from tests.e2e.conftest import ROOT, train
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# The first test of a module waits for its fixtures: the supervised start and whole runs.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize(
