@@ -13,7 +13,7 @@ from tests.e2e.wandb_file import history
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STEPS, KILLED_AFTER, SAVED_EVERY = 16, 6, 4
+STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
         "experiment=quickstart", f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
-        f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS // 2}",
+        f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}",
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
     wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=1200)
