@@ -11,7 +11,7 @@ def tiny_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from data_prep import micro, micro_model
 
     folder = tmp_path_factory.mktemp("micro")
-    micro.make(folder, seed=0, limit=8, demonstrations_per_skill=8)
+    micro.make(folder, seed=0, limit=8, demonstration_count=32)
     micro_model.main(["--out", str(folder / "initial_model")])
     return folder
 

@@ -9,9 +9,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from conftest import ServerProcess
 
 from rewards.sandbox import RunResult, Sandbox
+from tests.rewards.sandbox.conftest import ServerProcess
 
 LOOK_AROUND = """
 import os, time

@@ -13,12 +13,12 @@ import json
 import httpx
 import pytest
 import sandbox_fusion
-from conftest import ServerProcess
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandbox_fusion import CommandRunStatus, RunCodeRequest, RunStatus
 
 from rewards.sandbox import protocol
+from tests.rewards.sandbox.conftest import ServerProcess
 
 FIELDS = {"status", "message", "compile_result", "run_result", "executor_pod_name", "files"}
 RESULT_FIELDS = {"status", "execution_time", "return_code", "stdout", "stderr"}

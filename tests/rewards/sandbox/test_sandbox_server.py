@@ -18,13 +18,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import PYTHONPATH, ROOT, start_server
 
 from rewards.sandbox import Sandbox, seccomp
 from rewards.sandbox.__main__ import is_loopback, parse_arguments
 from rewards.sandbox.folders import empty_folder, open_inside
 from rewards.sandbox.isolation import LAYERS
 from rewards.sandbox.landlock import supported_version
+from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, start_server
 
 
 def test_beyond_loopback_only_strict_is_served() -> None:
