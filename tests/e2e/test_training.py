@@ -84,7 +84,7 @@ def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(kil
 def test_nothing_was_masked_and_every_update_moved_the_adapter(killed_and_continued: RunDirectory):
     _, masked = series(killed_and_continued.metrics(), "reward/masked_share")
     assert masked == [0.0] * STEPS
-    _, moved = series(killed_and_continued.metrics(), "projection/displacement_norm")
+    _, moved = series(killed_and_continued.metrics(), "actor/projection/displacement_norm")
     assert len(moved) == STEPS
     assert min(moved) > 0
 
@@ -97,7 +97,8 @@ def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_
     assert {"skill/mean/accuracy", "critic/score/mean", "actor/grad_norm"} <= set().union(*rows)
     logged = {int(row["_step"]): float(row["critic/score/mean"]) for row in rows if "critic/score/mean" in row}
     expected = dict(zip(*series(killed_and_continued.metrics(), "critic/score/mean"), strict=True))
-    assert set(logged) == set(expected)
+    # W&B buffers: what the killed process had not yet flushed is in metrics.jsonl only.
+    assert set(range(SAVED_EVERY + 1, STEPS + 1)) <= set(logged) <= set(expected)
     assert logged[STEPS] == pytest.approx(expected[STEPS])
 
 
