@@ -13,7 +13,7 @@ from tests.e2e.wandb_file import history
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
+STEPS, KILLED_AFTER, SAVED_EVERY = 24, 5, 4
 
 
 @pytest.fixture(scope="module")
