@@ -1,18 +1,15 @@
 """The Ray actor that builds and runs the trainer: verl's own, with our names registered first."""
 
-from typing import Any
-
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
 # verl exports the Ray actor class; the class behind it is what can be extended.
-_ActorClass: Any = TaskRunnerV1
-_TaskRunner: Any = _ActorClass.__ray_metadata__.modified_class
+_TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class  # type: ignore[attr-defined]
 
 
 @ray.remote(num_cpus=1)
-class SkillCreditTaskRunner(_TaskRunner):
+class SkillCreditTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]
     """verl's task runner in a process where our trainer is registered."""
 
     def run(self, config: DictConfig) -> None:
