@@ -14,6 +14,7 @@ class WorkFolder:
         self.path = os.path.join(folder, "run")
         self._private = private
         self._folders = [folder, "/dev/shm"] if private else [folder]
+        self._modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in self._folders}
         self._inode = 0
         self._handle = -1
 
@@ -24,6 +25,8 @@ class WorkFolder:
         if self._handle >= 0:
             os.close(self._handle)
         for folder in self._folders:
+            if stat.S_IMODE(os.stat(folder).st_mode) != self._modes[folder]:
+                os.chmod(folder, self._modes[folder])
             empty_folder(folder)
             _drop_attributes(folder)
         os.mkdir(self.path, 0o700)
@@ -41,6 +44,8 @@ class WorkFolder:
             return False
         status = os.lstat(self.path) if os.path.lexists(self.path) else None
         if status is None or status.st_ino != self._inode or status.st_mode != stat.S_IFDIR | 0o700:
+            return False
+        if any(stat.S_IMODE(os.stat(path).st_mode) != mode for path, mode in self._modes.items()):
             return False
         if os.listdir(self._folders[0]) != ["run"] or (self._private and os.listdir("/dev/shm")):
             return False

@@ -85,8 +85,8 @@ class Pool:
         self.pending -= programs
 
     async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
-        """Results of an admitted job in chunks, each with whether it is the last; a job whose worker fails is run
-        once more elsewhere.
+        """Results of an admitted job in chunks, each with whether it is the last; a job whose worker fails, or whose
+        program is killed by nobody knows whom, is run once more elsewhere.
 
         Raises `SlotFailed` when that one fails as well.
         """
@@ -98,13 +98,19 @@ class Pool:
             rest = job if not done else {**job, "cases": job["cases"][done:]}
             try:
                 async for results, last in slot.run(rest):
-                    done += len(results)
-                    self.counters.count(results)
+                    # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
+                    # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
+                    sure = results if attempt == 2 else _before_a_kill(results)
+                    cut = len(sure) < len(results)
+                    done += len(sure)
+                    self.counters.count(sure)
                     if last:
                         # The slot is free as soon as its work is done, not when the caller has taken the answer.
                         healthy = True
                         self._release(slot)
-                    yield results, last
+                    yield sure, last and not cut
+                    if cut:
+                        raise SlotFailed("a program was killed from outside, or killed itself")
                 return
             except SlotFailed as error:
                 log.warning("slot %d failed (attempt %d): %s", slot.number, attempt, error)
@@ -155,3 +161,9 @@ class Pool:
                 return
             delay = min(10.0, delay * 2 or 0.2)
             await asyncio.sleep(delay)
+
+
+def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results before the first whose program died of SIGKILL."""
+    kills = (number for number, result in enumerate(results) if result.get("error_type") == "SIGKILL")
+    return results[: next(kills, len(results))]

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from rewards.sandbox import CallCase, InfrastructureError, Program, Sandbox
+from tests.processes import living_descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -44,21 +45,7 @@ class Server:
 
     def descendants(self) -> list[int]:
         assert self.process is not None
-        parents = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                except (OSError, ValueError):
-                    continue
-                if state != "Z":
-                    parents[int(entry.name)] = int(parent)
-        found: set[int] = set()
-        layer = {self.process.pid}
-        while layer:
-            layer = {pid for pid, parent in parents.items() if parent in layer}
-            found |= layer
-        return sorted(found)
+        return sorted(child.pid for child in living_descendants(self.process.pid))
 
     def kill(self) -> None:
         assert self.process is not None
@@ -127,6 +114,32 @@ async def test_every_caller_gets_a_right_answer_or_infrastructure_error() -> Non
     finally:
         first.kill()
         second.kill()
+
+
+@pytest.mark.parametrize("cases", [None, 3])
+async def test_a_program_killed_from_outside_is_run_again(cases: int | None) -> None:
+    server = Server()
+    url = server.start()
+    slow = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nprint(f(7))"
+    try:
+        async with Sandbox(url) as sandbox:
+            await sandbox.run("print(1)")
+            resting = set(server.descendants())
+            if cases is None:
+                asked = asyncio.create_task(sandbox.run(slow, timeout=20.0))
+            else:
+                asked = asyncio.create_task(
+                    sandbox.check(Program(slow), [CallCase("f", [n], expected=n) for n in range(cases)], timeout=20.0)
+                )
+            while not (programs := set(server.descendants()) - resting):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            for pid in programs:
+                os.kill(pid, signal.SIGKILL)
+            answer = await asked
+            assert answer.all_passed if cases else answer.stdout == "7\n", answer
+    finally:
+        server.kill()
 
 
 async def test_processes_of_a_killed_server_end() -> None:

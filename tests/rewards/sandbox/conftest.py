@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import Sandbox
+from tests.processes import command_line, living_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -33,25 +34,7 @@ class ServerProcess:
 
     def descendants(self) -> dict[int, str]:
         """Process id and command line of everything that the server has started and that still lives."""
-        parents: dict[int, int] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                except (OSError, ValueError):
-                    continue
-                if state != "Z":
-                    parents[int(entry.name)] = int(parent)
-        found: set[int] = set()
-        layer = {self.process.pid}
-        while layer:
-            layer = {pid for pid, parent in parents.items() if parent in layer} - found
-            found |= layer
-        return {
-            pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-            for pid in found
-            if Path(f"/proc/{pid}").exists()
-        }
+        return {child.pid: command_line(child) for child in living_descendants(self.process.pid)}
 
     def stop(self) -> None:
         """End the server and wait for it."""

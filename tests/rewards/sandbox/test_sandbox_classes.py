@@ -10,6 +10,9 @@ import pytest
 from rewards.sandbox import InfrastructureError, Sandbox
 from rewards.sandbox.outcomes import classify_end, last_exception
 
+# A server of its own for each module, and time limits: these run one after another.
+pytestmark = pytest.mark.slow
+
 PYTHON = [
     ("print(1)", "passed", None, None),
     ("import sys; sys.exit(0)", "passed", None, None),

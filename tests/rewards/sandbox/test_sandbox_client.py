@@ -15,6 +15,9 @@ import pytest
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.connections import ProcessLimit
 
+# A server of its own for each module, and time limits: these run one after another.
+pytestmark = pytest.mark.slow
+
 Answer = tuple[int, dict[str, str], bytes] | None
 
 

@@ -13,9 +13,15 @@ import pytest
 from rewards.sandbox import RunResult, Sandbox
 from tests.rewards.sandbox.conftest import ServerProcess
 
+# A server of its own for each module, and time limits: these run one after another.
+pytestmark = pytest.mark.slow
+
 LOOK_AROUND = """
 import os, time
 time.sleep(0.1)  # long enough that both workers are asked
+for folder in ("/tmp", "/dev/shm"):
+    open(folder + "/probe", "w").close()
+    os.unlink(folder + "/probe")
 print(sorted(os.listdir("/tmp")), sorted(os.listdir(".")), sorted(os.listdir("/dev/shm")))
 print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())])
 """

@@ -26,6 +26,9 @@ from rewards.sandbox.isolation import LAYERS
 from rewards.sandbox.landlock import supported_version
 from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, start_server
 
+# A server of its own for each module, and time limits: these run one after another.
+pytestmark = pytest.mark.slow
+
 
 def test_beyond_loopback_only_strict_is_served() -> None:
     assert parse_arguments(["serve", "--host", "0.0.0.0"]).isolation == "strict"

@@ -11,6 +11,9 @@ import pytest
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
 
+# A server of its own for each module, and time limits: these run one after another.
+pytestmark = pytest.mark.slow
+
 WRONG = "def add(a, b): return 0\n"
 
 FORGERIES = {
