@@ -15,8 +15,7 @@ arXiv 2011.09464, ask for independence of the action): nothing here claims that 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -98,39 +97,6 @@ def shape_advantages(
     shift_B_K = strength * u_B_K.masked_fill(fallback_B[:, None], 0.0)
     shaped = _add_to_tokens(advantages, shift_B_K, step_ids, in_response)
     return shaped, _statistics(credits_B_K, tokens_B_K1, shift_B_K, causes)
-
-
-def token_steps(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> Tensor:
-    """The step of each token: the one that shares most of its characters (the earlier one of equals), else -1.
-
-    So each token belongs to one step or to none: a character of several tokens gives all of them its step, and a
-    token without characters (a special token, whose offsets are empty) has none.
-
-    Args:
-        offsets: (start, end) in characters of each token in order, as a fast tokenizer's ``offset_mapping`` has them.
-        spans: (start, end) in characters of each step, in order and without overlap.
-
-    Returns:
-        (T,) int64, -1 for a token of no step.
-
-    Raises:
-        ValueError: spans that overlap or are not in order.
-    """
-    if any(before[1] > after[0] for before, after in pairwise(spans)):
-        raise ValueError(f"spans of steps must be in order and must not overlap, got {list(spans)}")
-    ids = torch.full((len(offsets),), -1)
-    first = 0
-    for token, (start, end) in enumerate(offsets):
-        while first < len(spans) and spans[first][1] <= start:
-            first += 1
-        most = 0
-        for step in range(first, len(spans)):
-            if spans[step][0] >= end:
-                break
-            shared = min(end, spans[step][1]) - max(start, spans[step][0])
-            if shared > most:
-                ids[token], most = step, shared
-    return ids
 
 
 def _contrast(values_B_K: Tensor, tokens_B_K: Tensor, tolerance: float, stretch: bool) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workers.credit import NORMALIZATIONS, shape_advantages, token_steps
+from workers.credit import NORMALIZATIONS, shape_advantages
 
 NAN = math.nan
 CAUSES = ("no_steps", "too_few_valid", "zero", "constant", "zero_advantage")
@@ -327,41 +327,6 @@ def test_mistakes_are_refused(changes: dict, message: str) -> None:
     }
     with pytest.raises(ValueError, match=message):
         shape_advantages(**(good | changes))
-
-
-def test_a_token_has_the_step_that_shares_most_of_its_characters() -> None:
-    spans = [(0, 5), (6, 12), (20, 25)]
-    offsets = [
-        (0, 0),  # a special token
-        (0, 3),
-        (3, 6),  # the end of step 0 and the line break
-        (4, 8),  # 1 character of step 0, 2 of step 1
-        (5, 6),  # the line break alone
-        (11, 21),  # 1 and 1: the earlier
-        (12, 20),  # between steps
-        (0, 0),  # a special token in the middle
-        (24, 30),
-        (30, 31),  # past the last step
-    ]
-    assert token_steps(offsets, spans).tolist() == [-1, 0, 0, 1, -1, 1, -1, -1, 2, -1]
-    assert token_steps([(0, 4)], []).tolist() == [-1]
-    assert token_steps([], spans).shape == (0,)
-
-
-@given(st.text(alphabet="aé漢😀 \n", max_size=40), st.lists(st.integers(0, 40), max_size=8))
-@settings(max_examples=60, deadline=None)
-def test_every_byte_token_of_a_character_has_the_step_of_that_character(text: str, cuts: list[int]) -> None:
-    bounds = sorted({min(cut, len(text)) for cut in cuts})
-    spans = list(pairwise(bounds))[::2]
-    # A byte-level tokenizer gives each byte of a character the offsets of the whole character.
-    offsets = [(at, at + 1) for at, character in enumerate(text) for _ in character.encode()]
-    expected = [next((k for k, (low, high) in enumerate(spans) if low <= at < high), -1) for at, _ in offsets]
-    assert token_steps(offsets, spans).tolist() == expected
-
-
-def test_spans_that_overlap_are_refused() -> None:
-    with pytest.raises(ValueError, match="must not overlap"):
-        token_steps([(0, 1)], [(0, 3), (2, 4)])
 
 
 def test_every_pair_of_normalizations_ranks_two_steps_alike() -> None:

@@ -1,0 +1,46 @@
+"""Credits that came with a step's samples, as the tensors that `workers.credit` shapes advantages with."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+PREFIX = "credit_"
+COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds")
+
+
+def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """credits (B, K) float32, NaN where a step has none; step_ids (B, T) int64, -1 for a token of no step.
+
+    infos: reward components of the B samples; one without credits (it was masked) has no step. tokens: T.
+    """
+    values = [np.asarray(info.get("credit_values", []), dtype=np.float32) for info in infos]
+    width = max((len(row) for row in values), default=0)
+    credits = torch.full((len(infos), width), torch.nan)
+    step_ids = torch.full((len(infos), tokens), -1, dtype=torch.int64)
+    for row, (info, own) in enumerate(zip(infos, values, strict=True)):
+        steps = np.asarray(info.get("credit_steps", []), dtype=np.int64)
+        credits[row, : len(own)] = torch.from_numpy(own)
+        step_ids[row, : len(steps)] = torch.from_numpy(steps)
+    return credits, step_ids
+
+
+def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """What the replays of a step cost and why samples went without, under ``credit/``.
+
+    ``replays``, ``seconds`` (of waiting in the reward workers): sums; ``valid_intervention_share`` of what was asked
+    for, ``cache_hit_share`` of what was judged, ``unjudged_share``; ``uncredited/<cause>``: shares of samples.
+    """
+    credited = [info for info in infos if "credit_cause" in info]
+    total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
+    causes = Counter(info["credit_cause"] for info in credited if info["credit_cause"])
+    asked, judged = max(total["asked"], 1.0), max(total["replays"], 1.0)
+    return {
+        "credit/replays": total["replays"],
+        "credit/replay_seconds": total["seconds"],
+        "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
+        "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
+        "credit/unjudged_share": total["unjudged"] / judged,
+    } | {f"credit/uncredited/{cause}": count / max(len(credited), 1) for cause, count in sorted(causes.items())}

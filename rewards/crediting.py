@@ -1,0 +1,135 @@
+"""Credit for the samples of a training step: the service that the reward manager asks, one a reward worker.
+
+It knows what the pure estimation does not: the siblings of a sample, the cache of scores, the budget that samples
+without need leave to others, and the tokens that the steps cover.
+"""
+
+import logging
+import math
+import random
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rewards.extraction import find_block
+from rewards.replay import Credits, Plan, estimate
+from rewards.score_cache import ScoreCache
+from rewards.tokens import token_offsets, token_steps
+
+logger = logging.getLogger(__name__)
+
+# What compute_score says of a changed solution of the same problem.
+Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One finished trajectory whose score is known."""
+
+    group: str
+    number: int
+    problem: Sequence[str]
+    text: str
+    token_ids: Sequence[int]
+    info: Mapping[str, Any]
+
+
+def reward_of(info: Mapping[str, Any]) -> float:
+    """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
+
+    NaN when the verification could not be done.
+    """
+    if info.get("error") == "infrastructure":
+        return math.nan
+    return float(info["pass_ratio"] if "pass_ratio" in info else info["score"])
+
+
+class CreditService:
+    """Estimates credits and spreads them over tokens; never raises.
+
+    plan: how credits are estimated. board: an object with the method `meet` of `rewards.groups.GroupBoard`.
+    skip_equal_groups: a group whose samples all scored the same has no advantage to shape: none of its samples is
+    replayed, and each leaves its budget to samples that come later.
+    """
+
+    def __init__(
+        self, plan: Plan, board: Any, *, skip_equal_groups: bool = True, seed: int = 0, cache_size: int = 65_536
+    ):
+        self.plan = plan
+        self.board = board
+        self.skip_equal_groups = skip_equal_groups
+        self.seed = seed
+        self.cache = ScoreCache(cache_size)
+        self.saved = 0
+
+    async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
+        """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
+
+        credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
+        token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause; counts and seconds.
+        """
+        hits = [0]
+        try:
+            found = await self._estimate(sample, judge, hits)
+            spans = [(step.start, step.end) for step in found.steps]
+            steps = token_steps(token_offsets(tokenizer, sample.token_ids), spans)
+        except Exception as error:  # a credit that cannot be had must not cost the sample its reward
+            logger.exception("credit could not be estimated: %s", error)
+            found, spans, steps = Credits(cause="failed"), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
+        return {
+            "credit_values": np.asarray(found.values, dtype=np.float32),
+            "credit_steps": steps,
+            "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
+            "credit_cause": found.cause.split(":")[0],
+            "credit_asked": found.asked,
+            "credit_invalid": found.invalid,
+            "credit_unjudged": found.unjudged,
+            "credit_replays": found.replays,
+            "credit_cache_hits": hits[0],
+            "credit_seconds": found.seconds,
+        }
+
+    async def _estimate(self, sample: Sample, judge: Judge, hits: list[int]) -> Credits:
+        score = reward_of(sample.info)
+        siblings: list[str] = []
+        if self.skip_equal_groups or self.plan.method == "replace":
+            together = await self.board.meet(sample.group, sample.number, score, sample.text)
+            if together is not None:
+                siblings = [text for _, text in together]
+                scores = [value for value, _ in together if math.isfinite(value)]
+                if self.skip_equal_groups and len(set(scores)) < 2:
+                    self.saved += self.plan.budget
+                    return Credits(cause="equal_group")
+        if not math.isfinite(score):
+            return Credits(cause="masked")
+
+        async def verify(changed: str) -> float:
+            async def run() -> float:
+                return reward_of(await judge(changed))
+
+            key = [*sample.problem, _program(changed)]
+            hits[0] += key in self.cache
+            return await self.cache.score(key, run)
+
+        return await estimate(
+            sample.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings
+        )
+
+    def _plan_with_savings(self) -> Plan:
+        """The plan with up to twice its budget, as far as others have left theirs."""
+        extra = min(self.saved, self.plan.budget)
+        self.saved -= extra
+        return replace(self.plan, budget=self.plan.budget + extra)
+
+    def _rng(self, sample: Sample) -> random.Random:
+        """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
+        return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
+
+
+def _program(text: str) -> str:
+    """What tells two solutions apart for a verifier: their code, or the whole text where there is none."""
+    block = find_block(text, "python")
+    return text if block is None else text[slice(*block)]

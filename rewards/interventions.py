@@ -1,0 +1,150 @@
+"""What a solution would be with one step changed: the inputs of counterfactual replay.
+
+Interventions on Python statements work on the syntax tree, so that the changed program is valid: a body that loses
+its last statement gets `pass`, and a compound statement goes with its body. The rest of the program is written anew
+from the tree, so comments and layout may differ; what it does may not.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
+
+from rewards.extraction import find_block
+from rewards.segments import LineOffsets, Step, parse, statements
+
+Kind = Literal["delete", "truncate", "replace"]
+KINDS: tuple[Kind, ...] = ("delete", "truncate", "replace")
+
+
+def intervene(
+    solution: str, steps: Sequence[Step], index: int, kind: Kind, *, replacement: str | None = None
+) -> str | None:
+    """The solution with step `index` changed, or None when no valid one exists.
+
+    delete: without the step. truncate: with this step and those before it only. replace: with `replacement` in its
+    place (the same step of another solution of the group).
+
+    Args:
+        steps: what `rewards.segments.segment` gave for this solution.
+
+    Raises ValueError for an unknown kind, an index that is no step, or a replacement that is missing.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown intervention '{kind}'; valid: {', '.join(KINDS)}")
+    if not 0 <= index < len(steps):
+        raise ValueError(f"step {index} of {len(steps)} steps")
+    if kind == "replace":
+        if replacement is None:
+            raise ValueError("intervention 'replace' needs the replacement")
+        return _replace(solution, steps, index, replacement)
+    chosen = range(index + 1) if kind == "truncate" else [other for other in range(len(steps)) if other != index]
+    return keep(solution, steps, chosen)
+
+
+def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str | None:
+    """The solution with these steps only, or None when it would not be valid; what is no step stays.
+
+    A statement inside a compound statement that is not kept goes with it.
+    """
+    tree, positions = _tree_of(solution, steps)
+    if tree is None:
+        text = _without(solution, [step for index, step in enumerate(steps) if index not in chosen])
+        return text if _still_parses(solution, text) else None
+    pruned = copy.deepcopy(tree)
+    numbered = dict(zip(statements(pruned), positions, strict=True))
+    _filter_bodies(pruned, lambda node: numbered[node] in chosen)
+    dropped = [step for index, step in enumerate(steps) if step.kind == "text" and index not in chosen]
+    return _with_code(solution, ast.unparse(ast.fix_missing_locations(pruned)), dropped)
+
+
+def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str) -> str | None:
+    tree, positions = _tree_of(solution, steps)
+    if tree is None or index not in positions or _is_compound(list(statements(tree))[positions.index(index)]):
+        text = solution[: steps[index].start] + replacement + solution[steps[index].end :]
+        return text if _still_parses(solution, text) else None
+    patch = parse(replacement.strip())
+    if patch is None or not patch.body:
+        return None
+    changed = copy.deepcopy(tree)
+    place = list(statements(changed))[positions.index(index)]
+    _filter_bodies(changed, lambda node: True, lambda node: patch.body if node is place else [node])
+    return _with_code(solution, ast.unparse(ast.fix_missing_locations(changed)), [])
+
+
+def _is_compound(node: ast.stmt) -> bool:
+    return next(statements(node), None) is not None
+
+
+def _tree_of(solution: str, steps: Sequence[Step]) -> tuple[ast.Module | None, list[int]]:
+    """The program's tree and the step of each of its statements; no tree where the steps are not its statements."""
+    block = find_block(solution, "python")
+    tree = parse(solution[slice(*block)]) if block else None
+    if block is None or tree is None:
+        return None, []
+    offsets = LineOffsets(solution[slice(*block)])
+    headers = [offsets.header(node) for node in statements(tree)]
+    at = {(step.start - block[0], step.end - block[0]): index for index, step in enumerate(steps)}
+    positions = [at.get(header, -1) for header in headers]
+    return (None, []) if -1 in positions else (tree, positions)
+
+
+def _filter_bodies(
+    node: ast.AST,
+    kept: Callable[[ast.stmt], bool],
+    written: Callable[[ast.stmt], list[ast.stmt]] = lambda node: [node],
+) -> None:
+    """Keep in every body below this node the statements that are wanted, each as `written` gives it."""
+    for field, value in ast.iter_fields(node):
+        if not isinstance(value, list):
+            continue
+        inner = [item for item in value if isinstance(item, ast.stmt)]
+        if inner:
+            remaining = [item for item in inner if kept(item)]
+            for item in remaining:
+                _filter_bodies(item, kept, written)
+            body = [new for item in remaining for new in written(item)]
+            setattr(node, field, body or ([] if _may_be_empty(node, field) else [ast.Pass()]))
+        for item in value:
+            if isinstance(item, ast.excepthandler | ast.match_case):
+                _filter_bodies(item, kept, written)
+
+
+def _may_be_empty(node: ast.AST, field: str) -> bool:
+    if isinstance(node, ast.Module) or field == "orelse":
+        return True
+    return field == "finalbody" and bool(getattr(node, "handlers", None))
+
+
+def _with_code(solution: str, code: str, dropped: Sequence[Step]) -> str:
+    """The solution with another program in the place of its own, without the dropped text."""
+    block = find_block(solution, "python")
+    assert block is not None
+    before, after = Step(0, block[0], "text"), Step(block[1], len(solution), "text")
+    parts = [
+        "" if before in dropped else solution[: block[0]],
+        code,
+        "" if after in dropped else solution[block[1] :],
+    ]
+    # A fence is part of the text around the code: without its opening the closing one would stand alone.
+    if before in dropped or after in dropped:
+        parts = [f"```python\n{code}\n```" if "```" in parts[0] + parts[2] else code]
+    return "".join(parts)
+
+
+def _without(solution: str, dropped: Sequence[Step]) -> str:
+    """The text without these spans; a line that becomes empty goes whole."""
+    pieces, position = [], 0
+    for step in dropped:
+        start, end = step.start, step.end
+        if solution[start - 1 : start] in ("", "\n") and solution[end : end + 1] == "\n":
+            end += 1
+        pieces.append(solution[position:start])
+        position = end
+    return "".join([*pieces, solution[position:]])
+
+
+def _still_parses(before: str, after: str) -> bool:
+    """False where code that parsed does so no longer: every step would look necessary."""
+    programs = [text[slice(*block)] if (block := find_block(text, "python")) else "" for text in (before, after)]
+    return parse(programs[0]) is None or parse(programs[1]) is not None

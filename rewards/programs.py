@@ -1,0 +1,57 @@
+"""Judges a response that is a Python program: finds it, runs it in the sandbox against cases, looks for tricks."""
+
+import ast
+from collections.abc import Sequence
+
+from rewards import guardrails
+from rewards.execution import sandbox_at
+from rewards.extraction import extract_block
+from rewards.registry import JudgeSettings
+from rewards.sandbox import AssertCase, Program, StdioCase
+from rewards.verdict import ErrorKind, Verdict
+
+_ERRORS: dict[str, ErrorKind] = {
+    "wrong_answer": "wrong_answer",
+    "runtime_error": "runtime",
+    "syntax_error": "syntax",
+    "timeout": "timeout",
+    "memory": "runtime",
+    "output_limit": "runtime",
+}
+
+
+async def judge_program(
+    response: str,
+    cases: Sequence[AssertCase | StdioCase],
+    settings: JudgeSettings,
+    shown_inputs: Sequence[Sequence[str]] = (),
+) -> Verdict:
+    """Runs the program of a response against every case; the pass ratio is the share that passed.
+
+    shown_inputs: of each of the first cases, which the prompt shows, the words that it puts in.
+    """
+    source = extract_block(response, "python")
+    if source is None:
+        return Verdict.failed("extract")
+    program = _parsed(source)
+    if program is None:
+        return Verdict.failed("syntax")
+    result = await sandbox_at(settings.sandbox_url).check(
+        Program(source), cases, timeout=settings.timeout, memory_mb=settings.memory_mb
+    )
+    guard = guardrails.of_program(
+        program,
+        settings.forbidden_imports,
+        correct=result.all_passed,
+        passed_inputs=shown_inputs if all(case.passed for case in result.cases[: len(shown_inputs)]) else (),
+    )
+    error = _ERRORS.get(result.outcome, "wrong_answer")
+    return Verdict.of_ratio(result.fraction, error, partial_credit=settings.partial_credit, guard=guard)
+
+
+def _parsed(source: str) -> ast.Module | None:
+    """The program as a tree; None spares the sandbox what cannot run: most early answers of a small model."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,226 @@
+"""Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
+
+Estimand: the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment has none). With
+R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
+
+    delete, replace   c_t = R(tau) - R(tau with step t changed)
+    truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
+    shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
+
+Sources: Shapley, "A value for n-person games" (1953), for the last; ../docs/credit.md for the choice between them.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from rewards.interventions import intervene, keep
+from rewards.segments import NoSteps, Step, Unit, segment
+
+Method = Literal["delete", "truncate", "replace", "shapley"]
+METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley")
+Choice = Literal["longest", "uniform"]
+CHOICES: tuple[Choice, ...] = ("longest", "uniform")
+
+# The score of a solution in [0, 1]; NaN when it could not be judged.
+Verify = Callable[[str], Awaitable[float]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How credits are estimated (config group `credit`).
+
+    method: which intervention, or shapley. unit, text_steps: what a step is (`rewards.segments.segment`).
+    budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
+    choice: which steps when there are more than the budget: the longest, or equally likely ones.
+    check_flaky: run the solution itself once more; if the score differs, no step gets a credit.
+    """
+
+    method: Method = "delete"
+    unit: Unit = "statement"
+    text_steps: bool = False
+    budget: int = 4
+    choice: Choice = "longest"
+    check_flaky: bool = True
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise ValueError(f"budget is {self.budget} replays a trajectory; it must be at least 1 (or use credit=off)")
+        for value, valid in ((self.method, METHODS), (self.choice, CHOICES)):
+            if value not in valid:
+                raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
+
+
+@dataclass(frozen=True)
+class Credits:
+    """Steps of one solution and their credits, and what it took.
+
+    values: one for each step; NaN for a step without a valid intervention, or left out by the budget.
+    cause: why no step has a credit; "" when some have.
+    asked: replays that the plan wanted; invalid: those without a valid program; unjudged: those that the verifier
+    could not judge. replays: programs that were given to the verifier or found in its cache. seconds: wall time.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    cause: str = ""
+    asked: int = 0
+    invalid: int = 0
+    unjudged: int = 0
+    replays: int = 0
+    seconds: float = 0.0
+
+
+async def estimate(
+    solution: str,
+    verify: Verify,
+    plan: Plan,
+    *,
+    score: float,
+    rng: random.Random | None = None,
+    siblings: Sequence[str] = (),
+) -> Credits:
+    """The credits of one solution whose score is known.
+
+    verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
+    score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
+    siblings: other solutions of the same problem, for `replace`.
+    """
+    started = time.perf_counter()
+    try:
+        steps = segment(solution, plan.unit, text_steps=plan.text_steps)
+    except NoSteps as reason:
+        return Credits(cause=f"no_steps: {reason}")
+    if len(steps) < 2:
+        return Credits(steps, [math.nan] * len(steps), cause="one_step")
+    replayer = _Replayer(verify)
+    if plan.check_flaky and await replayer.score(solution, fresh=True) != score:
+        return Credits(steps, [math.nan] * len(steps), cause="flaky", seconds=time.perf_counter() - started)
+    method = _METHODS[plan.method]
+    values = await method(solution, steps, plan, score, rng or random.Random(0), replayer, siblings)
+    return Credits(
+        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay",
+        replayer.asked, replayer.invalid, replayer.unjudged, replayer.judged, time.perf_counter() - started,
+    )  # fmt: skip
+
+
+class _Replayer:
+    """Gives changed solutions to the verifier and counts what comes of it."""
+
+    def __init__(self, verify: Verify):
+        self.verify = verify
+        self.asked = self.invalid = self.unjudged = self.judged = 0
+
+    async def score(self, changed: str | None, *, fresh: bool = False) -> float:
+        """R of a changed solution; NaN where it is None, or could not be judged."""
+        self.asked += not fresh
+        if changed is None:
+            self.invalid += 1
+            return math.nan
+        try:
+            value = await self.verify(changed)
+        except Exception:
+            value = math.nan
+        self.judged += not fresh
+        self.unjudged += not math.isfinite(value)
+        return value
+
+
+async def _one_at_a_time(
+    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
+    siblings: Sequence[str],
+) -> list[float]:  # fmt: skip
+    chosen = choose(steps, plan.budget, plan.choice, rng)
+    if plan.method == "replace":
+        changed = [_with_a_siblings_step(solution, steps, index, plan, rng, siblings) for index in chosen]
+    else:
+        changed = [intervene(solution, steps, index, "delete") for index in chosen]
+    scores = await asyncio.gather(*map(replayer.score, changed))
+    values = [math.nan] * len(steps)
+    for index, replayed in zip(chosen, scores, strict=True):
+        values[index] = score - replayed
+    return values
+
+
+def choose(steps: Sequence[Step], budget: int, choice: Choice, rng: random.Random) -> list[int]:
+    """At most `budget` steps in order: the longest (the earlier of equals), or drawn with equal chances."""
+    if len(steps) <= budget:
+        return list(range(len(steps)))
+    if choice == "uniform":
+        return sorted(rng.sample(range(len(steps)), budget))
+    return sorted(sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)[:budget])
+
+
+def _with_a_siblings_step(
+    solution: str, steps: list[Step], index: int, plan: Plan, rng: random.Random, siblings: Sequence[str]
+) -> str | None:
+    """The solution with this step as a sibling that has as many steps wrote it; None where all wrote the same."""
+    own = solution[steps[index].start : steps[index].end]
+    others: list[str] = []
+    for sibling in siblings:
+        try:
+            found = segment(sibling, plan.unit, text_steps=plan.text_steps)
+        except NoSteps:
+            continue
+        if len(found) == len(steps) and (text := sibling[found[index].start : found[index].end]) != own:
+            others.append(text)
+    if not others:
+        return None
+    return intervene(solution, steps, index, "replace", replacement=rng.choice(others))
+
+
+async def _truncate(
+    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
+    siblings: Sequence[str],
+) -> list[float]:  # fmt: skip
+    """Credits of consecutive blocks of steps, one cut between each two; the budget counts the cuts."""
+    blocks = even_blocks(len(steps), plan.budget)
+    cuts = [range(block[0]) for block in blocks]
+    before = await asyncio.gather(*(replayer.score(keep(solution, steps, cut)) for cut in cuts))
+    gains = [after - first for first, after in pairwise([*before, score])]
+    return _shared(gains, blocks, len(steps))
+
+
+async def _shapley(
+    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
+    siblings: Sequence[str],
+) -> list[float]:  # fmt: skip
+    """Mean marginal gain over as many sampled orders as the budget pays for; blocks where it does not pay for one."""
+    blocks = even_blocks(len(steps), plan.budget)
+    # An order of n blocks has n - 1 coalitions besides none (paid once) and all (known).
+    count = max(1, (plan.budget - 1) // max(1, len(blocks) - 1))
+    orders = [rng.sample(range(len(blocks)), len(blocks)) for _ in range(count)]
+    coalitions = {frozenset(order[:size]) for order in orders for size in range(len(blocks))}
+    ordered = sorted(coalitions, key=sorted)
+    members = [[step for block in coalition for step in blocks[block]] for coalition in ordered]
+    scores = await asyncio.gather(*(replayer.score(keep(solution, steps, kept)) for kept in members))
+    worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): score}
+    gains = [0.0] * len(blocks)
+    for order in orders:
+        for size, block in enumerate(order):
+            gains[block] += (worth[frozenset(order[: size + 1])] - worth[frozenset(order[:size])]) / count
+    return _shared(gains, blocks, len(steps))
+
+
+def even_blocks(steps: int, blocks: int) -> list[range]:
+    """Consecutive steps in at most so many blocks of nearly equal size."""
+    blocks = min(steps, blocks)
+    edges = [steps * index // blocks for index in range(blocks + 1)]
+    return [range(first, last) for first, last in pairwise(edges)]
+
+
+def _shared(gains: Sequence[float], blocks: Sequence[range], steps: int) -> list[float]:
+    """Each block's gain in equal parts to its steps."""
+    values = [math.nan] * steps
+    for gain, block in zip(gains, blocks, strict=True):
+        for step in block:
+            values[step] = gain / len(block)
+    return values
+
+
+_METHODS = {"delete": _one_at_a_time, "replace": _one_at_a_time, "truncate": _truncate, "shapley": _shapley}

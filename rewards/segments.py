@@ -1,0 +1,155 @@
+"""Steps of a solution: character spans to which credit is given.
+
+A solution is the whole response as decoded. In units of code (statement, line) the code is found as a verifier finds
+it (`rewards.extraction`), and the text around it is one kind of step of its own, or none.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from rewards.extraction import find_block
+
+Unit = Literal["statement", "line", "paragraph"]
+UNITS: tuple[Unit, ...] = ("statement", "line", "paragraph")
+
+# A solution of more steps gets no credit: the few that a budget pays for would say nothing of the rest.
+MAX_STEPS = 2_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: characters [start, end) of the solution; `kind` says what stands there."""
+
+    start: int
+    end: int
+    kind: Literal["code", "text"] = "code"
+
+
+class NoSteps(ValueError):
+    """The solution has no steps of this unit; the message says why."""
+
+
+def segment(solution: str, unit: Unit, *, text_steps: bool = False) -> list[Step]:
+    """The steps of a solution, in order and without overlap; together they need not cover it.
+
+    statement: every statement of the Python program, nested ones too; a compound statement's step is its header
+        (`if a<4:`), since its body has steps of its own. Code that does not parse is one step.
+    line: every line of code that is not blank.
+    paragraph: stretches of the solution between blank lines, code and text alike.
+    text_steps: for units of code, the text before and after the code is a step each (kind "text").
+
+    Raises NoSteps when there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
+    """
+    if unit not in UNITS:
+        raise ValueError(f"unknown unit '{unit}' of steps; valid: {', '.join(UNITS)}")
+    if unit == "paragraph":
+        steps = list(_paragraphs(solution))
+    else:
+        steps = _code_steps(solution, unit, text_steps)
+    if not steps:
+        raise NoSteps("the solution is empty")
+    if len(steps) > MAX_STEPS:
+        raise NoSteps(f"{len(steps)} steps; more than {MAX_STEPS} get no credit")
+    return steps
+
+
+def _code_steps(solution: str, unit: Unit, text_steps: bool) -> list[Step]:
+    block = find_block(solution, "python")
+    if block is None:
+        raise NoSteps("the solution holds no code")
+    start, end = block
+    spans = _statements(solution[start:end]) if unit == "statement" else _lines(solution[start:end])
+    steps = [Step(start + first, start + last) for first, last in spans]
+    if text_steps:
+        before, after = Step(0, start, "text"), Step(end, len(solution), "text")
+        steps = [step for step in (before, *steps, after) if solution[step.start : step.end].strip()]
+    return steps
+
+
+def _statements(code: str) -> list[tuple[int, int]]:
+    tree = parse(code)
+    if tree is None:
+        return [_stripped(code, 0, len(code))]
+    offsets = LineOffsets(code)
+    return [offsets.header(node) for node in statements(tree)]
+
+
+def parse(code: str) -> ast.Module | None:
+    """The syntax tree of a program, None when it has none."""
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement below this node in the order of the text, a compound statement before its body."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt):
+            yield child
+            yield from statements(child)
+        elif isinstance(child, ast.excepthandler | ast.match_case):
+            yield from statements(child)
+
+
+class LineOffsets:
+    """Translates the syntax tree's positions (line, byte in the line) into characters of the program."""
+
+    def __init__(self, code: str):
+        self.lines = code.encode().splitlines(keepends=True) or [b""]
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line.decode()))
+
+    def character(self, line: int, byte: int) -> int:
+        """The character at a 1-based line and a byte of it."""
+        return self.starts[line - 1] + len(self.lines[line - 1][:byte].decode())
+
+    def span(self, node: ast.stmt) -> tuple[int, int]:
+        """Characters [start, end) of a whole statement, decorators included."""
+        first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
+        byte = first.col_offset - (1 if first is not node else 0)  # the "@"
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.character(first.lineno, byte), self.character(node.end_lineno, node.end_col_offset)
+
+    def header(self, node: ast.stmt) -> tuple[int, int]:
+        """The span of a simple statement, or of a compound one up to its first inner statement."""
+        start, end = self.span(node)
+        inner = next(statements(node), None)
+        if inner is None:
+            return start, end
+        text = "".join(line.decode() for line in self.lines)
+        return _stripped(text, start, self.span(inner)[0])
+
+
+def _lines(code: str) -> list[tuple[int, int]]:
+    spans, position = [], 0
+    for line in code.splitlines(keepends=True):
+        if line.strip():
+            spans.append((position, position + len(line.rstrip("\r\n"))))
+        position += len(line)
+    return spans
+
+
+def _paragraphs(solution: str) -> Iterator[Step]:
+    start: int | None = None
+    position = end = 0
+    for line in solution.splitlines(keepends=True):
+        if line.strip():
+            start = position if start is None else start
+            end = position + len(line.rstrip("\r\n"))
+        elif start is not None:
+            yield Step(start, end, "text")
+            start = None
+        position += len(line)
+    if start is not None:
+        yield Step(start, end, "text")
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without blanks at its ends."""
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))

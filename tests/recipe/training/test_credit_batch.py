@@ -1,0 +1,53 @@
+import numpy as np
+import torch
+
+from recipe.training.credit_batch import credit_tensors, replay_metrics
+from workers.credit import shape_advantages
+
+
+def info(values, steps, cause="", **counts):
+    numbers = dict.fromkeys(("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds"), 0) | counts
+    return {
+        "credit_values": np.array(values, dtype=np.float32),
+        "credit_steps": np.array(steps, dtype=np.int32),
+        "credit_cause": cause,
+    } | {f"credit_{name}": value for name, value in numbers.items()}
+
+
+def test_credits_of_different_lengths_are_padded_with_nothing():
+    credits, steps = credit_tensors([info([1.0, 0.0], [0, 0, 1]), info([], [-1, -1], "one_step"), {}], tokens=4)
+    assert credits.shape == (3, 2)
+    assert credits[0].tolist() == [1.0, 0.0]
+    assert credits[1:].isnan().all()
+    assert steps.tolist() == [[0, 0, 1, -1], [-1] * 4, [-1] * 4]
+
+
+def test_they_shape_advantages_and_leave_the_rest_bit_for_bit():
+    credits, steps = credit_tensors([info([1.0, 0.0], [0, 0, 1]), {}], tokens=3)
+    advantages = torch.tensor([[0.5, 0.5, 0.5], [-0.25, -0.25, -0.25]])
+    shaped, _ = shape_advantages(advantages, credits, steps, torch.ones(2, 3), strength=1.0)
+    assert shaped[0].mean() == advantages[0].mean()
+    assert shaped[0, 0] > 0.5 > shaped[0, 2]
+    assert torch.equal(shaped[1], advantages[1])
+
+
+def test_a_step_without_any_credit_is_a_batch_without_columns():
+    credits, steps = credit_tensors([{}, {}], tokens=2)
+    assert credits.shape == (2, 0)
+    assert (steps == -1).all()
+
+
+def test_metrics_add_up_costs_and_name_causes():
+    metrics = replay_metrics(
+        [
+            info([1.0], [0], asked=4, invalid=1, replays=3, cache_hits=1, seconds=0.5),
+            info([], [], "equal_group"),
+            info([], [], "equal_group"),
+            {},
+        ]
+    )
+    assert metrics["credit/replays"] == 3
+    assert metrics["credit/replay_seconds"] == 0.5
+    assert metrics["credit/valid_intervention_share"] == 0.75
+    assert metrics["credit/cache_hit_share"] == 1 / 3
+    assert metrics["credit/uncredited/equal_group"] == 2 / 3

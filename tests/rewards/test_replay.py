@@ -1,0 +1,150 @@
+"""Credits in closed form on planted problems, and what makes a step go without one."""
+
+import asyncio
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.replay import Plan, choose, estimate, even_blocks
+from rewards.segments import Step
+
+LINES = ["a = 1", "b = 2", "c = 3", "d = 4"]
+PROGRAM = "\n".join(LINES)
+
+
+def credits_of(reward, solution=PROGRAM, siblings=(), seed=0, **plan):
+    """Credits under a reward that is a function of the set of lines present."""
+
+    async def verify(changed):
+        return reward(set(changed.splitlines()))
+
+    options = {"budget": 100} | plan
+    score = reward(set(solution.splitlines()))
+    return asyncio.run(
+        estimate(solution, verify, Plan(**options), score=score, rng=random.Random(seed), siblings=siblings)
+    )
+
+
+def present(*indices):
+    return lambda lines: float(all(LINES[index] in lines for index in indices))
+
+
+WEIGHTS = [0.1, 0.2, 0.3, 0.4]
+
+
+def additive(lines):
+    return sum(weight for weight, line in zip(WEIGHTS, LINES, strict=True) if line in lines)
+
+
+def test_and_of_two_steps_gives_each_of_them_all():
+    assert credits_of(present(0, 1)).values == [1, 1, 0, 0]
+
+
+def test_either_of_two_steps_alone_is_redundant():
+    assert credits_of(lambda lines: float(LINES[0] in lines or LINES[1] in lines)).values == [0, 0, 0, 0]
+
+
+def test_additive_rewards_give_the_weights_whatever_the_method():
+    for method in ("delete", "truncate", "shapley"):
+        assert credits_of(additive, method=method).values == pytest.approx(WEIGHTS), method
+
+
+def test_a_harmful_step_has_a_negative_credit():
+    assert credits_of(lambda lines: 1.0 - 0.5 * (LINES[2] in lines)).values == [0, 0, -0.5, 0]
+
+
+def test_a_solution_that_fails_whatever_is_changed_has_no_credit_to_give():
+    assert credits_of(lambda lines: 0.0).values == [0, 0, 0, 0]
+
+
+def table_reward(table):
+    """A reward that is any function of which lines are there."""
+    return lambda lines: table[sum((line in lines) << index for index, line in enumerate(LINES))]
+
+
+TABLES = st.lists(st.floats(0, 1), min_size=16, max_size=16)
+
+
+@given(TABLES, st.sampled_from(["truncate", "shapley"]), st.integers(1, 12), st.integers(0, 5))
+def test_truncation_telescopes_and_shapley_is_efficient_at_every_budget(table, method, budget, seed):
+    found = credits_of(table_reward(table), method=method, budget=budget, seed=seed)
+    assert sum(found.values) == pytest.approx(table[15] - table[0])
+    assert found.replays <= max(budget, 1)
+
+
+@given(TABLES, st.sampled_from(["delete", "truncate", "shapley"]), st.integers(0, 5))
+def test_the_same_seed_gives_the_same_credits(table, method, seed):
+    first, second = (credits_of(table_reward(table), method=method, budget=3, seed=seed) for _ in range(2))
+    assert first.values == pytest.approx(second.values, nan_ok=True)
+
+
+def test_replace_compares_with_what_a_sibling_wrote_there():
+    found = credits_of(present(0), siblings=["a = 9\nb = 2\nc = 3\nd = 4"], method="replace")
+    assert found.values[0] == 1
+    assert all(map(math.isnan, found.values[1:]))
+    assert (found.asked, found.invalid, found.replays) == (4, 3, 1)
+
+
+def test_the_budget_takes_the_longest_steps_first_and_the_rest_goes_without():
+    solution = "a = 1\nlong_name = 2\nc = 3\nlonger_name = 4"
+    found = credits_of(lambda lines: 1.0, solution=solution, budget=2)
+    assert [math.isnan(value) for value in found.values] == [True, False, True, False]
+    assert found.replays == 2
+
+
+def test_uniform_choice_reaches_every_step():
+    steps = [Step(index, index + 1) for index in range(10)]
+    drawn = [tuple(choose(steps, 3, "uniform", random.Random(seed))) for seed in range(200)]
+    assert {index for indices in drawn for index in indices} == set(range(10))
+    assert all(len(set(indices)) == 3 for indices in drawn)
+
+
+def test_a_flaky_program_gets_no_credit():
+    answers = iter([0.0, 1.0, 1.0, 1.0, 1.0])
+
+    async def verify(changed):
+        return next(answers)
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(), score=1.0))
+    assert found.cause == "flaky"
+    assert all(map(math.isnan, found.values))
+
+
+def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
+    async def verify(changed):
+        if "b = 2" not in changed:
+            raise ConnectionError("the sandbox is down")
+        return 1.0
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(), score=1.0))
+    assert [math.isnan(value) for value in found.values] == [False, True, False, False]
+    assert (found.unjudged, found.cause) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("solution", "cause"), [("", "no_steps"), ("a = 1", "one_step"), ("def f(:", "one_step"), ("x=1\n" * 3000, "no_s")]
+)
+def test_solutions_without_several_steps_say_why(solution, cause):
+    found = credits_of(lambda lines: 1.0, solution=solution)
+    assert found.cause.startswith(cause)
+    assert found.replays == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"budget": 0}, "at least 1"), ({"method": "guess"}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
+)
+def test_a_plan_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Plan(**options)
+
+
+@given(st.integers(1, 50), st.integers(1, 20))
+def test_blocks_cover_all_steps_evenly(steps, blocks):
+    found = even_blocks(steps, blocks)
+    assert [step for block in found for step in block] == list(range(steps))
+    assert len(found) == min(steps, blocks)
+    assert max(map(len, found)) - min(map(len, found)) <= 1

@@ -1,0 +1,39 @@
+"""The cache of scores: once for equal programs, also at the same time; bounded; no memory of failures."""
+
+import asyncio
+import math
+
+from rewards.score_cache import ScoreCache
+
+
+def test_equal_programs_are_verified_once_also_at_the_same_time():
+    async def body():
+        cache, calls = ScoreCache(), []
+
+        async def verify():
+            calls.append(1)
+            await asyncio.sleep(0.01)
+            return 0.5
+
+        together = await asyncio.gather(*(cache.score(["code", "x"], verify) for _ in range(5)))
+        other = await cache.score(["code", "y"], verify)
+        return together, other, len(calls), cache.hits
+
+    assert asyncio.run(body()) == ([0.5] * 5, 0.5, 2, 4)
+
+
+def test_what_could_not_be_judged_is_asked_again_and_the_cache_is_bounded():
+    async def body():
+        cache = ScoreCache(size=2)
+        answers = iter([math.nan, 1.0, 1.0, 1.0, 1.0])
+
+        async def verify():
+            return next(answers)
+
+        first = await cache.score(["a"], verify)
+        again = await cache.score(["a"], verify)
+        for key in ("b", "c", "a"):
+            await cache.score([key], verify)
+        return math.isnan(first), again, cache.misses
+
+    assert asyncio.run(body()) == (True, 1.0, 5)
