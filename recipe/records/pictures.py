@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
+from recipe.records.figure import plt, save
 from recipe.records.run_directory import RunDirectory
 
 TRAINING_CURVES = {
@@ -44,7 +40,7 @@ def draw_learning_curve(run: RunDirectory) -> Path | None:
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", ncols=2, frameon=False)
     axes.set_title(f"{run.path.parent.name} / {run.path.name}", fontsize=10)
-    return _save(figure, run.path / "plots" / "learning_curve.png")
+    return save(figure, run.path / "plots" / "learning_curve.png")
 
 
 def draw_training_curves(run: RunDirectory) -> Path | None:
@@ -61,12 +57,4 @@ def draw_training_curves(run: RunDirectory) -> Path | None:
     for axes in list(grid.flat)[len(present) :]:
         axes.set_axis_off()
     figure.supxlabel("policy updates", fontsize=9)
-    return _save(figure, run.path / "plots" / "training.png")
-
-
-def _save(figure: plt.Figure, path: Path) -> Path:
-    partial = path.with_name(f".{path.name}")
-    figure.savefig(partial, dpi=130, format="png")
-    plt.close(figure)
-    partial.replace(path)
-    return path
+    return save(figure, run.path / "plots" / "training.png")

@@ -14,5 +14,6 @@ warnings.filterwarnings("ignore", message=r".* engine is not available")
 warnings.filterwarnings("ignore", message=r"Disabled critic as algorithm.adv_estimator")
 warnings.filterwarnings("ignore", message=r"'set_vital' is deprecated")
 
-logging.getLogger("verl.plugin.platform.platform_manager").setLevel(logging.ERROR)
+# A filter, since verl sets this logger's level when it is imported: the driver's own process needs no accelerator.
+logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: record.levelno >= logging.ERROR)
 logging.getLogger("transfer_queue").setLevel(logging.ERROR)

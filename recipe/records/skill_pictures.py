@@ -1,0 +1,125 @@
+"""The pictures of several skills: forgetting curves, the interference heat map, the Pareto curve over epsilon."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recipe.records.figure import plt, save
+from recipe.records.skill_report import (
+    ParetoPoint,
+    SkillRecord,
+    measures,
+    pareto_points,
+    pareto_table,
+    plain,
+    skill_table,
+)
+from workers.skill_metrics import Array, forgetting
+
+
+def write_skill_report(record: SkillRecord, folder: Path) -> None:
+    """``skills.json``, ``skills.md``, ``forgetting.png`` and ``interference.png`` in the folder, made if need be.
+
+    Raises:
+        ValueError: accuracies that do not fit the skills and stages.
+    """
+    numbers, table = measures(record), skill_table(record)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "skills.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    (folder / "skills.md").write_text(f"{table}\n")
+    draw_forgetting(record, folder / "forgetting.png")
+    draw_interference(record, folder / "interference.png")
+
+
+def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Path) -> None:
+    """``pareto.json``, ``pareto.md`` and ``pareto.png`` of runs by their epsilon, one record a seed.
+
+    An epsilon of infinity (no protection) is null in JSON.
+    """
+    points = pareto_points(runs)
+    numbers = [_numbers(point) for point in points]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pareto.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    (folder / "pareto.md").write_text(f"{pareto_table(points)}\n")
+    draw_pareto(points, folder / "pareto.png")
+
+
+def draw_forgetting(record: SkillRecord, path: Path) -> Path:
+    """Accuracy after each stage, and beside it how far each skill is below its best stage so far.
+
+    A star marks the stages that train a skill; forgetting below 0 is a skill that got better without being trained.
+    """
+    matrix = record.matrix
+    lost = np.array([forgetting(matrix[: stage + 1]) for stage in range(len(matrix))])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    ticks = ["start", *record.stages]
+    for skill, name in enumerate(record.skills):
+        accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
+        (line,) = left.plot(accuracy, marker=".", label=name)
+        own = [stage + 1 for stage, trained in enumerate(record.trained or []) if trained == skill]
+        left.plot(own, accuracy[own], marker="*", markersize=13, linestyle="", color=line.get_color())
+        right.plot(range(1, len(ticks)), lost[:, skill], marker=".", color=line.get_color())
+    left.set(ylabel="accuracy", ylim=(0, 1), title="accuracy (star: trained in that stage)")
+    right.set(title="below the best earlier stage", xlim=left.get_xlim())
+    right.axhline(0, color="black", linewidth=0.8)
+    for axes in (left, right):
+        axes.set_xticks(range(len(ticks)), ticks, fontsize=8)
+        axes.set_xlabel("after stage")
+        axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=len(record.skills), frameon=False)
+    return save(figure, path)
+
+
+def draw_interference(record: SkillRecord, path: Path) -> Path:
+    """Change of each skill's accuracy in each stage; beside it the predicted one, each with a scale of its own."""
+    found = record.interference
+    panels = [("measured change of the accuracy (points)", 100 * found.measured)]
+    if found.predicted is not None:
+        correlation = "undefined" if np.isnan(found.correlation) else f"{found.correlation:.2f}"
+        over = "" if record.trained is None else " between skills"
+        panels.append((f"predicted change of the reward (correlation{over}: {correlation})", found.predicted))
+    stages, skills = found.measured.shape
+    width, height = 2.2 + 0.9 * skills, 1.8 + 0.55 * stages
+    figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
+    for axes, (title, values) in zip(np.atleast_1d(grid), panels, strict=True):
+        _heat_map(axes, values, record)
+        axes.set_title(title, fontsize=9)
+    return save(figure, path)
+
+
+def _heat_map(axes: plt.Axes, values: Array, record: SkillRecord) -> None:
+    finite = np.abs(values[np.isfinite(values)])
+    limit = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    for (stage, skill), value in np.ndenumerate(values):
+        text = "-" if np.isnan(value) else f"{value:+.3g}"
+        dark = np.isfinite(value) and abs(value) > 0.6 * limit
+        axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+    axes.set_xticks(range(values.shape[1]), record.skills, fontsize=8)
+    axes.set_yticks(range(values.shape[0]), record.stages, fontsize=8)
+    axes.set_ylabel("stage")
+
+
+def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
+    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest seed."""
+    figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
+    forgotten, gained = [point.forgetting for point in points], [point.new_skill for point in points]
+    x, y = [spread.mean for spread in forgotten], [spread.mean for spread in gained]
+    bars = [[[s.mean - s.low for s in spreads], [s.high - s.mean for s in spreads]] for spreads in (forgotten, gained)]
+    axes.errorbar(x, y, xerr=bars[0], yerr=bars[1], marker="o", linewidth=1.4, elinewidth=0.8, capsize=2)
+    for point, where in zip(points, zip(x, y, strict=True), strict=True):
+        axes.annotate(f"{point.epsilon:g}", where, xytext=(5, -11), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="mean forgetting of earlier skills", ylabel="accuracy on the new skill")
+    axes.set_title("by epsilon; bars from the lowest to the highest seed", fontsize=10)
+    axes.grid(alpha=0.3)
+    return save(figure, path)
+
+
+def _numbers(point: ParetoPoint) -> dict[str, Any]:
+    spreads = {"new_skill": point.new_skill, "forgetting": point.forgetting}
+    numbers = {name: {part: plain(value) for part, value in asdict(of).items()} for name, of in spreads.items()}
+    return {"epsilon": plain(point.epsilon), "seeds": point.seeds, **numbers}
