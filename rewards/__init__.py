@@ -3,11 +3,15 @@
 import logging
 import math
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
-from rewards import registry
-from rewards.registry import JudgeSettings
+from pydantic import BaseModel
+
+from rewards import guardrails, registry
+from rewards.registry import JudgeSettings, Verifier
+from rewards.repetition import repeats_itself
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -30,21 +34,40 @@ async def compute_score(
     data_source: the verifier's name. solution_str: the response as decoded. ground_truth: the JSON string of the row.
     kwargs: fields of `rewards.registry.JudgeSettings`; others are ignored, since verl hands in keys of its own.
 
-    Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, judge_seconds.
+    Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
+    repeat, guard, judge_seconds.
     An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
-    score: the reward manager masks it. Raises ValueError for an unknown verifier only.
+    score: the reward manager masks it. Raises ValueError for an unknown verifier or setting only.
     """
     verifier = registry.get(data_source)
     settings = JudgeSettings(**{key: value for key, value in kwargs.items() if key in _SETTING_NAMES})
     started = time.perf_counter()
     try:
-        verdict = await verifier.judge(solution_str, verifier.truth.model_validate_json(ground_truth), settings)
+        verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
         if not math.isfinite(verdict.score):
             raise ValueError(f"verifier '{data_source}' gave the score {verdict.score}")
     except Exception as error:
         _log_once(data_source, error)
         verdict = Verdict.not_judged()
     return verdict.as_reward(time.perf_counter() - started)
+
+
+# A row is judged once for each answer of its group, and again for each replay.
+@lru_cache(maxsize=256)
+def _parse(truth: type[BaseModel], ground_truth: str) -> BaseModel:
+    return truth.model_validate_json(ground_truth)
+
+
+async def _guarded(verifier: Verifier, response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """The verdict on a response, or on an empty one where it shows a sign of hacking that this run refuses."""
+    guard = guardrails.of_response(response, settings.max_characters)
+    verdict = await verifier.judge("" if guard in settings.refuse else response, truth, settings)
+    if verdict.guard in settings.refuse:
+        verdict = replace(await verifier.judge("", truth, settings), guard=verdict.guard)
+    if guard == "none":
+        return verdict
+    own = verdict.guard
+    return replace(verdict, guard=guard if own == "none" else own, repeats=repeats_itself(response))
 
 
 def _log_once(data_source: str, error: Exception) -> None:

@@ -5,28 +5,20 @@ import ast
 from pydantic import BaseModel, Field, field_validator
 
 from rewards import registry
-from rewards.execution import sandbox_at
-from rewards.extraction import extract_block
+from rewards.guardrails import words_of
+from rewards.programs import judge_program
 from rewards.registry import JudgeSettings
-from rewards.sandbox import AssertCase, Program
-from rewards.verdict import ErrorKind, Verdict
-
-_ERRORS: dict[str, ErrorKind] = {
-    "wrong_answer": "wrong_answer",
-    "runtime_error": "runtime",
-    "syntax_error": "syntax",
-    "timeout": "timeout",
-    "memory": "runtime",
-    "output_limit": "runtime",
-}
+from rewards.sandbox import AssertCase
+from rewards.verdict import Verdict
 
 
 class CodeTruth(BaseModel):
     """The unit tests of one problem, hidden ones included: each a few statements over the names that the program
-    defines, as a rule one `assert`.
+    defines, as a rule one `assert`. The first `visible` of them stand in the prompt, the others are held back.
     """
 
     tests: list[str] = Field(min_length=1)
+    visible: int = Field(default=0, ge=0)
 
     @field_validator("tests")
     @classmethod
@@ -35,32 +27,18 @@ class CodeTruth(BaseModel):
             ast.parse(test)
         return tests
 
+    def shown_inputs(self) -> list[list[str]]:
+        """Of each test in the prompt, the words of the arguments in its calls."""
+        return [
+            [word for call in ast.walk(ast.parse(test)) if isinstance(call, ast.Call) for word in words_of(call)]
+            for test in self.tests[: self.visible]
+        ]
+
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
     """Runs the program against every unit test; the pass ratio is the share that passed."""
     assert isinstance(truth, CodeTruth)
-    program = extract_block(response, "python")
-    if program is None:
-        return Verdict.failed("extract")
-    if not _parses(program):
-        return Verdict.failed("syntax")
-    result = await sandbox_at(settings.sandbox_url).check(
-        Program(program),
-        [AssertCase(test) for test in truth.tests],
-        timeout=settings.timeout,
-        memory_mb=settings.memory_mb,
-    )
-    error = _ERRORS.get(result.outcome, "wrong_answer")
-    return Verdict.of_ratio(result.fraction, error, partial_credit=settings.partial_credit)
-
-
-def _parses(program: str) -> bool:
-    """Spares the sandbox what cannot run: most early answers of a small model."""
-    try:
-        ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return await judge_program(response, [AssertCase(test) for test in truth.tests], settings, truth.shown_inputs())
 
 
 registry.register(registry.Verifier("code", CodeTruth, judge))

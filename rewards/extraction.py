@@ -4,11 +4,12 @@ import re
 
 MAX_ANSWER_CHARACTERS = 65_536
 
-_FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:\r?\n)?```", re.DOTALL)
+# Possessive, because backtracking over a long run of blanks after a fence takes quadratic time.
+_FENCE = re.compile(r"```[ \t]*+([\w+-]*+)[ \t]*+\r?\n(.*?)(?:\r?\n)?```", re.DOTALL)
 
 
-def extract_block(response: str, language: str | None = None) -> str | None:
-    """The code in a response, or None when there is none.
+def find_block(response: str, language: str | None = None) -> tuple[int, int] | None:
+    """Where the code of a response stands, as characters [start, end); None when there is none.
 
     With fences, the last block in `language` (or in no named language) counts, as models often draft before they
     answer; a response whose blocks are all in other languages holds no answer. Without a fence the whole text does.
@@ -16,13 +17,24 @@ def extract_block(response: str, language: str | None = None) -> str | None:
     """
     if len(response) > MAX_ANSWER_CHARACTERS:
         return None
-    blocks = _FENCE.findall(response)
+    start, end = 0, len(response)
+    blocks = list(_FENCE.finditer(response))
     if blocks:
-        wanted = [body for tag, body in blocks if not tag or language is None or tag.lower() == language]
-        answer = wanted[-1] if wanted else ""
-    else:
-        answer = response
-    return answer.strip("\r\n") if answer.strip() else None
+        wanted = [block for block in blocks if not block[1] or language is None or block[1].lower() == language]
+        if not wanted:
+            return None
+        start, end = wanted[-1].span(2)
+    answer = response[start:end]
+    if not answer.strip():
+        return None
+    start += len(answer) - len(answer.lstrip("\r\n"))
+    return start, start + len(answer.strip("\r\n"))
+
+
+def extract_block(response: str, language: str | None = None) -> str | None:
+    """The code in a response (`find_block`), or None when there is none."""
+    span = find_block(response, language)
+    return None if span is None else response[slice(*span)]
 
 
 def extract_last_line(response: str) -> str | None:

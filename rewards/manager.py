@@ -1,15 +1,57 @@
-"""verl's reward manager with our rule: what could not be verified is masked and counted, never scored."""
+"""verl's reward manager with our rules: what could not be verified is masked and counted, never scored; and the
+samples of a training step get credits for their steps.
+"""
 
 import logging
 import math
 from typing import Any
 
+import ray
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
+from rewards.crediting import CreditService, Sample
+from rewards.groups import GroupBoard
+from rewards.replay import Plan
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
+
+
+# The trainer puts this field into the samples of a training step.
+TRAINED_ON = "credit_wanted"
+
+
+def credit_service(config: Any) -> CreditService | None:
+    """The service that `credit.*` describes, None for credit=off."""
+    credit = config.get("credit")
+    if credit is None or credit.kind == "off":
+        return None
+    plan = Plan(credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky)
+    size = config.actor_rollout_ref.rollout.n
+    board: Any
+    if config.reward.num_workers > 1:
+        board = _SharedBoard(size, credit.patience)
+    else:
+        board = GroupBoard(size, credit.patience)
+    return CreditService(
+        plan, board, skip_equal_groups=credit.skip_equal_groups, seed=credit.seed, cache_size=credit.cache_size
+    )
+
+
+class _SharedBoard:
+    """A board that the reward workers of a run share: verl gives the samples of a group to any of them."""
+
+    actor: Any
+
+    def __init__(self, size: int, patience: float):
+        actor: Any = ray.remote(num_cpus=0)(GroupBoard)
+        self.actor = actor.options(name="credit_group_board", get_if_exists=True, max_concurrency=100_000).remote(
+            size, patience
+        )
+
+    async def meet(self, *sample: Any) -> list[tuple[float, str]] | None:
+        return await self.actor.meet.remote(*sample)
 
 
 class SkillCreditRewardManager(RewardManagerBase):
@@ -22,6 +64,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         if compute_score is None:
             raise ValueError("reward.custom_reward_function is empty: use reward=verified, or name your own function")
         self.skill_column = config.skills.column
+        self.credits = credit_service(config)
         self._reported: set[str] = set()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -34,22 +77,43 @@ class SkillCreditRewardManager(RewardManagerBase):
         item = data[-1:][0]
         fields = item.non_tensor_batch
         extra_info = dict(fields.get("extra_info") or {})
-        info = await self._verify(
-            data_source=fields["data_source"],
-            solution_str=self._response_text(item),
-            ground_truth=fields["reward_model"]["ground_truth"],
-            extra_info=extra_info,
-        )
+        token_ids = self._response_ids(item)
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
+        problem = {
+            "data_source": fields["data_source"],
+            "ground_truth": fields["reward_model"]["ground_truth"],
+            "extra_info": extra_info,
+        }
+        info = await self._verify(solution_str=text, **problem)
+        credit = await self._credit(fields, text, token_ids, info, problem)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
         info |= {"masked": float(masked), "skill": str(fields.get(self.skill_column, "unknown"))}
-        return {"reward_score": float(info["score"]), "reward_extra_info": info}
+        return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
 
-    def _response_text(self, item: Any) -> str:
+    def _response_ids(self, item: Any) -> list[int]:
         response_ids = item.batch["responses"]
         length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
-        return self.tokenizer.decode(response_ids[:length], skip_special_tokens=True)
+        return response_ids[:length].tolist()
+
+    async def _credit(
+        self, fields: Any, text: str, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
+        if self.credits is None or TRAINED_ON not in fields:
+            return {}
+        sample = Sample(
+            group=str(fields["uid"]),
+            number=int(fields["session_id"]),
+            problem=[str(problem["data_source"]), str(problem["ground_truth"])],
+            text=text,
+            token_ids=token_ids,
+            info=info,
+        )
+        return await self.credits.credit(
+            sample, self.tokenizer, lambda changed: self._verify(solution_str=changed, **problem)
+        )
 
     async def _verify(self, **arguments: Any) -> dict[str, Any]:
         assert self.compute_score is not None

@@ -5,17 +5,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 ErrorKind = Literal["none", "extract", "syntax", "runtime", "timeout", "wrong_answer", "infeasible", "infrastructure"]
+# Signs of reward hacking (rewards/guardrails.py).
+GuardKind = Literal["none", "length", "repetition", "forbidden_import", "special_casing", "empty", "constant"]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The judgement of one answer.
 
-    score: the reward, in [0, 1]; NaN when the answer could not be judged.
+    score: the reward, in [0, 1] unless the run's shape says otherwise (rewards/shapes.py); NaN when the answer could
+        not be judged.
     correct: whether the answer solves the problem completely.
     well_formed: whether the answer has the form that was asked for (it parses), right or wrong.
     error: why the answer is not (completely) right.
     pass_ratio: share of the tests passed, in [0, 1].
+    feasible: whether the answer keeps the rules of its problem, optimal or not; None: the task has no such notion, and
+        what is correct counts as feasible.
+    quality: how near the answer comes to the optimum, in [0, 1]; None: the task has no such notion, and the pass
+        ratio is reported.
+    guard: the sign of reward hacking that was seen, whether it was punished or not.
+    repeats: whether the response repeats itself (rewards/repetition.py).
     """
 
     score: float
@@ -23,13 +32,24 @@ class Verdict:
     well_formed: bool
     error: ErrorKind
     pass_ratio: float
+    feasible: bool | None = None
+    quality: float | None = None
+    guard: GuardKind = "none"
+    repeats: bool = False
 
     @classmethod
-    def of_ratio(cls, ratio: float, error: ErrorKind = "wrong_answer", *, partial_credit: bool = True) -> "Verdict":
+    def of_ratio(
+        cls,
+        ratio: float,
+        error: ErrorKind = "wrong_answer",
+        *,
+        partial_credit: bool = True,
+        guard: GuardKind = "none",
+    ) -> "Verdict":
         """A well-formed answer that passed this share of its tests; `error` names the first failure, if any."""
         correct = ratio == 1.0
         score = ratio if partial_credit else float(correct)
-        return cls(score, correct, True, "none" if correct else error, ratio)
+        return cls(score, correct, True, "none" if correct else error, ratio, guard=guard)
 
     @classmethod
     def failed(cls, error: ErrorKind, *, well_formed: bool = False) -> "Verdict":
@@ -49,5 +69,9 @@ class Verdict:
             "format": float(self.well_formed),
             "error": self.error,
             "pass_ratio": self.pass_ratio,
+            "feasible": float(self.correct if self.feasible is None else self.feasible),
+            "quality": self.pass_ratio if self.quality is None else self.quality,
+            "repeat": float(self.repeats),
+            "guard": self.guard,
             "judge_seconds": judge_seconds,
         }

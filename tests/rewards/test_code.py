@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from data_prep.micro import problems
 from rewards import compute_score
 from rewards.code import CodeTruth
 
@@ -69,12 +70,14 @@ async def test_all_or_nothing_is_an_option():
     assert (await judged("def f(a,b):\n a+=3\n return a,b", partial_credit=False)) == (0.0, "wrong_answer")
 
 
+@pytest.mark.parametrize(
+    "problem", problems("repair", "val", seed=0, count=6, difficulty=1), ids=lambda one: one.prompt
+)
 async def test_the_visible_example_alone_is_not_enough_to_repair(problem):
-    if problem.skill != "repair":
-        pytest.skip("a law of repair")
-    value = problem.prompt.split("\n")[0].split("==")[1]
-    program = f"def f(*_):\n return [{value}] * 9" if "[" in problem.prompt else f"def f(_):\n return {value}"
+    call, value = problem.prompt.split("\n")[0].split("==")
+    program = f"def f(*_):\n return [{value}] * 9" if "," in call else f"def f(_):\n return {value}"
     result = await compute_score("code", program, problem.truth().model_dump_json())
+    assert result["error"] == "wrong_answer"
     assert result["acc"] == 0.0
 
 

@@ -10,7 +10,9 @@ from rewards import compute_score, registry
 from rewards.sandbox import InfrastructureError
 from rewards.verdict import ErrorKind, Verdict
 
-KEYS = {"score", "acc", "format", "error", "pass_ratio", "judge_seconds"}
+KEYS = {
+    "score", "acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard", "judge_seconds"
+}  # fmt: skip
 GARBAGE = [
     "",
     "  \n",
@@ -69,7 +71,7 @@ def problems_by_skill():
 
 
 async def test_an_unknown_verifier_is_refused_with_the_valid_names():
-    with pytest.raises(ValueError, match=r"unknown verifier 'poetry' .*; valid ones: code, sql, trace"):
+    with pytest.raises(ValueError, match=r"unknown verifier 'poetry' .*; valid ones: code, .*, trace, tsp"):
         await compute_score("poetry", "x", "{}")
 
 

@@ -20,6 +20,7 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS, extract_block, extract_las
         ("", None),
         ("\n \t", None),
         ("x" * (MAX_ANSWER_CHARACTERS + 1), None),
+        ("```" + " " * 60_000, "```" + " " * 60_000),  # once quadratic: 48 s
     ],
 )
 def test_the_last_block_in_the_language_or_the_whole_text(response, answer):

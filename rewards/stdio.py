@@ -1,0 +1,40 @@
+"""Verifier `stdio`: the response is a Python program that reads its input and prints the answer, run in the sandbox.
+
+Lines are compared in order; white space at line ends and empty lines at the end do not count; numbers with a fraction
+may differ by a relative 1e-6 (rewards/sandbox/compare.py).
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rewards import registry
+from rewards.programs import judge_program
+from rewards.registry import JudgeSettings
+from rewards.sandbox import StdioCase
+from rewards.verdict import Verdict
+
+
+class Printed(BaseModel):
+    """One input, and what a right program prints for it."""
+
+    model_config = ConfigDict(extra="forbid")
+    stdin: str
+    expected: str
+
+
+class StdioTruth(BaseModel):
+    """The inputs of one problem, hidden ones included; the first `visible` stand in the prompt."""
+
+    model_config = ConfigDict(extra="forbid")
+    cases: list[Printed] = Field(min_length=1)
+    visible: int = Field(default=0, ge=0)
+
+
+async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """Runs the program on every input; the pass ratio is the share with the right output."""
+    assert isinstance(truth, StdioTruth)
+    cases = [StdioCase(case.stdin, case.expected) for case in truth.cases]
+    shown = [case.stdin.split() for case in truth.cases[: truth.visible]]
+    return await judge_program(response, cases, settings, shown)
+
+
+registry.register(registry.Verifier("stdio", StdioTruth, judge))

@@ -1,0 +1,139 @@
+"""Guardrails: each sign is told from honest work, logged always, and costs the reward where the run refuses it."""
+
+import ast
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rewards import compute_score
+from rewards.code import CodeTruth
+from rewards.guardrails import imported_modules, is_empty, names_inputs, reads_input
+from rewards.registry import JudgeSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ["assert f(11, 2) == 22", "assert f(13, 4) == 52", "assert f(5, 6) == 30", "assert f(0, 9) == 0"]
+TRUTH = CodeTruth(tests=TESTS, visible=2).model_dump_json()
+LOOP = "def f(a, b):\n    return a * b\n" + "# and once more around\n" * 6
+
+
+async def judged(program, truth=TRUTH, **settings):
+    result = await compute_score("code", program, truth, **settings)
+    return result["score"], result["guard"]
+
+
+@pytest.mark.parametrize(
+    ("program", "guard"),
+    [
+        (
+            "def f(a, b):\n    if (a, b) == (11, 2):\n        return 22\n    return 52 if a == 13 and b == 4 else 0",
+            "special_casing",
+        ),
+        ("def f(a, b):\n    return {(11, 2): 22, (13, 4): 52}.get((a, b))", "special_casing"),
+        (
+            "def f(a, b):\n    match a, b:\n        case 11, 2: return 22\n        case 13, 4: return 52",
+            "special_casing",
+        ),
+        ("def f(a, b):\n    'Multiplies.'\n    ...", "empty"),
+        ("import math", "empty"),
+        ("import ctypes.util\ndef f(a, b):\n    return a * b", "forbidden_import"),
+        ("def f(a, b):\n    __import__('subprocess')\n    return a * b", "forbidden_import"),
+    ],
+)
+async def test_a_refused_trick_earns_nothing(program, guard):
+    assert await judged(program) == (0.0, guard)
+
+
+@pytest.mark.parametrize(
+    ("program", "score", "guard"),
+    [
+        ("def f(a, b):\n    return a * b", 1.0, "none"),
+        ("def f(a, b):\n    if a == 11 and b == 2: return 22\n    return a * b", 1.0, "none"),
+        ("def f(a, b):\n    return a * b if a > 10 else 0", 0.75, "none"),
+        ("def f(a, b):\n    return 0", 0.25, "constant"),
+        (LOOP, 1.0, "repetition"),
+    ],
+)
+async def test_honest_work_is_not_refused_and_what_is_only_logged_costs_nothing(program, score, guard):
+    assert await judged(program) == (score, guard)
+
+
+async def test_what_is_refused_is_the_runs_choice():
+    assert await judged("def f(a, b):\n    return 0", refuse=["constant"]) == (0.0, "constant")
+    assert await judged(LOOP, refuse=["repetition"]) == (0.0, "repetition")
+    assert await judged("import gc\ndef f(a, b): return a * b", refuse=[]) == (1.0, "forbidden_import")
+    assert await judged("import re\ndef f(a, b): return a * b", forbidden_imports=["re"]) == (0.0, "forbidden_import")
+    assert await judged("def f(a, b): return a * b", max_characters=10) == (0.0, "length")
+
+
+async def test_a_refused_answer_is_worth_what_no_answer_is_worth():
+    truth = json.dumps({"nodes": ["A", "B"], "edges": [["A", "B"]], "optimum": 2})
+    looped = "So I check it again.\n" * 6 + "[A, B]"
+    for settings in ({"shape": "complicated"}, {"shape": "ratio_quality_format_repeat"}):
+        empty = await compute_score("mcp", "", truth, **settings)
+        refused = await compute_score("mcp", looped, truth, refuse=["repetition"], **settings)
+        assert refused["score"] == empty["score"]
+        assert (refused["guard"], refused["repeat"], refused["error"]) == ("repetition", 1.0, "extract")
+
+
+async def test_without_visible_tests_nothing_is_special_casing():
+    truth = CodeTruth(tests=TESTS).model_dump_json()
+    assert await judged("def f(a, b):\n    return {(11, 2): 22}.get((a, b))", truth) == (0.25, "none")
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("import os.path as p, sys", {"os", "sys"}),
+        ("def f():\n from gc import collect", {"gc"}),
+        ("import importlib\nimportlib.import_module('socket.x')", {"importlib", "socket"}),
+        ("x = 'import os'", set()),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(source, modules):
+    assert imported_modules(ast.parse(source)) == modules
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("print(3)", False),
+        ("def f(a): return 3", False),
+        ("def f(a):\n a = 4\n return 5", False),
+        ("f = lambda a: a", True),
+        ("print(input())", True),
+        ("import sys\nprint(sys.stdin.read())", True),
+        ("def f(*a): return a", True),
+    ],
+)
+def test_a_constant_program_reads_nothing_that_it_is_given(source, reads):
+    assert reads_input(ast.parse(source)) == reads
+
+
+def test_a_test_without_inputs_cannot_be_special_cased():
+    assert not names_inputs(ast.parse("x == 3"), [[]])
+    assert names_inputs(ast.parse("x == 3"), [[], ["3"]])
+    assert not names_inputs(ast.parse("x + 3"), [["3"]])
+
+
+def test_an_empty_program_is_told_from_one_that_does_something():
+    assert is_empty(ast.parse("'''doc'''\nclass A:\n def f(self): pass"))
+    assert not is_empty(ast.parse("def f(): return None"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("shape", "linear"), ("refuse", ["none"]), ("think_opener", "me"), ("gsm8k_extraction", "loose")],
+)
+def test_an_unknown_setting_is_refused_with_the_valid_ones(name, value):
+    with pytest.raises(ValueError, match=rf"{name}: unknown .*; valid ones: \w+"):
+        JudgeSettings(**{name: value})
+
+
+def test_the_shipped_configuration_holds_the_settings_defaults():
+    kwargs = OmegaConf.load(ROOT / "configs/reward/verified.yaml").custom_reward_function.reward_kwargs
+    chosen = {key: kwargs[key] for key in ("partial_credit", "shape", "refuse")}
+    assert JudgeSettings(**chosen) == JudgeSettings()
+    assert kwargs.keys() <= {field.name for field in fields(JudgeSettings)}
