@@ -13,13 +13,14 @@ from pathlib import Path
 
 from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.source import positive
+from data_prep.splits import split_by_hash
 
-# Share of wrong demonstrations: fewer where the right answer is hardest to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.35, "trace": 0.5, "sql": 0.5}
+# Share of wrong demonstrations: fewer where the right answer is harder to learn.
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55}
 
-# Demonstrations of each skill, relative to the others: the loss is a mean over tokens, and answers of `trace` have the
-# fewest tokens and the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 2, "repair": 8, "trace": 7, "sql": 3}
+# Demonstrations of each skill, relative to the others: `repair` has the most to learn.
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -30,12 +31,7 @@ _ATTEMPTS_PER_ROW = 400
 
 def split_of(prompt: str) -> str:
     """The split to which a prompt belongs: train, val, test or sft_val."""
-    bucket = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:8], "big") % 100
-    for split, share in _SHARES.items():
-        bucket -= share
-        if bucket < 0:
-            return split
-    raise AssertionError("the shares add up to 100")
+    return split_by_hash(prompt, _SHARES)
 
 
 def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) -> Iterator[Problem]:
@@ -113,7 +109,7 @@ def make(
     difficulty: int = 1,
     skills: Sequence[str] = tuple(SKILLS),
     wrong_shares: Mapping[str, float] = WRONG_SHARES,
-    demonstration_count: int = 16_384,
+    demonstration_count: int = 34_560,
 ) -> dict[str, int]:
     """Writes the five files into `out` and returns the number of rows of each.
 
@@ -146,23 +142,16 @@ def _share(text: str) -> float:
     return value
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.micro", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=_positive, default=256, help="training rows per skill")
+    parser.add_argument("--limit", type=positive, default=256, help="training rows per skill")
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
-    parser.add_argument("--demonstrations", type=_positive, default=16_384, help="of all skills together")
+    parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
     options = parser.parse_args(arguments)
     share = options.wrong_share
     try:

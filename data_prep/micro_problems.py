@@ -18,11 +18,10 @@ from rewards.trace import TraceTruth
 
 DIFFICULTIES = (1, 2, 3)
 
-# `write` only copies numbers; `repair` and `trace` have to compute with them, so theirs are few at first: a small model
-# learns them by heart.
-_TWO_PARTS, _THREE_PARTS = Level(2, range(2, 10), range(1, 10)), Level(3, range(2, 10), range(1, 10))
-_COPIED = {1: _TWO_PARTS, 2: _TWO_PARTS, 3: _THREE_PARTS}
-_COMPUTED = {1: Level(2, range(2, 4), range(1, 5)), 2: _TWO_PARTS, 3: _THREE_PARTS}
+_DIGITS = range(2, 10)
+_TWO_PARTS, _THREE_PARTS = (Level(parts, _DIGITS, inputs=range(1, 10), bounds=_DIGITS) for parts in (2, 3))
+# With inputs of 10 and -10 most results are copied digits (10+3 is 13, 10*3 is 30), which a small model learns fast.
+LEVELS = {1: Level(2, _DIGITS, inputs=(-10, 10), bounds=_DIGITS), 2: _TWO_PARTS, 3: _THREE_PARTS}
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Problem:
 
 def write_problem(rng: random.Random, difficulty: int) -> Problem:
     """A short specification; the answer is the function."""
-    program = random_program(rng, _COPIED[difficulty])
+    program = random_program(rng, LEVELS[difficulty])
     wrong = tuple(other.source() for other in program.neighbours())
     prompt = f"write f({','.join(program.variables)}): {program.words()}"
     return Problem("write", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
@@ -52,11 +51,12 @@ def repair_problem(rng: random.Random, difficulty: int) -> Problem:
     one single change makes that test pass, so that the answer is determined.
     """
     while True:
-        program = random_program(rng, _COMPUTED[difficulty])
+        program = random_program(rng, LEVELS[difficulty])
         buggy = rng.choice(_bugs(program, difficulty))
-        arguments = random_arguments(rng, program)
-        failing = [test for test in program.tests(arguments) if test not in buggy.tests(arguments)]
-        if failing and [other for other in buggy.neighbours() if failing[0] in other.tests(arguments)] == [program]:
+        # Arguments are alike, so that which of them matters is not part of the problem.
+        arguments = random_arguments(rng, program)[:1] * len(program.variables)
+        failing = [test for test in program.examples(arguments) if test not in buggy.examples(arguments)]
+        if failing and [other for other in buggy.neighbours() if failing[0] in other.examples(arguments)] == [program]:
             break
     prompt = f"fix {failing[0]}\n{buggy.source()}"
     wrong = (buggy.source(), *(other.source() for other in buggy.neighbours() if other != program))
@@ -69,7 +69,7 @@ def _bugs(program: Program, difficulty: int) -> list[Program]:
 
 def trace_problem(rng: random.Random, difficulty: int) -> Problem:
     """A function and a call; the answer is the value returned."""
-    program = random_program(rng, _COMPUTED[difficulty])
+    program = random_program(rng, LEVELS[difficulty])
     arguments = random_arguments(rng, program)
     value = program.returns(arguments)
     wrong = {literal(other.returns(arguments)) for other in program.neighbours()} - {literal(value)}

@@ -5,7 +5,7 @@ A `Program` is a function of two or three assignments on separate variables (pai
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rewards.code import CodeTruth
@@ -17,16 +17,12 @@ Value = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Level:
-    """What programs are made of: parts of the pair form, constants in them, inputs of their calls."""
+    """What programs are made of: parts of a pair, constants in them, inputs of their calls, bounds of branches."""
 
     parts: int
-    constants: range
-    inputs: range
-
-    @property
-    def bounds(self) -> range:
-        """Bounds of the branch form that leave inputs on both sides."""
-        return range(self.inputs.start + 1, self.inputs.stop)
+    constants: Sequence[int]
+    inputs: Sequence[int]
+    bounds: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Part:
         """The operation as a specification says it."""
         return f"{_WORDS[self.operator]} {self.constant}"
 
-    def neighbours(self, constants: range) -> Iterator["Part"]:
+    def neighbours(self, constants: Sequence[int]) -> Iterator["Part"]:
         """The operations that differ in the operator or in the constant."""
         yield from (replace(self, operator=other) for other in _WORDS if other != self.operator)
         yield from (replace(self, constant=other) for other in constants if other != self.constant)
@@ -94,6 +90,13 @@ class Program:
         if isinstance(value, int):
             return [f"{call(arguments)}=={value}"]
         return [f"{call(arguments)}[{index}]=={item}" for index, item in enumerate(value)]
+
+    def examples(self, arguments: tuple[int, ...]) -> list[str]:
+        """The same for a prompt: the parts of a pair have their variable's name."""
+        value = self.returns(arguments)
+        if isinstance(value, int):
+            return [f"{call(arguments)}=={value}"]
+        return [f"{call(arguments)} {name}=={item}" for name, item in zip(self.variables, value, strict=True)]
 
     def neighbours(self) -> list["Program"]:
         """The programs that differ in one operator or constant of one part."""

@@ -1,12 +1,12 @@
 """The questions of the micro suite's SQL skill, and hidden tables that tell their answers from plausible wrong ones."""
 
 import random
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from rewards.sql import Database, SqlTruth, Value
+from data_prep.hidden_databases import hidden_databases
+from rewards.sql import SqlTruth
 
 COLUMNS = ("a", "b", "c", "d")
 _AGGREGATES = ("max", "min", "sum", "count")
@@ -16,7 +16,6 @@ _BOUNDS = range(2, 10)
 
 _CELLS = range(-2, 14)
 _ROWS = 6
-_CANDIDATES = 8
 
 
 @dataclass(frozen=True)
@@ -117,18 +116,12 @@ def random_query(rng: random.Random, difficulty: int) -> Query:
 def hidden_tables(query: Query) -> SqlTruth:
     """A few tables on which no neighbour gives the query's results everywhere; always the same for the same query."""
     rng = random.Random(query.source())
-    undetected = {neighbour.source() for neighbour in query.neighbours()}
-    chosen: list[Database] = []
-    while undetected or len(chosen) < 2:
-        candidates = [_random_database(rng, query) for _ in range(_CANDIDATES)]
-        survivors = [_indistinguishable(undetected, item) for item in candidates]
-        best = min(range(_CANDIDATES), key=lambda index: len(survivors[index]))
-        chosen.append(candidates[best])
-        undetected = survivors[best]
-    return SqlTruth(databases=chosen, ordered=query.ordered)
+    wrong = {neighbour.source() for neighbour in query.neighbours()}
+    databases = hidden_databases(query.source(), wrong, lambda: _random_setup(rng, query))
+    return SqlTruth(databases=databases, ordered=query.ordered)
 
 
-def _random_database(rng: random.Random, query: Query) -> Database:
+def _random_setup(rng: random.Random, query: Query) -> str:
     """Distinct small integers and some NULLs; a condition's bound (twice) and its neighbours are always there."""
     columns = {name: rng.sample(_CELLS, _ROWS) for name in COLUMNS}
     for condition in query.conditions:
@@ -140,22 +133,4 @@ def _random_database(rng: random.Random, query: Query) -> Database:
         if rng.random() < 0.5:
             values[rng.randrange(_ROWS)] = "NULL"
     rows = ",".join(f"({','.join(row)})" for row in zip(*cells.values(), strict=True))
-    setup = f"CREATE TABLE t({','.join(f'{name} INTEGER' for name in COLUMNS)});INSERT INTO t VALUES{rows}"
-    return Database(setup=setup, expected=_run([query.source()], setup)[0])
-
-
-def _indistinguishable(queries: set[str], database: Database) -> set[str]:
-    """The queries that give the expected rows on this database."""
-    ordered = sorted(queries)
-    results = _run(ordered, database.setup)
-    return {query for query, rows in zip(ordered, results, strict=True) if rows == database.expected}
-
-
-def _run(queries: list[str], setup: str) -> list[list[list[Value]]]:
-    """Results of queries of our own making (never of a model's)."""
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(setup)
-        return [[list(row) for row in connection.execute(query)] for query in queries]
-    finally:
-        connection.close()
+    return f"CREATE TABLE t({','.join(f'{name} INTEGER' for name in COLUMNS)});INSERT INTO t VALUES{rows}"

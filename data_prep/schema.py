@@ -4,8 +4,6 @@ verl reads parquet files of such rows. A row that does not fit is refused here, 
 field and how to mend it, rather than hours later inside a worker.
 """
 
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from data_prep.files import complete_file
 from rewards import registry
 
 DEFAULT_AGENT = "single_turn_agent"
@@ -104,16 +103,8 @@ def write_rows(path: Path, rows: Iterable[BaseModel]) -> int:
     records = [row.model_dump() for row in rows]
     if not records:
         raise DataFileError(f"{path}: no rows to write; ask for at least one (--limit)")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
-    try:
+    with complete_file(path) as temporary:
         pd.DataFrame(records).to_parquet(temporary, index=False)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
     return len(records)
 
 
@@ -134,12 +125,18 @@ def _validated(path: Path, number: int, record: dict[str, Any], model: type[Base
     try:
         return model.model_validate({key: _plain(value) for key, value in record.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the row as a whole"
         raise DataFileError(
-            f"{path}: row {number}, field '{field}': {first['msg']} (found {_short(first['input'])}); "
+            f"{path}: row {number}, {explain(error)}; "
             f"mend that row or make the file again. Fields of a row: {', '.join(model.model_fields)}"
         ) from error
+
+
+def explain(error: ValidationError) -> str:
+    """The first thing that does not fit, in one line: field, reason, what was found."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    text = f"field '{field}': {first['msg']} (found {_short(first['input'])})" if field else first["msg"]
+    return " ".join(text.split())
 
 
 def _plain(value: Any) -> Any:

@@ -13,8 +13,8 @@ FILES = ("train", "val", "test", "sft_train", "sft_val")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("micro")
-    sizes = make(out, seed=3, limit=40, demonstration_count=200)
-    assert sizes == {"train": 160, "val": 32, "test": 32, "sft_train": 200, "sft_val": 32}
+    sizes = make(out, seed=3, limit=40, demonstration_count=175)
+    assert sizes == {"train": 160, "val": 32, "test": 32, "sft_train": 175, "sft_val": 32}
     return out
 
 
@@ -25,7 +25,7 @@ def prompts_of(folder, split):
 
 
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
-    make(tmp_path, seed=3, limit=40, demonstration_count=200)
+    make(tmp_path, seed=3, limit=40, demonstration_count=175)
     for name in FILES:
         assert (tmp_path / f"{name}.parquet").read_bytes() == (folder / f"{name}.parquet").read_bytes()
 
@@ -67,7 +67,7 @@ def test_the_stated_share_of_demonstrations_is_wrong(share):
 
 
 def test_demonstrations_are_dealt_by_weight():
-    assert deal(100, list(SKILLS)) == {"write": 10, "repair": 40, "trace": 35, "sql": 15}
+    assert deal(70, list(SKILLS)) == {"write": 10, "repair": 30, "trace": 20, "sql": 10}
     assert deal(1, ["write", "sql"]) == {"write": 1, "sql": 1}
 
 

@@ -1,0 +1,91 @@
+"""Makes repair tasks of programs that pass their tests: `python -m data_prep.bugs --tasks FILE [FILE ...] --out DIR`.
+
+FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A solution is changed in one place; the
+changed program becomes a task when it fails one of the tests. Tasks keep the role of the one they are made of.
+"""
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep.mutations import Mutant, mutants
+from data_prep.source import Draft, Refusal, positive, run, source_parser
+from data_prep.tasks import Task, read_tasks
+from rewards.sandbox import AssertCase, Program, Sandbox
+
+_SECONDS = 2.0
+_BATCH = 64
+
+
+def drafts(tasks: Sequence[Task], *, per_program: int, seed: int) -> Iterator[Draft]:
+    """Up to `per_program` repair tasks of each task that has a program and tests."""
+    usable = [task for task in tasks if task.verifier == "code" and task.solution is not None]
+    for start in range(0, len(usable), _BATCH):
+        for made in asyncio.run(_of_tasks(usable[start : start + _BATCH], per_program, seed)):
+            yield from made
+
+
+async def _of_tasks(tasks: Sequence[Task], per_program: int, seed: int) -> list[list[Draft]]:
+    async with Sandbox() as sandbox:
+        return await asyncio.gather(*(_of_task(sandbox, task, per_program, seed) for task in tasks))
+
+
+async def _of_task(sandbox: Sandbox, task: Task, per_program: int, seed: int) -> list[Draft]:
+    candidates = mutants(task.solution or "")
+    random.Random(f"{task.id}/{seed}").shuffle(candidates)
+    made: list[Draft] = []
+    for mutant in candidates:
+        if len(made) == per_program:
+            break
+        failing = await _first_failing(sandbox, mutant.source, task.ground_truth["tests"])
+        if failing is not None:
+            made.append(_fields(task, mutant, failing, len(made)))
+    return made or [Refusal(f"bugs/{task.id}", "no single change makes a test fail")]
+
+
+async def _first_failing(sandbox: Sandbox, program: str, tests: list[str]) -> str | None:
+    cases = [AssertCase(test) for test in tests]
+    result = await sandbox.check(Program(program), cases, timeout=_SECONDS, memory_mb=512, max_timeouts=1)
+    return next((test for test, case in zip(tests, result.cases, strict=True) if not case.passed), None)
+
+
+def _fields(task: Task, mutant: Mutant, failing: str, number: int) -> dict[str, Any]:
+    return {
+        "id": f"bugs/{task.id}/{number}",
+        "source": "bugs",
+        "split": task.role,
+        "role": task.role,
+        "skill": "repair",
+        "verifier": "code",
+        "prompt": (
+            f"A program for this task has a bug:\n{task.prompt}\n\nThe program:\n```python\n{mutant.source}\n```\n"
+            f"It fails this test:\n```python\n{failing}\n```\nAnswer with the whole mended program in one Python code "
+            "block."
+        ),
+        "ground_truth": task.ground_truth,
+        "solution": task.solution,
+        "licence": task.licence,
+        "notes": {"bug": mutant.kind, "made_of": task.id},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("bugs", __doc__)
+    parser.add_argument("--tasks", type=Path, nargs="+", required=True, metavar="FILE", help="tasks as JSON Lines")
+    parser.add_argument("--per-program", type=positive, default=2, help="repair tasks of each program")
+    parser.add_argument("--limit", type=positive, help="programs to use (default: all)")
+    options = parser.parse_args(arguments)
+
+    def made() -> Iterator[Draft]:
+        tasks = [task for path in options.tasks for task in read_tasks(path)]
+        return drafts(tasks[: options.limit], per_program=options.per_program, seed=options.seed)
+
+    return run("bugs", options.out, ("code",), made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Makes CodeContests: `python -m data_prep.codecontests --out DIR [--max-tests N]`. Its test split is for testing only.
+
+Ground truth of verifier `stdio`: {"cases": [{"stdin": text, "expected": text}, ...]}: published tests first, then
+private ones, then generated ones, as many as --max-tests.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from data_prep import hub
+from data_prep.hub import PublicSet
+from data_prep.source import positive, run, source_parser
+
+_TESTS = ("public_tests", "private_tests", "generated_tests")
+PUBLIC = PublicSet(
+    "codecontests",
+    "deepmind/code_contests",
+    None,
+    ("train", "valid", "test"),
+    ("name", "description", *_TESTS, "solutions"),
+)
+_ROLES = {"train": "train", "valid": "dev", "test": "test"}
+_INSTRUCTION = (
+    "Write a Python 3 program that reads standard input and writes standard output. "
+    "Answer with the whole program in one Python code block."
+)
+_PYTHON3 = 3
+_MAX_CASE_CHARACTERS = 65_536
+
+
+def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
+    """The task of a record; its solution is the shortest right one in Python 3, where there is one."""
+    cases = [case for case in _cases(record) if sum(map(len, case.values())) <= _MAX_CASE_CHARACTERS][:max_tests]
+    if not cases:
+        raise ValueError(f"no test of at most {_MAX_CASE_CHARACTERS} characters")
+    programs = zip(record["solutions"]["language"], record["solutions"]["solution"], strict=True)
+    solutions = [program for language, program in programs if language == _PYTHON3]
+    return {
+        "id": f"codecontests/{split}/{record['name']}",
+        "source": "codecontests",
+        "split": split,
+        "role": _ROLES[split],
+        "skill": "contest",
+        "verifier": "stdio",
+        "prompt": f"{record['description'].strip()}\n\n{_INSTRUCTION}",
+        "ground_truth": {"cases": cases},
+        "solution": min(solutions, key=len, default=None),
+        "licence": "cc-by-4.0",
+    }
+
+
+def _cases(record: dict[str, Any]) -> Iterator[dict[str, str]]:
+    for name in _TESTS:
+        tests = record[name] or {"input": [], "output": []}
+        for given, expected in zip(tests["input"], tests["output"], strict=True):
+            yield {"stdin": given, "expected": expected}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("codecontests", __doc__)
+    hub.add_options(parser, PUBLIC.splits)
+    parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
+    options = parser.parse_args(arguments)
+    converted = partial(convert, max_tests=options.max_tests)
+    return run("codecontests", options.out, ("stdio",), lambda: hub.drafts(PUBLIC, options, converted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What governance finds: tasks that are like a task it keeps, within a role (duplicates) and across roles (leaks).
+
+Tasks are judged in the order test, dev, train, so that of two alike the one that is trained on goes. Test tasks
+are reported, never dropped: what a published benchmark holds is not ours to change.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from data_prep.likeness import Likeness, likeness
+from data_prep.normal_form import prompt_tokens, solution_tokens
+from data_prep.tasks import Task
+
+THRESHOLD = 0.8
+_RANKS = {"test": 0, "dev": 1, "train": 2}
+
+# Short programs are alike by chance: `return a + b` solves many problems.
+_MINIMUM_SOLUTION_TOKENS = 30
+
+Part = Literal["prompt", "solution"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Task number `task` is like the kept task number `other` in its prompt or solution.
+
+    similarity: 1.0 for the same normal form, else the Jaccard similarity of shingles.
+    """
+
+    task: int
+    other: int
+    part: Part
+    exact: bool
+    similarity: float
+    leak: bool
+    dropped: bool
+
+    @property
+    def kind(self) -> str:
+        """The finding in three words: exact prompt duplicate, near solution leak, and so on."""
+        degree = "exact" if self.exact else "near"
+        return f"{degree} {self.part} {'leak' if self.leak else 'duplicate'}"
+
+
+def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
+    """At most one finding for the prompt and one for the solution of each task, the closest; in the order of tasks.
+
+    Dropped are tasks (not of role test) whose prompt is like a kept one's, and those whose solution is like that of a
+    kept task of another role; solutions that are alike within a role are reported only.
+    """
+    parts: dict[Part, Likeness] = {
+        "prompt": likeness([task.prompt for task in tasks], prompt_tokens, width=5, minimum=1, threshold=threshold),
+        "solution": likeness(
+            [task.solution for task in tasks],
+            solution_tokens,
+            width=7,
+            minimum=_MINIMUM_SOLUTION_TOKENS,
+            threshold=threshold,
+        ),
+    }
+    # Of each class of each part, the first task kept, which has the highest role.
+    kept: dict[tuple[Part, int], int] = {}
+    findings: list[Finding] = []
+    for number in sorted(range(len(tasks)), key=lambda index: (_RANKS[tasks[index].role], index)):
+        found = [finding for part in parts for finding in _of_part(tasks, number, part, parts[part], kept)]
+        findings += found
+        if not any(finding.dropped for finding in found):
+            for part, classes in parts.items():
+                if (own := classes.class_of[number]) is not None:
+                    kept.setdefault((part, own), number)
+    return sorted(findings, key=lambda finding: finding.task)
+
+
+def _of_part(
+    tasks: Sequence[Task], number: int, part: Part, classes: Likeness, kept: dict[tuple[Part, int], int]
+) -> Iterator[Finding]:
+    own = classes.class_of[number]
+    if own is None:
+        return
+    alike = [(own, 1.0, True), *((other, similarity, False) for other, similarity in classes.near.get(own, ()))]
+    candidates = [
+        (tasks[kept[part, other]].role != tasks[number].role, exact, similarity, kept[part, other])
+        for other, similarity, exact in alike
+        if (part, other) in kept
+    ]
+    if candidates:
+        leak, exact, similarity, other = max(candidates)
+        dropped = tasks[number].role != "test" and (leak or part == "prompt")
+        yield Finding(number, other, part, exact, similarity, leak, dropped)

@@ -1,0 +1,113 @@
+"""Graph tasks as problems: text, ground truth as the verifiers of rewards/graphs read it, and an optimal answer."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from data_prep.graph_families import random_names, random_network
+from data_prep.graph_optima import maximum_clique, maximum_independent_set, minimum_vertex_cover, shortest_tour
+
+# Number of nodes by level: 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.
+NETWORK_SIZES = {1: range(4, 8), 2: range(8, 11), 3: range(11, 15), 4: range(15, 23), 5: range(23, 31)}
+# The benchmark's hard tours have up to 20 places; 13 is as far as the proof goes.
+TOUR_SIZES = {1: range(4, 6), 2: range(6, 8), 3: range(8, 10), 4: range(10, 12), 5: range(12, 14)}
+_SIDE = 3000
+
+
+@dataclass(frozen=True)
+class GraphProblem:
+    """One problem: `text` asks for a bracketed list, `answer` is an optimal one, `truth` the ground truth."""
+
+    text: str
+    truth: dict[str, Any]
+    answer: Sequence[str]
+
+
+def _network_truth(graph: nx.Graph, **more: Any) -> dict[str, Any]:
+    return {"nodes": list(graph.nodes), "edges": [list(edge) for edge in graph.edges], **more}
+
+
+def _network_text(graph: nx.Graph, question: str) -> str:
+    edges = ", ".join(f"{left}-{right}" for left, right in graph.edges)
+    return f"An undirected graph has the nodes {', '.join(graph.nodes)} and the edges {edges}. {question}"
+
+
+def _node_set(solve: Callable[[nx.Graph], list[str]], question: str) -> Callable[..., GraphProblem]:
+    def draw(rng: random.Random, level: int) -> GraphProblem:
+        graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
+        answer = solve(graph)
+        truth = _network_truth(graph, optimum=len(answer), optimal=True)
+        return GraphProblem(_network_text(graph, f"Find {question}."), truth, answer)
+
+    return draw
+
+
+def _tour(rng: random.Random, level: int) -> GraphProblem:
+    size = rng.choice(TOUR_SIZES[level])
+    names = random_names(rng, size)
+    points = np.array([[rng.randrange(_SIDE), rng.randrange(_SIDE)] for _ in range(size)])
+    distances = np.rint(np.linalg.norm(points[:, None] - points[None], axis=-1)).astype(np.int64)
+    tour, length = shortest_tour(distances)
+    lines = [
+        f"{names[left]} to {names[right]}: {distances[left, right]}" for left in range(size) for right in range(left)
+    ]
+    text = (
+        f"These are the distances in kilometres between airports:\n{chr(10).join(lines)}\nFind a shortest tour that "
+        "visits every airport once and returns to its start; name the start again at the end."
+    )
+    truth = {"nodes": names, "distances": distances.tolist(), "optimum": length, "optimal": True}
+    return GraphProblem(text, truth, [names[place] for place in tour])
+
+
+def _common_neighbours(rng: random.Random, level: int) -> GraphProblem:
+    graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
+    first, second = rng.sample(list(graph.nodes), 2)
+    question = f"Find all common neighbours of {first} and {second}; an empty list if there are none."
+    answer = sorted(nx.common_neighbors(graph, first, second))
+    return GraphProblem(_network_text(graph, question), _network_truth(graph, first=first, second=second), answer)
+
+
+def _connected(rng: random.Random, level: int) -> nx.Graph:
+    while True:
+        graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
+        if nx.is_connected(graph):
+            return graph
+
+
+def _shortest_distance(rng: random.Random, level: int) -> GraphProblem:
+    graph = _connected(rng, level)
+    first, second = rng.sample(list(graph.nodes), 2)
+    question = f"Find a shortest path from {first} to {second}, with all nodes on it."
+    truth = _network_truth(graph, first=first, second=second)
+    return GraphProblem(_network_text(graph, question), truth, nx.shortest_path(graph, first, second))
+
+
+def _connected_components(rng: random.Random, level: int) -> GraphProblem:
+    graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
+    answer = [min(component) for component in nx.connected_components(graph)]
+    question = "Find its connected components: name one node of each."
+    return GraphProblem(_network_text(graph, question), _network_truth(graph), answer)
+
+
+def _diameter(rng: random.Random, level: int) -> GraphProblem:
+    graph = _connected(rng, level)
+    paths = [path for _, ends in nx.all_pairs_shortest_path(graph) for path in ends.values()]
+    question = "Find its diameter: name all nodes of a shortest path between two nodes that are farthest apart."
+    return GraphProblem(_network_text(graph, question), _network_truth(graph), max(paths, key=len))
+
+
+# By the name of the verifier.
+TASKS: dict[str, Callable[[random.Random, int], GraphProblem]] = {
+    "mcp": _node_set(maximum_clique, "a largest clique: nodes of which every two are joined by an edge"),
+    "mis": _node_set(maximum_independent_set, "a largest independent set: nodes of which no two are joined by an edge"),
+    "mvc": _node_set(minimum_vertex_cover, "a smallest vertex cover: nodes such that every edge has one of them"),
+    "tsp": _tour,
+    "common_neighbours": _common_neighbours,
+    "shortest_distance": _shortest_distance,
+    "connected_components": _connected_components,
+    "diameter": _diameter,
+}

@@ -1,0 +1,78 @@
+"""Makes HumanEval: `python -m data_prep.humaneval --out DIR`. For testing only: preflight refuses to train on it."""
+
+import ast
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from data_prep import hub
+from data_prep.hub import PublicSet
+from data_prep.source import run, source_parser
+
+PUBLIC = PublicSet(
+    "humaneval",
+    "openai/openai_humaneval",
+    None,
+    ("test",),
+    ("task_id", "prompt", "canonical_solution", "test", "entry_point"),
+)
+_INSTRUCTION = "Complete this function. Answer with the whole program, imports included, in one Python code block."
+
+
+def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
+    """The task of a record."""
+    return {
+        "id": f"humaneval/{record['task_id'].removeprefix('HumanEval/')}",
+        "source": "humaneval",
+        "split": split,
+        "role": "test",
+        "skill": "write",
+        "verifier": "code",
+        "prompt": f"{_INSTRUCTION}\n```python\n{record['prompt'].strip()}\n```",
+        "ground_truth": {"tests": unit_tests(record["prompt"], record["test"], record["entry_point"])},
+        "solution": record["prompt"] + record["canonical_solution"],
+        "licence": "mit",
+    }
+
+
+def unit_tests(prompt: str, test: str, entry_point: str) -> list[str]:
+    """The published `check(candidate)` as unit tests: one for each assertion where it holds nothing but assertions on
+    its argument, so that partial credit exists, else one for all of it. Tests may use the prompt's helper functions.
+    """
+    tree = ast.parse(test)
+    (check,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check")
+    before = [node for node in tree.body if node is not check and not _is_idle(node)]
+    helpers = "\n".join(map(ast.unparse, [*_helpers(prompt, entry_point), *before]))
+    body = [node for node in check.body if not _is_idle(node)]
+    if all(isinstance(node, ast.Assert) for node in body):
+        pieces = [f"{check.args.args[0].arg} = {entry_point}\n{ast.unparse(node)}" for node in body]
+    else:
+        pieces = [f"{ast.unparse(check)}\ncheck({entry_point})"]
+    return [f"{helpers}\n{piece}".strip() for piece in pieces]
+
+
+def _helpers(prompt: str, entry_point: str) -> list[ast.stmt]:
+    tree = ast.parse(prompt + "\n    pass\n")
+    own = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == entry_point)]
+    return own if any(isinstance(node, ast.FunctionDef) for node in own) else []
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    """Whether a statement does nothing that a test needs: documentation, METADATA, `assert True`."""
+    if isinstance(node, ast.Assert):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id == "METADATA" for target in node.targets)
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("humaneval", __doc__)
+    hub.add_options(parser, PUBLIC.splits)
+    options = parser.parse_args(arguments)
+    return run("humaneval", options.out, ("code",), lambda: hub.drafts(PUBLIC, options, convert))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

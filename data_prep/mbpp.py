@@ -1,0 +1,93 @@
+"""Makes MBPP: `python -m data_prep.mbpp --out DIR [--version full|sanitized] [--show-tests none|one|all]`.
+
+Writes train, mbpp_reg, test and prompt. `mbpp_reg` is for quick regression checks: the published validation split and
+60 fixed problems of train, 150 problems in the full version, role dev; the test split stays as published.
+"""
+
+import ast
+import random
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from data_prep import hub
+from data_prep.hub import PublicSet
+from data_prep.source import run, source_parser
+
+_SPLITS = ("train", "validation", "test", "prompt")
+VERSIONS = {
+    "full": PublicSet(
+        "mbpp",
+        "google-research-datasets/mbpp",
+        "full",
+        _SPLITS,
+        ("task_id", "text", "code", "test_list", "test_setup_code"),
+    ),
+    "sanitized": PublicSet(
+        "mbpp",
+        "google-research-datasets/mbpp",
+        "sanitized",
+        _SPLITS,
+        ("task_id", "prompt", "code", "test_list", "test_imports"),
+    ),
+}
+
+# Task ids 601 to 974 are MBPP's training problems.
+_REGRESSION_IDS = frozenset(random.Random("mbpp_reg").sample(range(601, 975), 60))
+_ROLES = {"train": "train", "prompt": "train", "mbpp_reg": "dev", "test": "test"}
+
+
+def convert(record: dict[str, Any], split: str, index: int, *, show_tests: str = "one") -> dict[str, Any]:
+    """The task of a record of either version; `show_tests`: which tests the prompt holds."""
+    number = int(record["task_id"])
+    split = "mbpp_reg" if split == "validation" or number in _REGRESSION_IDS else split
+    text = record["text"] if "text" in record else record["prompt"]
+    setup = record["test_setup_code"] if "test_setup_code" in record else "\n".join(record["test_imports"])
+    tests = [test.strip() for test in record["test_list"]]
+    solution = record["code"].replace("\r\n", "\n").strip()
+    return {
+        "id": f"mbpp/{number}",
+        "source": "mbpp",
+        "split": split,
+        "role": _ROLES[split],
+        "skill": "write",
+        "verifier": "code",
+        "prompt": _prompt(text.strip(), tests, _function(solution, tests), show_tests),
+        "ground_truth": {"tests": [f"{setup.strip()}\n{test}".strip() for test in tests]},
+        "solution": solution,
+        "licence": "cc-by-4.0",
+    }
+
+
+def _prompt(text: str, tests: list[str], function: str, show_tests: str) -> str:
+    lines = [text, f"Call the function `{function}`. Answer with the whole program in one Python code block."]
+    if shown := {"none": [], "one": tests[:1], "all": tests}[show_tests]:
+        lines.append("It must pass " + ("this test:" if len(shown) == 1 else "these tests:"))
+        lines.append("```python\n" + "\n".join(shown) + "\n```")
+    return "\n".join(lines)
+
+
+def _function(solution: str, tests: list[str]) -> str:
+    """The function of the solution that the tests call."""
+    defined = [node.name for node in ast.parse(solution).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    called = {node.id for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Name)}
+    for name in reversed(defined):
+        if name in called:
+            return name
+    raise ValueError("the tests call no function of the solution")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("mbpp", __doc__)
+    hub.add_options(parser, _SPLITS)
+    parser.add_argument("--version", choices=VERSIONS, default="full")
+    parser.add_argument("--show-tests", choices=("none", "one", "all"), default="one", help="in the prompt")
+    options = parser.parse_args(arguments)
+    converted = partial(convert, show_tests=options.show_tests)
+    return run("mbpp", options.out, ("code",), lambda: hub.drafts(VERSIONS[options.version], options, converted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

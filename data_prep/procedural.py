@@ -1,0 +1,51 @@
+"""What procedural sources share: distinct problems, dealt to train, dev and test by the hash of their prompt."""
+
+import argparse
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from data_prep.schema import DataFileError
+from data_prep.source import positive
+from data_prep.splits import split_by_hash
+
+_SHARES = {"train": 80, "dev": 10, "test": 10}
+_ATTEMPTS = 2_000
+
+# Of a task (data_prep/tasks.py).
+Fields = dict[str, Any]
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """The option that says how many problems to make."""
+    parser.add_argument("--limit", type=positive, default=1_000, help="training problems; dev and test have a tenth")
+
+
+def drafts(
+    source: str, draw: Callable[[random.Random], dict[str, Any]], *, limit: int, seed: int
+) -> Iterator[dict[str, Any]]:
+    """`limit` problems of train and a tenth of that of dev and of test, no two with the same prompt.
+
+    draw: makes the fields of a random task, without id, source, split and role. Raises DataFileError when there are
+    fewer problems than that.
+    """
+    rng = random.Random(f"{source}/{seed}")
+    held_out = max(1, limit // 10)
+    wanted = {"train": limit, "dev": held_out, "test": held_out}
+    seen: set[str] = set()
+    failures = 0
+    while any(wanted.values()):
+        fields = draw(rng)
+        prompt = fields["prompt"]
+        split = split_by_hash(prompt, _SHARES)
+        if prompt in seen or not wanted[split]:
+            failures += 1
+            if failures == _ATTEMPTS:
+                raise DataFileError(f"{source} has only about {len(seen)} problems; lower --limit ({limit})")
+            continue
+        failures = 0
+        seen.add(prompt)
+        wanted[split] -= 1
+        digest = hashlib.sha256(prompt.encode()).hexdigest()[:12]
+        yield fields | {"id": f"{source}/{digest}", "source": source, "split": split, "role": split}

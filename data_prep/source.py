@@ -1,0 +1,133 @@
+"""What the command of every source shares: its options, and the way from drafts to files.
+
+A draft is what a source says about one problem: the fields of a `Task`, or why there is none. A draft becomes a row
+only when it fits and its solution scores the maximum; the others are listed in refused.jsonl.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import track
+
+from data_prep.json_lines import write_lines
+from data_prep.proving import prove
+from data_prep.schema import DataFileError, explain
+from data_prep.tasks import Task, write_task_rows, write_tasks
+from rewards import registry
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A problem that makes no row, and why."""
+
+    id: str
+    reason: str
+
+
+Draft = dict[str, Any] | Refusal
+
+
+@dataclass
+class Harvest:
+    """The tasks that are good and the problems that are not."""
+
+    tasks: list[Task] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+    def add(self, draft: Draft, seen: set[str]) -> None:
+        """Takes a draft in, as a task if it is one and its id is new."""
+        if isinstance(draft, Refusal):
+            self.refused.append(draft)
+            return
+        try:
+            task = Task.model_validate(draft)
+        except ValidationError as error:
+            self.refused.append(Refusal(str(draft.get("id")), explain(error)))
+            return
+        if task.id in seen:
+            self.refused.append(Refusal(task.id, "the id is that of an earlier row"))
+        else:
+            seen.add(task.id)
+            self.tasks.append(task)
+
+    def proved(self, journal: Path) -> "Harvest":
+        """Without the tasks whose solution does not score the maximum."""
+        errors = prove(self.tasks, journal)
+        pairs = list(zip(self.tasks, errors, strict=True))
+        wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
+        return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong)
+
+
+def collect(drafts: Iterable[Draft]) -> Harvest:
+    """The drafts with a progress bar."""
+    harvest, seen = Harvest(), set[str]()
+    for draft in track(drafts, "making tasks", console=Console(stderr=True)):
+        harvest.add(draft, seen)
+    return harvest
+
+
+def write(harvest: Harvest, out: Path) -> dict[str, int]:
+    """Writes SPLIT.jsonl and SPLIT.parquet of every split, and refused.jsonl; returns the rows of each split."""
+    if not harvest.tasks:
+        reasons = ", ".join(f"{item.id}: {item.reason}" for item in harvest.refused[:3]) or "there were none"
+        raise DataFileError(f"no task is good enough to write ({reasons})")
+    splits: dict[str, list[Task]] = {}
+    for task in harvest.tasks:
+        splits.setdefault(task.split, []).append(task)
+    for split, tasks in splits.items():
+        write_tasks(out / f"{split}.jsonl", tasks)
+        write_task_rows(out / f"{split}.parquet", tasks)
+    write_lines(out / "refused.jsonl", ({"id": item.id, "reason": item.reason} for item in harvest.refused))
+    return {split: len(tasks) for split, tasks in splits.items()}
+
+
+def source_parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that every source has."""
+    parser = argparse.ArgumentParser(prog=f"python -m data_prep.{module}", description=description)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def positive(text: str) -> int:
+    """An option's value that counts something."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def run(module: str, out: Path, verifiers: tuple[str, ...], drafts: Callable[[], Iterable[Draft]]) -> int:
+    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status."""
+    journal = out / ".proved.jsonl"
+    try:
+        _require(verifiers)
+        harvest = collect(drafts()).proved(journal)
+        sizes = write(harvest, out)
+        journal.unlink(missing_ok=True)
+    except (DataFileError, OSError) as error:
+        print(f"data_prep.{module}: {error}", file=sys.stderr)
+        return 1
+    for split, size in sizes.items():
+        print(f"{out / split}.parquet: {size:,} rows")
+    unproved = sum(task.solution is None for task in harvest.tasks)
+    print(f"{unproved:,} rows have no solution to prove; {len(harvest.refused):,} problems refused", end="")
+    print(f", see {out / 'refused.jsonl'}" if harvest.refused else "")
+    for reason, count in Counter(item.reason for item in harvest.refused).most_common(3):
+        print(f"  {count:,} x {reason}")
+    return 0
+
+
+def _require(verifiers: tuple[str, ...]) -> None:
+    try:
+        for verifier in verifiers:
+            registry.get(verifier)
+    except ValueError as error:
+        raise DataFileError(f"answers could not be judged: {error}") from error

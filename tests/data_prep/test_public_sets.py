@@ -1,0 +1,244 @@
+"""Public sets from files with the hub's columns: tasks, proofs, refusals, resumption."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from data_prep import codecontests, countdown_tasks, gsm8k, humaneval, mbpp, proving
+from data_prep.schema import read_rows
+from data_prep.tasks import read_tasks
+from rewards import registry
+from tests.data_prep.task_examples import write_lines
+
+SHORTEST = "print(sum(map(int, input().split())))"
+
+HUMANEVAL_TEST = """
+METADATA = {"author": "x"}
+
+def check(candidate):
+    assert True, "first"
+    assert candidate([1, 2]) == 5
+    assert candidate([]) == 0, "empty"
+"""
+
+
+def mbpp_record(number=611, **changes):
+    return {
+        "task_id": number,
+        "text": "Write a function to find the larger of two numbers.",
+        "code": "def helper(x):\r\n    return x\r\ndef larger(a, b):\r\n    return max(a, helper(b))",
+        "test_list": ["assert larger(1, 2) == 2", "assert larger(math.pi, 0) == math.pi"],
+        "test_setup_code": "import math",
+    } | changes
+
+
+def humaneval_record(number=0, **changes):
+    return {
+        "task_id": f"HumanEval/{number}",
+        "prompt": 'def square(x):\n    return x * x\n\ndef squares(xs):\n    """ Sum of squares. """\n',
+        "canonical_solution": "    return sum(map(square, xs))\n",
+        "test": HUMANEVAL_TEST,
+        "entry_point": "squares",
+    } | changes
+
+
+def codecontests_record():
+    return {
+        "name": "1_A. Sum",
+        "description": "Add.\n",
+        "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+        "private_tests": {"input": ["x" * 70_000, "2 2\n"], "output": ["", "4\n"]},
+        "generated_tests": {"input": ["5 5\n"], "output": ["10\n"]},
+        "solutions": {
+            "language": [2, 3, 3, 1],
+            "solution": ["c", "import sys\nprint(sum(map(int, sys.stdin.read().split())))", SHORTEST, "p"],
+        },
+    }
+
+
+def refusals(folder):
+    lines = [json.loads(line) for line in (folder / "refused.jsonl").read_text().splitlines()]
+    return {line["id"]: line["reason"] for line in lines}
+
+
+def test_mbpp_shows_one_test_and_hides_the_others():
+    task = mbpp.convert(mbpp_record(), "train", 0)
+    assert task["ground_truth"]["tests"] == [
+        "import math\nassert larger(1, 2) == 2",
+        "import math\nassert larger(math.pi, 0) == math.pi",
+    ]
+    assert "Call the function `larger`" in task["prompt"]
+    assert "assert larger(1, 2) == 2" in task["prompt"]
+    assert "math.pi" not in task["prompt"]
+    assert "math.pi" in mbpp.convert(mbpp_record(), "train", 0, show_tests="all")["prompt"]
+    assert "assert" not in mbpp.convert(mbpp_record(), "train", 0, show_tests="none")["prompt"]
+
+
+def test_the_sanitized_version_has_columns_of_its_own():
+    record = mbpp_record(prompt="Larger one.", test_imports=["import math"])
+    del record["text"], record["test_setup_code"]
+    full = mbpp.convert(mbpp_record(text="Larger one."), "test", 0)
+    assert mbpp.convert(record, "test", 0) == full
+
+
+def test_the_regression_split_has_150_problems_none_of_them_of_test():
+    published = {"train": range(601, 975), "validation": range(511, 601), "test": range(11, 511)}
+    tasks = [mbpp.convert(mbpp_record(number), split, 0) for split, numbers in published.items() for number in numbers]
+    assert {role: sum(task["role"] == role for task in tasks) for role in ("train", "dev", "test")} == {
+        **{"train": 314, "dev": 150, "test": 500}
+    }
+    assert {task["split"] for task in tasks} == {"train", "mbpp_reg", "test"}
+
+
+def test_mbpp_from_files_proves_every_solution_and_lists_what_it_refuses(tmp_path, capsys):
+    train = write_lines(
+        tmp_path / "train.jsonl",
+        mbpp_record(611),
+        mbpp_record(612, code="def larger(a, b):\n    return a"),
+        mbpp_record(611, text="again"),
+        mbpp_record(613, code="def other(a): pass"),
+        mbpp_record(614, test_list="not a list"),
+        b"\xff",
+    )
+    test = tmp_path / "test.parquet"
+    pd.DataFrame([mbpp_record(11), mbpp_record(12)]).to_parquet(test)
+    out = tmp_path / "out"
+    assert mbpp.main(["--out", str(out), "--from-file", f"train={train}", f"test={test}"]) == 0
+    assert [row.extra_info.id for row in read_rows(out / "train.parquet")] == ["mbpp/611"]
+    assert [row.extra_info.model_extra["role"] for row in read_rows(out / "test.parquet")] == ["test", "test"]
+    found = refusals(out)
+    assert found["mbpp/612"] == "its solution fails: wrong_answer"
+    assert found["mbpp/611"] == "the id is that of an earlier row"
+    assert "call no function" in found["mbpp/train record 3"]
+    assert "call no function" in found["mbpp/train record 4"]
+    assert "line 6: not UTF-8" in found["mbpp/train record 5"]
+    printed = capsys.readouterr().out
+    assert f"{out}/train.parquet: 1 rows" in printed
+    assert "5 problems refused" in printed
+    assert not (out / ".proved.jsonl").exists()
+
+
+def test_humaneval_has_one_test_for_each_assertion_and_is_for_testing(tmp_path):
+    path = write_lines(tmp_path / "h.jsonl", humaneval_record())
+    assert humaneval.main(["--out", str(tmp_path / "out"), "--from-file", f"test={path}"]) == 0
+    (task,) = read_tasks(tmp_path / "out/test.jsonl")
+    assert (task.id, task.role) == ("humaneval/0", "test")
+    helper = "def square(x):\n    return x * x"
+    assert task.ground_truth["tests"] == [
+        f"{helper}\ncandidate = squares\nassert candidate([1, 2]) == 5",
+        f"{helper}\ncandidate = squares\nassert candidate([]) == 0, 'empty'",
+    ]
+
+
+def test_a_check_with_a_loop_is_one_test():
+    looping = "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\n"
+    (test,) = humaneval.unit_tests("def squares(xs):\n", looping, "squares")
+    assert test == "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\ncheck(squares)"
+
+
+def test_gsm8k_has_the_number_after_the_mark():
+    record = {"question": "How many? ", "answer": "3*400=<<3*400=1200>>1,200\n#### 1,200"}
+    task = gsm8k.convert(record, "train", 4)
+    assert task["ground_truth"] == {"answer": "1200"}
+    assert task["solution"] == "3*400=1,200\n#### 1,200"
+    assert task["id"] == "gsm8k/train/4"
+    with pytest.raises(ValueError, match="no number after ####"):
+        gsm8k.convert({"question": "q", "answer": "12"}, "train", 0)
+
+
+def test_codecontests_takes_published_tests_first_and_the_shortest_python_solution():
+    record = codecontests_record()
+    task = codecontests.convert(record, "valid", 0, max_tests=2)
+    cases = [{"stdin": "1 2\n", "expected": "3\n"}, {"stdin": "2 2\n", "expected": "4\n"}]
+    assert task["ground_truth"] == {"cases": cases}
+    assert (task["solution"], task["role"]) == (SHORTEST, "dev")
+    record["solutions"] = {"language": [], "solution": []}
+    assert codecontests.convert(record, "test", 0)["solution"] is None
+
+
+def test_countdown_records_are_train_and_then_test():
+    record = {"target": 98, "nums": [44, 19, 35]}
+    task = countdown_tasks.convert(record, "train", 327_680)
+    assert (task["split"], task["role"]) == ("test", "test")
+    assert task["ground_truth"] == {"numbers": [44, 19, 35], "target": 98}
+    assert countdown_tasks.convert(record, "train", 327_679)["role"] == "train"
+    with pytest.raises(ValueError, match="neither of train nor of test"):
+        countdown_tasks.convert(record, "train", 328_704)
+    with pytest.raises(ValueError, match="no expression"):
+        countdown_tasks.convert({"target": 1000, "nums": [1, 1, 1]}, "train", 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            [{"task_id": 1, "code": "x"}],
+            "the columns text, test_list, test_setup_code are missing; found: code, task",
+        ),
+        ([], "are missing; found: no records"),
+        ([mbpp_record(task_id="nine")], "no task is good enough to write (mbpp/train record 0: ValueError"),
+    ],
+)
+def test_a_file_that_is_of_no_use_is_one_clear_line(tmp_path, capsys, lines, reason):
+    path = write_lines(tmp_path / "x.jsonl", *lines)
+    assert mbpp.main(["--out", str(tmp_path / "out"), "--from-file", f"train={path}"]) == 1
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_split_is_refused_with_the_valid_ones(tmp_path, capsys):
+    assert mbpp.main(["--out", str(tmp_path), "--from-file", "valid=x.jsonl"]) == 1
+    assert "SPLIT one of train, validation, test, prompt" in capsys.readouterr().err
+
+
+def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):
+    def load_dataset(*_, **__):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    assert humaneval.main(["--out", str(tmp_path)]) == 1
+    printed = capsys.readouterr().err
+    assert "openai/openai_humaneval could not be loaded from the Hugging Face hub (ConnectionError" in printed
+    assert "--from-file test=FILE.parquet" in printed
+
+
+def test_a_verifier_that_is_not_there_is_said_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(registry, "_MODULES", {"code": "rewards.code"})
+    monkeypatch.setattr(registry, "_VERIFIERS", {})
+    assert gsm8k.main(["--out", str(tmp_path)]) == 1
+    assert "unknown verifier 'gsm8k'" in capsys.readouterr().err
+
+
+def test_a_limit_draws_the_same_records_from_the_same_seed(tmp_path):
+    path = write_lines(tmp_path / "x.jsonl", *(mbpp_record(number) for number in range(11, 41)))
+    drawn = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        arguments = ["--out", str(tmp_path / name), "--from-file", f"test={path}", "--limit", "5", "--seed", str(seed)]
+        assert mbpp.main(arguments) == 0
+        drawn.append([task.id for task in read_tasks(tmp_path / name / "test.jsonl")])
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0]) == 5
+
+
+def test_an_interrupted_run_resumes_with_what_it_has_proved(tmp_path, monkeypatch):
+    path = write_lines(
+        tmp_path / "x.jsonl", *(mbpp_record(number, text=f"Larger, {number}.") for number in (11, 12, 13))
+    )
+    arguments = ["--out", str(tmp_path / "out"), "--from-file", f"test={path}"]
+    judged: list[str] = []
+    error_of = proving._error
+
+    async def broken(task):
+        judged.append(task.id)
+        if len(judged) == 3:
+            raise KeyboardInterrupt
+        return await error_of(task)
+
+    monkeypatch.setattr(proving, "_BATCH", 1)
+    monkeypatch.setattr(proving, "_error", broken)
+    with pytest.raises(KeyboardInterrupt):
+        mbpp.main(arguments)
+    assert [item.name for item in (tmp_path / "out").iterdir()] == [".proved.jsonl"]
+    assert mbpp.main(arguments) == 0
+    assert judged == ["mbpp/11", "mbpp/12", "mbpp/13", "mbpp/13"]
