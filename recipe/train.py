@@ -24,6 +24,7 @@ from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
 from recipe.training.console import ProgressReporter, TrainingState
+from recipe.training.engine_watch import ending_when_the_engine_dies
 from recipe.training.settings import Settings, SettingsError, read_settings
 
 REFUSED, FAILED = 2, 1
@@ -81,7 +82,8 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             start_ray(config, run)
             link_logs(run)
             run.log_event("build")
-            run_ppo(config, on_this_node(SkillCreditTaskRunner))
+            with ending_when_the_engine_dies(session_logs(), ray.get_runtime_context().get_job_id()):
+                run_ppo(config, on_this_node(SkillCreditTaskRunner))
         finally:
             keep_logs(run)
             ray.shutdown()
@@ -103,7 +105,7 @@ def keep_logs(run: RunDirectory) -> None:
     folder = session_logs() if ray.is_initialized() else None
     if folder is None:
         return
-    for file in Path(folder).glob("worker-*"):
+    for file in folder.glob("worker-*"):
         if file.stat().st_size:
             shutil.copyfile(file, run.path / "logs" / file.name)
 

@@ -30,12 +30,13 @@ supervised_start() {
     rm -rf $data/sft/global_step_*
 }
 
-problems="data_prep/micro.py data_prep/micro_problems.py data_prep/schema.py"
+problems="data_prep/micro.py data_prep/micro_problems.py data_prep/micro_programs.py data_prep/micro_queries.py"
+problems="$problems data_prep/hidden_databases.py data_prep/splits.py data_prep/schema.py"
 initial="data_prep/micro_model.py"
 start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
 make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \
     $python -m data_prep.micro --out $data
 make_once 2 "micro model: tokenizer and random weights" $data/initial_model "$initial" \
     $python -m data_prep.micro_model --out $data/initial_model
-make_once 3 "supervised start on demonstrations of which a part is wrong (about 3 minutes)" $data/model \
+make_once 3 "supervised start on demonstrations of which a part is wrong (about 5 minutes)" $data/model \
     "$problems $initial $start" supervised_start

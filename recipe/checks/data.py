@@ -5,6 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
+from data_prep.roles import may_train
 from data_prep.schema import DataFileError, read_rows
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
@@ -12,7 +13,9 @@ from recipe.training.settings import did_you_mean
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Missing or unreadable files, rows that break the schema, unknown skills and verifiers, too few rows."""
+    """Missing or unreadable files, rows that break the schema, unknown skills and verifiers, rows kept for testing, too
+    few rows.
+    """
     problems: list[Problem] = []
     rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
     names = config.skills.names
@@ -26,6 +29,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
                     "name it in skills.names, or use skills=any",
                 )
             )
+    problems += _not_for_training(rows["train_files"])
     wanted = config.data.train_batch_size
     if rows["train_files"] and len(rows["train_files"]) < wanted:
         problems.append(
@@ -36,6 +40,19 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
             )
         )
     return problems
+
+
+def _not_for_training(rows: list[Any]) -> list[Problem]:
+    """Rows that governance keeps for choosing or testing, such as HumanEval's: training on them voids the results."""
+    ids = [row.extra_info.id for row in rows if not may_train(row.extra_info.id, _role(row))]
+    if not ids:
+        return []
+    found = f"{len(ids)} rows may not be trained on, for example {', '.join(ids[:3])}"
+    return [Problem(found, "data.train_files", "train on files whose role is train; these belong in data.val_files")]
+
+
+def _role(row: Any) -> str | None:
+    return (row.extra_info.model_extra or {}).get("role")
 
 
 def _read(config: DictConfig, key: str, problems: list[Problem]) -> list[Any]:

@@ -9,6 +9,9 @@ from omegaconf import DictConfig
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, write_atomically
 
+# vLLM takes seconds to import: it is asked about other sizes only.
+COMMON_HEAD_SIZES = (32, 64, 96, 128)
+
 KEY = "actor_rollout_ref.model.path"
 
 
@@ -87,10 +90,12 @@ def _check_head_size(config: DictConfig, folder: Path) -> list[Problem]:
     """vLLM on a CPU has kernels for some sizes only, and finds that out when it generates."""
     if config.trainer.device != "cpu":
         return []
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
-
     shape = json.loads((folder / "config.json").read_text())
     size = shape.get("head_dim") or shape["hidden_size"] // shape["num_attention_heads"]
+    if size in COMMON_HEAD_SIZES:
+        return []
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
     valid = CPUAttentionBackend.get_supported_head_sizes()
     if size in valid:
         return []

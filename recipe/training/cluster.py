@@ -1,6 +1,7 @@
 """Ray for one run: start it or join it, with the environment that our workers need."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -78,7 +79,7 @@ def on_this_node(actor_class: Any) -> Any:
     return actor_class.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
 
 
-def session_logs() -> str | None:
+def session_logs() -> Path | None:
     """The folder of this Ray session's log files on this node."""
     node = getattr(ray._private.worker, "_global_node", None)
-    return node.get_logs_dir_path() if node else None
+    return Path(node.get_logs_dir_path()) if node else None

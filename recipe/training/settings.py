@@ -51,17 +51,32 @@ class ProtocolSettings(Group):
 class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
-    kind: Literal["off"]
-    strength: float = Field(ge=0)
-    normalization: Literal["signed"]
-    tolerance: float = Field(gt=0)
+    kind: Literal["off", "counterfactual"]
+    method: Literal["delete", "truncate", "replace", "shapley"] = "delete"
+    unit: Literal["statement", "line", "paragraph"] = "statement"
+    text_steps: bool = False
+    budget: int = Field(default=4, ge=1)
+    choice: Literal["longest", "uniform"] = "longest"
+    check_flaky: bool = True
+    skip_equal_groups: bool = True
+    patience: float = Field(default=60.0, gt=0)
+    cache_size: int = Field(default=65_536, ge=1)
+    seed: int = 0
+    strength: float = Field(default=0.0, ge=0)
+    normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
+    tolerance: float = Field(default=1e-6, gt=0)
 
 
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
-    method: Literal["off"]
-    epsilon: float = Field(ge=0)
+    method: Literal["off", "qp", "sequential_margin", "pcgrad", "none"]
+    protected: list[str] | None = None
+    epsilon: float = 0.0
+    epsilon_kind: Literal["absolute", "cosine"] = "absolute"
+    when: Literal["always", "forgetting"] = "always"
+    forgetting_margin: float = Field(default=0.05, ge=0, le=1)
+    max_protected: int = Field(default=8, ge=1)
 
 
 class SandboxSettings(Group):
@@ -81,6 +96,25 @@ class Settings(Group):
     credit: CreditSettings
     projection: ProjectionSettings
     sandbox: SandboxSettings
+
+    @model_validator(mode="after")
+    def _protected_skills_are_known(self) -> "Settings":
+        projection = self.projection
+        if projection.method == "off":
+            return self
+        names = self.skills.names
+        if not names:
+            raise ValueError("projection needs skills.names: the skills whose samples the constraints are made of")
+        protected = names if projection.protected is None else projection.protected
+        strangers = sorted(set(protected) - set(names))
+        if strangers:
+            raise ValueError(f"projection.protected names {strangers}, which skills.names has not: {names}")
+        if not 1 <= len(protected) <= projection.max_protected:
+            raise ValueError(
+                f"projection.protected has {len(protected)} skills; between 1 and projection.max_protected="
+                f"{projection.max_protected} can be protected"
+            )
+        return self
 
     @model_validator(mode="after")
     def _skills_are_distinct(self) -> "Settings":

@@ -19,11 +19,18 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
+from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
 from recipe.records.run_directory import RunDirectory
+from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
+from recipe.training.protector import Protector
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
+from workers.constraints import SKILL
+from workers.credit import shape_advantages
+from workers.safe_update import PROTECTION
 
 
 class TooManyMaskedError(RuntimeError):
@@ -37,6 +44,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def __init__(self, config: Any):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
+        self.protector = Protector(self.settings)
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -60,6 +68,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory.log_event(
             "prompts", step=self.global_steps, count=len(batch), digest=_digest_of_prompts(list(batch["extra_info"]))
         )
+        if self.settings.credit.kind != "off":
+            # Validation samples come another way: they never pay for replays.
+            tu.assign_non_tensor_stack(batch, TRAINED_ON, [True] * len(batch))
         return super()._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
@@ -70,7 +81,51 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics.update(_means_of_numbers(infos))
         if masked:
             self._leave_out(batch, masked, metrics["reward/masked_share"])
-        return super()._compute_advantage(batch, metrics)
+        batch = super()._compute_advantage(batch, metrics)
+        if self.settings.credit.kind != "off":
+            batch = self._shape_advantages(batch, infos, metrics)
+        if self.settings.projection.method != "off":
+            batch = self._name_skills(batch, infos)
+        return batch
+
+    def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
+        """Tell the actor which skill each sample belongs to, as a number: its place in skills.names, or -1."""
+        names = list(self.settings.skills.names or [])
+        ids = [names.index(info["skill"]) if info.get("skill") in names else -1 for info in infos]
+        fields = TensorDict({SKILL: torch.tensor(ids)}, batch_size=len(ids))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        protection = self.protector.protection()
+        if protection:
+            batch.extra_info[PROTECTION] = protection
+        metrics.update(self.protector.metrics())
+        return super()._update_actor(batch, metrics)
+
+    def _shape_advantages(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> KVBatchMeta:
+        """Move advantage between the tokens of each sample by its credits.
+
+        Here and not in the actor's ranks: every group is whole, and any number of ranks trains on the same numbers.
+        """
+        credit = self.settings.credit
+        data = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask", "uid"]
+        )
+        mask = data["response_mask"].to_padded_tensor(0)
+        credits, step_ids = credit_tensors(infos, mask.shape[1])
+        uids = [str(uid) for uid in list(data["uid"])]
+        numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
+        groups = torch.tensor([numbers[uid] for uid in uids])
+        shaped, statistics = shape_advantages(
+            data["advantages"].to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
+            normalization=credit.normalization, tolerance=credit.tolerance, groups=groups,
+        )  # fmt: skip
+        metrics.update(statistics | replay_metrics(infos))
+        rows = [row[: len(own)] for row, own in zip(shaped, data["advantages"].unbind(), strict=True)]
+        fields = TensorDict(
+            {"advantages": torch.nested.as_nested_tensor(rows, layout=torch.jagged)}, batch_size=len(rows)
+        )
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _leave_out(self, batch: KVBatchMeta, masked: list[int], share: float) -> None:
         """Give unverified samples no loss tokens and a group of their own, so that no baseline sees them."""
@@ -107,7 +162,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
-        self._latest_validation = metrics
+        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.names})
         if self.global_steps == 0 or self.config.trainer.val_only:
             self.run_directory.log_metrics(self.global_steps, metrics)
             update_report(self.run_directory)
@@ -146,6 +201,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
+            write_credit_page(self.run_directory, global_steps)
 
     def _keep_generations(self, batch: KVBatchMeta) -> None:
         """Write a few of the step's samples with all their reward components (verl's own dump loses these)."""
@@ -179,6 +235,7 @@ def _readable(data: TensorDict, keys: list[str], tokenizer: Any) -> list[dict[st
     for position, (key, extra, truth) in enumerate(
         zip(keys, list(data["extra_fields"]), list(data["reward_model"]), strict=True)
     ):
+        info = extra.get("reward_extra_info", {}) if isinstance(extra, dict) else {}
         rows.append(
             {
                 "key": key,
@@ -186,10 +243,15 @@ def _readable(data: TensorDict, keys: list[str], tokenizer: Any) -> list[dict[st
                 "response": tokenizer.decode(data["responses"][position], skip_special_tokens=True),
                 "ground_truth": truth.get("ground_truth"),
                 "score": float(data["rm_scores"][position].sum()),
-                **(extra.get("reward_extra_info", {}) if isinstance(extra, dict) else {}),
+                **{name: _plain(value) for name, value in info.items()},
             }
         )
     return rows
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, for JSON."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
@@ -200,7 +262,7 @@ def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
         for key, value in info.items():
             if key == "error":
                 values[f"error/{value}"].append(1.0)
-            elif isinstance(value, int | float):
+            elif isinstance(value, int | float) and not key.startswith(PREFIX):
                 values[key].append(float(value))
     count = max(len(verified), 1)
     return {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import living_descendants
+
 RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +40,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
 
     yield run
     for process in started:
-        children = descendants(process.pid)
+        children = living_descendants(process.pid)
         for child in [process, *children]:
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 child.kill()
@@ -49,13 +51,6 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
 def train(*arguments: str) -> list[str]:
     """The command that a user types, with this interpreter."""
     return [sys.executable, "-m", "recipe.train", *arguments]
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:

@@ -7,13 +7,14 @@ import pytest
 from recipe.records.pictures import series
 from recipe.records.report import skill_table
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import descendants, train, wait_for, wait_until_gone
+from tests.e2e.conftest import train, wait_for, wait_until_gone
 from tests.e2e.wandb_file import history
+from tests.processes import living_descendants
 
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STEPS, KILLED_AFTER, SAVED_EVERY = 24, 5, 4
+STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,11 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     command = train(
         "experiment=quickstart", f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}",
+        "actor_rollout_ref.rollout.val_kwargs.n=2",
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
     wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=1200)
-    children = descendants(first.pid)
+    children = living_descendants(first.pid)
     first.kill()
     first.wait()
     wait_until_gone(children)

@@ -72,6 +72,20 @@ def test_an_empty_data_file(tiny_arguments, tiny_suite, run, tmp_path):
     assert "holds no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
 
 
+def test_rows_that_are_kept_for_testing_may_not_be_trained_on(tiny_arguments, tiny_suite, run, tmp_path):
+    def reserve(frame: pd.DataFrame) -> pd.DataFrame:
+        infos = list(frame["extra_info"])
+        infos[1] = infos[1] | {"role": "test"}
+        infos[2] = infos[2] | {"id": "humaneval/7"}
+        return frame.assign(extra_info=infos)
+
+    path = _changed(tiny_suite, tmp_path / "t.parquet", reserve)
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert "2 rows may not be trained on" in problem
+    assert "humaneval/7" in problem
+    assert data.check(_config(tiny_arguments, f"data.val_files={path}"), run) == []
+
+
 def test_a_row_that_breaks_the_schema_is_named_by_number_and_field(tiny_arguments, tiny_suite, run, tmp_path):
     def break_third(frame: pd.DataFrame) -> pd.DataFrame:
         frame.at[2, "ability"] = ""
@@ -114,6 +128,14 @@ def test_a_model_folder_that_is_not_complete(tiny_arguments, tiny_suite, run, tm
     assert str(folder) in problem
 
 
+def test_the_sizes_that_vllm_is_not_asked_about_are_sizes_that_it_serves():
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    from recipe.checks.model import COMMON_HEAD_SIZES
+
+    assert set(COMMON_HEAD_SIZES) <= set(CPUAttentionBackend.get_supported_head_sizes())
+
+
 def test_a_head_size_that_vllm_cannot_serve_on_a_cpu(tiny_arguments, tiny_suite, run, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(tiny_suite / "initial_model", folder)
@@ -140,7 +162,7 @@ def test_a_checkpoint_of_another_model_is_not_continued(tiny_arguments, tiny_sui
     problem = _only(model.check(_config(tiny_arguments, f"actor_rollout_ref.model.path={other}"), run))
     assert "the checkpoint is of another model" in problem
     problem = _only(model.check(_config(tiny_arguments, "actor_rollout_ref.model.lora_rank=4"), run))
-    assert "LoRA rank 16, the configuration 4" in problem
+    assert "LoRA rank 8, the configuration 4" in problem
     problem = _only(model.check(_config(tiny_arguments, "trainer.n_gpus_per_node=2"), run))
     assert "written by 1 ranks, the configuration has 2" in problem
 

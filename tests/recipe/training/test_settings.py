@@ -17,10 +17,10 @@ def test_the_groups_of_the_quickstart_arrive_typed():
 
 
 def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
-    config = compose_training(QUICKSTART)
+    config = compose_training([*QUICKSTART, "credit=counterfactual"])
     OmegaConf.set_struct(config, False)
     config.credit.strenght = 1.0
-    with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: kind,"):
+    with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: budget,"):
         read_settings(config)
 
 
@@ -28,6 +28,8 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
     ("override", "message"),
     [
         ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
+        ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
+        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace' or 'shapley'"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
@@ -36,7 +38,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
 )
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
-        read_settings(compose_training([*QUICKSTART, override]))
+        read_settings(compose_training([*QUICKSTART, "credit=counterfactual", override]))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
             "no key 'total_trainig_steps' in 'trainer'. Did you mean total_training_steps",
         ),
         ([*QUICKSTART, "creditt.strength=1"], "no key 'creditt' in 'the configuration'. Did you mean credit"),
-        ([*QUICKSTART, "credit.strength.x=1"], r"'credit\.strength' is a value"),
+        ([*QUICKSTART, "credit=counterfactual", "credit.strength.x=1"], r"'credit\.strength' is a value"),
         ([*QUICKSTART, "projection=qpp"], r"(?s)Could not find 'projection/qpp'.*off"),
     ],
 )

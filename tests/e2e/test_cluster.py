@@ -1,0 +1,141 @@
+"""On a Ray cluster that somebody else started: job submission, two ranks, failing verifiers, too few resources."""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recipe.records.pictures import series
+from recipe.records.run_directory import RunDirectory
+from tests.e2e.conftest import ROOT, train, wait_for
+
+# The first test of a module waits for its fixtures: the supervised start and whole runs.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def _free_port() -> int:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        return reserved.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A cluster of two logical GPUs with token authentication, as Ray starts it by default; its environment."""
+    port, dashboard = _free_port(), _free_port()
+    token = tmp_path_factory.mktemp("token") / "auth_token"
+    token.write_text(secrets.token_hex(32))
+    access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    # Ray's sockets live under its folder and their paths may have 107 letters only.
+    folder = tmp_path_factory.getbasetemp().parent / "ray"
+    head = start(
+        RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
+        f"--dashboard-port={dashboard}", "--num-gpus=2", "--num-cpus=32", f"--temp-dir={folder}",
+        "--disable-usage-stats", **access,
+    )  # fmt: skip
+    wait_for(lambda: _listens(dashboard), head, seconds=120)
+    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def submitted(
+    cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
+) -> RunDirectory:
+    """Two steps on two ranks, with credit and projection, and with a reward function that fails now and then."""
+    root = tmp_path_factory.mktemp("outputs")
+    job = start(
+        "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
+        "trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+        "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
+        "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
+        PYTHON=sys.executable, **cluster,
+    )  # fmt: skip
+    output, _ = job.communicate(timeout=900)
+    assert job.returncode == 0, output[-6000:]
+    assert "succeeded" in output
+    return RunDirectory(root / "quickstart" / "job")
+
+
+def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):
+    assert [row["step"] for row in submitted.metrics()] == [0, 1, 2]
+    assert "| mean |" in (submitted.path / "EXPERIMENT.md").read_text()
+    assert submitted.read_config().trainer.n_gpus_per_node == 2
+
+
+def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
+    _, differences = series(submitted.metrics(), "training/rollout_probs_diff_max")
+    assert len(differences) == 2
+    assert max(differences) < 0.02
+    _, moved = series(submitted.metrics(), "actor/projection/displacement_norm")
+    assert min(moved) > 0
+
+
+def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitted: RunDirectory):
+    _, shares = series(submitted.metrics(), "reward/masked_share")
+    assert all(0.05 < share < 0.5 for share in shares), shares
+    events = [event for event in submitted.events() if event["event"] == "masked"]
+    assert [event["step"] for event in events] == [1, 2]
+    samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
+    hidden = [sample for sample in samples if sample["masked"]]
+    assert all(sample["error"] == "infrastructure" for sample in hidden)
+    assert all(sample["score"] == 0.0 for sample in hidden)
+
+
+def test_solutions_were_replayed_and_the_page_shows_their_credit(submitted: RunDirectory):
+    rows = submitted.metrics()[1:]
+    assert all(row["credit/replays"] > 0 for row in rows)
+    assert all(0 < row["credit/advantage_shift"] < 1 for row in rows)
+    # Replays that the flaky function refused leave their steps without credit.
+    assert all(0 < row["credit/unjudged_share"] < 0.6 for row in rows)
+    samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
+    credited = [sample for sample in samples if len(sample["credit_spans"]) > 1]
+    assert credited
+    for sample in credited:
+        assert len(sample["credit_spans"]) == len(sample["credit_values"])
+        assert set(sample["credit_steps"]) <= set(range(-1, len(sample["credit_spans"])))
+    assert "<mark" in (submitted.path / "plots" / "credit_000002.html").read_text()
+
+
+def test_no_protected_skill_loses_by_the_update_to_first_order(submitted: RunDirectory):
+    for row in submitted.metrics()[1:]:
+        assert row["actor/projection/skipped_steps"] == 0
+        for skill in ("write", "repair", "trace", "sql"):
+            gradient = row[f"actor/projection/gradient_norm/{skill}"]
+            scale = gradient * row["actor/projection/displacement_norm"]
+            assert row[f"actor/projection/predicted_change/{skill}"] >= -1e-4 * scale
+            assert row[f"actor/projection/multiplier/{skill}"] >= 0
+        assert any(row[f"actor/projection/gradient_norm/{skill}"] > 0 for skill in ("write", "repair", "trace", "sql"))
+
+
+def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
+    cluster: dict[str, str], micro_start: Path, tmp_path: Path
+):
+    command = train(
+        "experiment=quickstart", f"run.root={tmp_path}", "trainer.n_gpus_per_node=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=32",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=32",
+    )  # fmt: skip
+    answer = subprocess.run(
+        command, cwd=ROOT, env=_clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert answer.returncode == 2, answer.stderr[-3000:]
+    assert "the Ray cluster has 2 GPU, this run needs 4" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def _clean() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
