@@ -132,8 +132,12 @@ def call(arguments: tuple[int, ...]) -> str:
 
 
 def literal(value: Value) -> str:
-    """A value in Python, without the blanks of `repr`: every byte is a token."""
-    return repr(value).replace(" ", "")
+    """A value in Python, without the blanks and the parentheses of `repr`: every byte is a token.
+
+    Without parentheses, because a program of the other skills goes on after `)`: a small model that learned programs
+    went on after the answer too.
+    """
+    return repr(value).replace(" ", "").strip("()")
 
 
 def unit_tests(program: Program) -> CodeTruth:

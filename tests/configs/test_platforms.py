@@ -1,11 +1,9 @@
 """Every platform, model preset and adaptation composes, is a valid configuration for verl, and has a memory plan."""
 
 import warnings
-from functools import cache
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -14,17 +12,16 @@ import configs
 from recipe.memory import WORKLOAD, presets
 from recipe.training.memory_plan import plan_memory
 from recipe.training.model_shape import shape_of
+from tests.composing import composed
 
 GPU_PLATFORMS = ("gpu_1x8", "gpu_ray")
 # What `recipe.memory` says needs a second node.
 TOO_LARGE = {("gpu_1x8", "qwen2_5_32b", "full")}
 
 
-@cache
-def composed(platform: str, preset: str, adaptation: str, *overrides: str) -> DictConfig:
-    words = [f"platform={platform}", f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=test"]
-    with initialize_config_module("configs", version_base=None):
-        return compose("train", [*words, *WORKLOAD, *overrides])
+def configuration(platform: str, preset: str, adaptation: str, *overrides: str) -> DictConfig:
+    groups = [f"platform={platform}", f"model_preset={preset}", f"adaptation={adaptation}"]
+    return composed(*groups, "run.experiment=test", *WORKLOAD, *overrides)
 
 
 def accepted_by_verl(config: DictConfig) -> None:
@@ -43,7 +40,7 @@ def accepted_by_verl(config: DictConfig) -> None:
 
 
 def check(platform: str, preset: str, adaptation: str) -> None:
-    config = composed(platform, preset, adaptation)
+    config = configuration(platform, preset, adaptation)
     accepted_by_verl(config)
     plan = plan_memory(config, shape_of(config.actor_rollout_ref.model.path), 80)
     assert bool(plan.refusals) == ((platform, preset, adaptation) in TOO_LARGE), plan.refusals
@@ -79,11 +76,11 @@ def test_the_cpu_platform_is_accepted(adaptation: str) -> None:
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8",
     )
-    accepted_by_verl(composed("cpu", "qwen3_4b", adaptation, *micro_batches))
+    accepted_by_verl(configuration("cpu", "qwen3_4b", adaptation, *micro_batches))
 
 
 def test_the_gpu_platform_turns_on_what_it_promises() -> None:
-    config = composed("gpu_1x8", "qwen2_5_7b", "lora")
+    config = configuration("gpu_1x8", "qwen2_5_7b", "lora")
     actor, model, rollout = (config.actor_rollout_ref[name] for name in ("actor", "model", "rollout"))
     assert (config.trainer.nnodes, config.trainer.n_gpus_per_node, config.trainer.device) == (1, 8, "cuda")
     assert (model.use_remove_padding, model.override_config.attn_implementation) == (True, "flash_attention_2")
@@ -97,14 +94,14 @@ def test_the_gpu_platform_turns_on_what_it_promises() -> None:
 
 
 def test_several_nodes_join_a_running_cluster_and_one_node_starts_its_own() -> None:
-    assert composed("gpu_ray", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address == "auto"
-    assert composed("gpu_1x8", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address is None
-    many = composed("gpu_ray", "qwen2_5_7b", "lora", "trainer.nnodes=4")
+    assert configuration("gpu_ray", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address == "auto"
+    assert configuration("gpu_1x8", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address is None
+    many = configuration("gpu_ray", "qwen2_5_7b", "lora", "trainer.nnodes=4")
     assert many.trainer.nnodes * many.trainer.n_gpus_per_node == 32
 
 
 def test_full_fine_tuning_trains_everything_and_offloads_between_phases() -> None:
-    config = composed("gpu_1x8", "qwen2_5_7b", "full").actor_rollout_ref
+    config = configuration("gpu_1x8", "qwen2_5_7b", "full").actor_rollout_ref
     engine = config.actor.fsdp_config
     assert (config.model.lora_rank, config.rollout.load_format) == (0, "dummy")
     assert (engine.param_offload, engine.optimizer_offload) == (True, True)

@@ -85,6 +85,7 @@ def load(files: list[Path], folder: Path, max_prompt_length: int = 4096) -> RLHF
     return RLHFDataset([str(file) for file in files], make_tokenizer(max_prompt_length), OmegaConf.create(config))
 
 
+@pytest.mark.slow  # with the sandbox
 @pytest.mark.parametrize("name", KNOWN)
 async def test_rows_load_and_their_gold_answers_score_the_maximum(name, tmp_path):
     folder = tmp_path / "made"

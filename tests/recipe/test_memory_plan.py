@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hydra import compose, initialize_config_module
 from rich.console import Console
 
 from recipe.training.memory_plan import MemoryPlan, plan_memory, plan_sizes
 from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.model_shape import KNOWN_SHAPES, ModelShape
+from tests.composing import composed
 
 GIB = 2**30
 SEVEN = KNOWN_SHAPES["Qwen/Qwen2.5-7B-Instruct"]
@@ -29,13 +29,8 @@ GRPO = (
 
 
 @cache
-def composed(*overrides: str) -> RunSizes:
-    with initialize_config_module("configs", version_base=None):
-        return read_sizes(compose("train", list(overrides)))
-
-
 def sizes_of(*overrides: str) -> RunSizes:
-    return composed(*GRPO, *overrides)
+    return read_sizes(composed(*GRPO, *overrides))
 
 
 def seven(**changes: object) -> RunSizes:
@@ -171,7 +166,7 @@ def test_a_cache_that_cannot_hold_the_longest_sequence_is_refused() -> None:
 
 
 def test_the_micro_model_fits_a_24_gib_machine_and_not_a_4_gib_one() -> None:
-    sizes = composed("experiment=quickstart")
+    sizes = read_sizes(composed("experiment=quickstart"))
     plan = plan_sizes(sizes, MICRO, 24)
     assert plan.refusals == []
     assert plan.layout.cache == 1 * GIB  # VLLM_CPU_KVCACHE_SPACE
@@ -180,15 +175,14 @@ def test_the_micro_model_fits_a_24_gib_machine_and_not_a_4_gib_one() -> None:
 
 
 def test_ranks_of_the_cpu_platform_share_the_machine() -> None:
-    one = plan_sizes(composed("experiment=quickstart"), MICRO, 24).layout
-    two = plan_sizes(composed("experiment=quickstart", "trainer.n_gpus_per_node=2"), MICRO, 24).layout
+    one = plan_sizes(read_sizes(composed("experiment=quickstart")), MICRO, 24).layout
+    two = plan_sizes(read_sizes(composed("experiment=quickstart", "trainer.n_gpus_per_node=2")), MICRO, 24).layout
     assert two.training["KV cache"] == 2 * one.training["KV cache"]
     assert two.training["logits"] == 2 * one.training["logits"]
 
 
 def test_a_plan_is_read_from_a_composed_configuration_and_renders() -> None:
-    with initialize_config_module("configs", version_base=None):
-        config = compose("train", [*GRPO, "platform=gpu_1x8", "model_preset=qwen2_5_7b"])
+    config = composed(*GRPO, "platform=gpu_1x8", "model_preset=qwen2_5_7b")
     shown = text(plan_memory(config, SEVEN, 80))
     assert "GiB on each of 8 GPUs, of 80" in shown
     assert "256 prompts x 8 answers of up to 4096 tokens" in shown

@@ -41,6 +41,7 @@ def _norm_on_rank(rank: int, address: str, results: multiprocessing.SimpleQueue)
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow  # two processes that import torch
 def test_two_ranks_agree_with_one(tmp_path):
     results = multiprocessing.get_context("spawn").SimpleQueue()
     multiprocessing.spawn(_norm_on_rank, args=(f"file://{tmp_path}/store", results), nprocs=2)

@@ -302,6 +302,7 @@ def test_mistakes_are_refused(arguments: dict, message: str) -> None:
         project(**{"step": torch.ones(3), "constraints": torch.ones(2, 3)} | arguments)
 
 
+@pytest.mark.slow  # two processes that import torch
 def test_two_ranks_give_the_multipliers_and_the_step_of_one() -> None:
     step, constraints = (tensor.float() for tensor in problem(9, 4, parameters=1001))
     expected = project(step, constraints, 0.1)

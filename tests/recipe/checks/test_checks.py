@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 
 from recipe import preflight
 from recipe.checks import cluster, data, memory, model, names, sandbox, verl_rules
-from recipe.preflight import compose_training
 from recipe.records.run_directory import RunDirectory
+from tests.composing import composed
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def _config(tiny_arguments: list[str], *more: str) -> DictConfig:
-    return compose_training([*tiny_arguments, *more])
+    return composed(*tiny_arguments, *more)
 
 
 def _only(problems: list) -> str:

@@ -1,10 +1,10 @@
 import pytest
 from PIL import Image
 
-from recipe.preflight import compose_training
 from recipe.records.pictures import draw_learning_curve, series, skill_names
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory
+from tests.composing import composed
 
 
 def _accuracies(write: float, sql: float) -> dict[str, float]:
@@ -15,7 +15,7 @@ def _accuracies(write: float, sql: float) -> dict[str, float]:
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
-    run.write_config(compose_training(["experiment=quickstart"]))
+    run.write_config(composed("experiment=quickstart"))
     run.log_event("start", command="python -m recipe.train")
     run.log_metrics(0, _accuracies(write=0.4, sql=0.2))
     run.log_metrics(1, {"critic/score/mean": 0.5, "actor/entropy": 1.0})
@@ -49,6 +49,6 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
 
 def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
-    run.write_config(compose_training(["experiment=quickstart"]))
+    run.write_config(composed("experiment=quickstart"))
     assert draw_learning_curve(run) is None
     assert "No validation has been done yet." in update_report(run).read_text()

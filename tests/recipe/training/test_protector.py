@@ -1,14 +1,14 @@
 import pytest
 
-from recipe.preflight import compose_training
 from recipe.training.protector import Protector
 from recipe.training.settings import SettingsError, read_settings
+from tests.composing import composed
 
 SKILLS = ["write", "repair", "trace", "sql"]
 
 
 def settings(*overrides: str):
-    return read_settings(compose_training(["experiment=quickstart", *overrides]))
+    return read_settings(composed("experiment=quickstart", *overrides))
 
 
 def test_nothing_is_protected_without_projection():

@@ -3,12 +3,13 @@ from omegaconf import OmegaConf
 
 from recipe.preflight import compose_training
 from recipe.training.settings import SettingsError, did_you_mean, read_settings
+from tests.composing import composed
 
 QUICKSTART = ["experiment=quickstart"]
 
 
 def test_the_groups_of_the_quickstart_arrive_typed():
-    settings = read_settings(compose_training([*QUICKSTART, "run.max_masked_share=0.25"]))
+    settings = read_settings(composed(*QUICKSTART, "run.max_masked_share=0.25"))
     assert settings.run.max_masked_share == 0.25
     assert settings.run.experiment == "quickstart"
     assert settings.skills.names == ["write", "repair", "trace", "sql"]
@@ -17,7 +18,7 @@ def test_the_groups_of_the_quickstart_arrive_typed():
 
 
 def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
-    config = compose_training([*QUICKSTART, "credit=counterfactual"])
+    config = composed(*QUICKSTART, "credit=counterfactual")
     OmegaConf.set_struct(config, False)
     config.credit.strenght = 1.0
     with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: budget,"):
@@ -38,7 +39,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
 )
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
-        read_settings(compose_training([*QUICKSTART, "credit=counterfactual", override]))
+        read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
 
 
 @pytest.mark.parametrize(

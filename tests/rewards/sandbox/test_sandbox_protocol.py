@@ -20,6 +20,8 @@ from sandbox_fusion import CommandRunStatus, RunCodeRequest, RunStatus
 from rewards.sandbox import protocol
 from tests.rewards.sandbox.conftest import ServerProcess
 
+pytestmark = pytest.mark.slow  # with a server
+
 FIELDS = {"status", "message", "compile_result", "run_result", "executor_pod_name", "files"}
 RESULT_FIELDS = {"status", "execution_time", "return_code", "stdout", "stderr"}
 
