@@ -12,8 +12,8 @@ bash scripts/setup.sh cpu
 unit=(-m "not slow and not e2e" -n 2 --dist loadfile)
 case ${1:-} in
     "")
-        .venv/bin/python -m pytest "${unit[@]}"
-        exec .venv/bin/python -m pytest -m "slow or e2e"
+        .venv/bin/python -m pytest "${unit[@]}" --durations=10
+        exec .venv/bin/python -m pytest -m "slow or e2e" --durations=20
         ;;
     unit) exec .venv/bin/python -m pytest "${unit[@]}" "${@:2}" ;;
     *) exec .venv/bin/python -m pytest "$@" ;;
