@@ -9,12 +9,31 @@ bash scripts/setup.sh cpu
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-unit=(-m "not slow and not e2e" -n 2 --dist loadfile)
+python=.venv/bin/python
+# Whose imports take ten seconds (verl, transformers): one process pays them, while another runs everything else.
+stack=(tests/configs tests/data_prep tests/recipe/checks tests/recipe/training tests/workers tests/test_verl_names.py
+    tests/rewards/test_crediting.py tests/rewards/test_manager.py tests/rewards/test_tokens.py)
+
+unit() {
+    local fast=(-m "not slow and not e2e" --durations=10) log status=0
+    log=$(mktemp)
+    set -m  # a job of its own: without it the shell would have it ignore SIGINT, and tests see that
+    $python -m pytest "${fast[@]}" "${stack[@]}" "$@" >"$log" 2>&1 &
+    set +m
+    trap "kill $! 2>/dev/null" EXIT
+    $python -m pytest "${fast[@]}" "${stack[@]/#/--ignore=}" "$@" || status=$?
+    wait $! || status=$?
+    cat "$log"
+    rm "$log"
+    trap - EXIT
+    return $status
+}
+
 case ${1:-} in
     "")
-        .venv/bin/python -m pytest "${unit[@]}" --durations=10
-        exec .venv/bin/python -m pytest -m "slow or e2e" --durations=20
+        unit
+        exec $python -m pytest -m "slow or e2e" --durations=20
         ;;
-    unit) exec .venv/bin/python -m pytest "${unit[@]}" "${@:2}" ;;
-    *) exec .venv/bin/python -m pytest "$@" ;;
+    unit) unit "${@:2}" ;;
+    *) exec $python -m pytest "$@" ;;
 esac
