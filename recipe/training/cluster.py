@@ -1,8 +1,9 @@
 """Ray for one run: start it or join it, with the environment that our workers need."""
 
+import fcntl
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ray
 from omegaconf import DictConfig, OmegaConf
@@ -22,7 +23,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     """Start a Ray of this run's own, or join the one that ``ray_kwargs.ray_init.address`` or RAY_ADDRESS names.
 
     Raises:
-        ClusterError: Ray cannot be reached, or has fewer accelerators than the run needs.
+        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or another run has started a Ray
+            of its own on this machine.
     """
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
@@ -34,7 +36,9 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     )
     options["runtime_env"] = OmegaConf.to_container(environment)
     options["address"] = options.get("address") or os.environ.get("RAY_ADDRESS") or "local"
-    if options["address"] != "local":
+    if options["address"] == "local":
+        claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
+    else:
         # A running cluster has the resources that it has.
         for name in ("num_cpus", "num_gpus", "include_dashboard"):
             options.pop(name, None)
@@ -46,6 +50,36 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
     require_accelerators(config)
+
+
+_claims: list[IO[str]] = []
+
+
+def claim_machine(path: str) -> None:
+    """Hold a lock until this process ends, so that one run at a time has a Ray of its own on this machine.
+
+    verl 0.9.1 names the sockets for the policy's weights by Ray's job number, which is 1 in every new Ray: two runs would
+    wait for each other's weights for ever.
+
+    Raises:
+        ClusterError: another run holds it.
+    """
+    # Not closed and not removed: the kernel lets go of the lock when this process ends, however it does.
+    file = open(path, "a+")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip()
+        file.close()
+        raise ClusterError(
+            f"another run (process {holder}) has started a Ray of its own on this machine, and verl's sockets of the two "
+            "would collide. Wait for its end, or have both share one Ray: ray start --head, then RAY_ADDRESS=auto."
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    _claims.append(file)
 
 
 def run_environment(run: RunDirectory) -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""One run at a time may have a Ray of its own on a machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from recipe.training.cluster import ClusterError, claim_machine
+
+HOLDER = """
+import sys
+from recipe.training.cluster import claim_machine
+claim_machine(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_gone(tmp_path):
+    path = str(tmp_path / "lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(ClusterError, match=rf"process {first.pid}\) .*RAY_ADDRESS=auto"):
+            claim_machine(path)
+        first.kill()
+    claim_machine(path)
+    with open(path) as file:
+        assert file.read() == str(os.getpid())
