@@ -169,3 +169,12 @@ def test_sql_tasks_are_proved_on_their_databases(tmp_path, capsys):
     assert "CREATE TABLE" in train[0].prompt
     assert "INSERT" not in train[0].prompt
     assert "0 rows have no solution to prove; 0 problems refused" in capsys.readouterr().out
+
+
+def test_sql_tasks_for_duckdb_are_proved_there(tmp_path, capsys):
+    pytest.importorskip("duckdb")
+    assert sql.main(["--out", str(tmp_path), "--limit", "1", "--engine", "duckdb"]) == 0
+    train = read_tasks(tmp_path / "train.jsonl")
+    assert [item.ground_truth["engine"] for item in train] == ["duckdb"]
+    assert "These DuckDB tables" in train[0].prompt
+    assert "0 problems refused" in capsys.readouterr().out
