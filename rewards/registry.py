@@ -16,6 +16,7 @@ from rewards.verdict import GuardKind, Verdict
 # a run pays only for the verifiers that its data use.
 _MODULES = {
     "code": "rewards.code",
+    "refactor": "rewards.refactor",
     "stdio": "rewards.stdio",
     "trace": "rewards.trace",
     "sql": "rewards.sql",

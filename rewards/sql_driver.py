@@ -105,8 +105,17 @@ def _kind(error):
     text = f"{type(error).__name__} {error}".lower()
     if "interrupt" in text:
         return "timeout"
-    compile_errors = ("syntax error", "incomplete input", "unrecognized token", "no such", "one statement", "ambiguous")
-    compile_errors += ("parserexception", "binderexception", "catalogexception")
+    compile_errors = (
+        "syntax error",
+        "incomplete input",
+        "unrecognized token",
+        "no such",
+        "one statement",
+        "ambiguous",
+        "parserexception",
+        "binderexception",
+        "catalogexception",
+    )
     return "syntax" if any(phrase in text for phrase in compile_errors) else "runtime"
 
 
