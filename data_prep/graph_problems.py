@@ -105,8 +105,8 @@ def _common_subgraph(rng: random.Random, level: int) -> GraphProblem:
     answer = [atom for atom, other in enumerate(partner) if other >= 0]
     text += (
         "Find their largest common induced subgraph: pair atoms of the same element, so that two atoms of the first "
-        "are bonded exactly where their partners in the second are. Name the atoms of the first, then their partners, in "
-        "the same order."
+        "are bonded exactly where their partners in the second are. Name the atoms of the first, then their partners, "
+        "in the same order."
     )
     truth = {"first": first.truth(), "second": second.truth(), "optimum": len(answer), "optimal": proved}
     return GraphProblem(text, truth, [str(atom) for atom in answer], [str(partner[atom]) for atom in answer])

@@ -1,8 +1,8 @@
 """Makes graph tasks with exact optima: `python -m data_prep.graphs --out DIR [--tasks mcp tsp ...] [--levels 1 2 ...]`.
 
-Every task and level gets the same number of problems. With one seed a smaller --limit makes a subset of a larger one, and
-`--volumes 45000 60000 90000` writes such subsets of the training problems beside it: train_45000.jsonl and .parquet and
-so on. All cores work; an interrupted run goes on where it was.
+Every task and level gets the same number of problems. With one seed a smaller --limit makes a subset of a larger one,
+and `--volumes 45000 60000 90000` writes such subsets of the training problems beside it: train_45000.jsonl and .parquet
+and so on. All cores work; an interrupted run goes on where it was.
 """
 
 import random
@@ -24,7 +24,6 @@ from data_prep.source import Draft, positive, run, source_parser
 from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
 
 LEVELS = tuple(NETWORK_SIZES)
-HARD_TASKS = ("mcp", "mis", "mvc", "mcs", "ged", "tsp")
 _MOLECULE_TASKS = ("mcs", "ged")
 # Problems that one process makes at a time.
 _CHUNK = 4
@@ -79,16 +78,14 @@ def _sequence(name: str, level: int, seed: int, cores: Cores, journal: Journal) 
 
 
 def write_volumes(out: Path, volumes: Sequence[int]) -> None:
-    """Writes the first training problems of every task and level as train_VOLUME; DataFileError when there are fewer."""
+    """Writes the first training problems of every cell as train_VOLUME; DataFileError when there are fewer."""
     cells: dict[tuple[str, Any], list[Task]] = defaultdict(list)
     for task in read_tasks(out / "train.jsonl"):
         cells[task.skill, task.notes["level"]].append(task)
     for volume in volumes:
         each = volume // len(cells)
         if each > (fewest := min(map(len, cells.values()))):
-            raise DataFileError(
-                f"--volumes {volume}: {each} problems a task and level are asked for, {fewest} were made"
-            )
+            raise DataFileError(f"--volumes {volume}: a task and level should have {each} problems, one has {fewest}")
         tasks = [task for cell in cells.values() for task in cell[:each]]
         write_tasks(out / f"train_{volume}.jsonl", tasks)
         print(f"{out / f'train_{volume}.parquet'}: {write_task_rows(out / f'train_{volume}.parquet', tasks):,} rows")

@@ -1,4 +1,4 @@
-"""Random molecules without hydrogen: pieces of known ones, read by rdkit where it is installed, or built atom by atom."""
+"""Random molecules without hydrogen: pieces of known ones where rdkit is installed to read them, else built anew."""
 
 import random
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import get_context
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class Cores:
     """Processes that work side by side."""
 
-    def __init__(self, executor: ProcessPoolExecutor, count: int) -> None:
+    def __init__(self, executor: Executor, count: int) -> None:
         self._executor, self._count = executor, count
 
     def ordered_map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
