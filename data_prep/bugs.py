@@ -65,11 +65,21 @@ def _fields(task: Task, mutant: Mutant, failing: str, number: int) -> dict[str, 
             f"It fails this test:\n```python\n{failing}\n```\nAnswer with the whole mended program in one Python code "
             "block."
         ),
-        "ground_truth": task.ground_truth,
+        "ground_truth": _with_test_shown(task.ground_truth, failing),
         "solution": task.solution,
         "licence": task.licence,
         "notes": {"bug": mutant.kind, "made_of": task.id},
     }
+
+
+def _with_test_shown(truth: dict[str, Any], test: str) -> dict[str, Any]:
+    """The ground truth with this test among those that the prompt shows, which come first."""
+    tests, visible = truth["tests"], truth.get("visible", 0)
+    if test in tests[:visible]:
+        return truth
+    others = list(tests)
+    others.remove(test)
+    return {"tests": [test, *others], "visible": visible + 1}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

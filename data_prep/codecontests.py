@@ -1,7 +1,8 @@
 """Makes CodeContests: `python -m data_prep.codecontests --out DIR [--max-tests N]`. Its test split is for testing only.
 
 Ground truth of verifier `stdio`: {"cases": [{"stdin": text, "expected": text}, ...]}: published tests first, then
-private ones, then generated ones, as many as --max-tests.
+private ones, then generated ones, as many as --max-tests. The published ones stand in the description, so they are
+visible.
 """
 
 import sys
@@ -32,7 +33,9 @@ _MAX_CASE_CHARACTERS = 65_536
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
     """The task of a record; its solution is the shortest right one in Python 3, where there is one."""
-    cases = [case for case in _cases(record) if sum(map(len, case.values())) <= _MAX_CASE_CHARACTERS][:max_tests]
+    published, others = (list(filter(_is_short, _cases(record, kinds))) for kinds in (_TESTS[:1], _TESTS[1:]))
+    visible = min(len(published), max_tests)
+    cases = [*published, *others][:max_tests]
     if not cases:
         raise ValueError(f"no test of at most {_MAX_CASE_CHARACTERS} characters")
     programs = zip(record["solutions"]["language"], record["solutions"]["solution"], strict=True)
@@ -45,14 +48,18 @@ def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 
         "skill": "contest",
         "verifier": "stdio",
         "prompt": f"{record['description'].strip()}\n\n{_INSTRUCTION}",
-        "ground_truth": {"cases": cases},
+        "ground_truth": {"cases": cases, "visible": visible},
         "solution": min(solutions, key=len, default=None),
         "licence": "cc-by-4.0",
     }
 
 
-def _cases(record: dict[str, Any]) -> Iterator[dict[str, str]]:
-    for name in _TESTS:
+def _is_short(case: dict[str, str]) -> bool:
+    return sum(map(len, case.values())) <= _MAX_CASE_CHARACTERS
+
+
+def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, str]]:
+    for name in kinds:
         tests = record[name] or {"input": [], "output": []}
         for given, expected in zip(tests["input"], tests["output"], strict=True):
             yield {"stdin": given, "expected": expected}

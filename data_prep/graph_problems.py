@@ -10,21 +10,41 @@ import numpy as np
 
 from data_prep.graph_families import random_names, random_network
 from data_prep.graph_optima import maximum_clique, maximum_independent_set, minimum_vertex_cover, shortest_tour
+from data_prep.molecule_search import Ints, common_subgraph, edit_distance
+from data_prep.molecules import ORIGINS, Molecule, origin_here
 
 # Number of nodes by level: 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.
 NETWORK_SIZES = {1: range(4, 8), 2: range(8, 11), 3: range(11, 15), 4: range(15, 23), 5: range(23, 31)}
-# The benchmark's hard tours have up to 20 places; 13 is as far as the proof goes.
-TOUR_SIZES = {1: range(4, 6), 2: range(6, 8), 3: range(8, 10), 4: range(10, 12), 5: range(12, 14)}
+# Places of a tour and atoms of a molecule.
+SMALL_SIZES = {1: range(4, 6), 2: range(6, 8), 3: range(8, 10), 4: range(10, 15), 5: range(15, 21)}
+# Nodes of a search tree: some seconds, for the few pairs of molecules that take so many.
+SEARCH_STEPS = 1_000_000
 _SIDE = 3000
 
 
 @dataclass(frozen=True)
 class GraphProblem:
-    """One problem: `text` asks for a bracketed list, `answer` is an optimal one, `truth` the ground truth."""
+    """One problem: `text` asks for a bracketed list, `answer` is the best one known, `truth` the ground truth.
+
+    partners: the second list, where two are asked for.
+    """
 
     text: str
     truth: dict[str, Any]
     answer: Sequence[str]
+    partners: Sequence[str] | None = None
+
+    @property
+    def solution(self) -> str:
+        """The answer as a response ends with it."""
+        lists = [self.answer] if self.partners is None else [self.answer, self.partners]
+        return " and ".join(f"[{', '.join(items)}]" for items in lists)
+
+    @property
+    def prompt(self) -> str:
+        """The text and how to answer."""
+        lists = "one list" if self.partners is None else "two lists"
+        return f"{self.text} Answer with {lists} in square brackets, items separated by commas."
 
 
 def _network_truth(graph: nx.Graph, **more: Any) -> dict[str, Any]:
@@ -47,7 +67,7 @@ def _node_set(solve: Callable[[nx.Graph], list[str]], question: str) -> Callable
 
 
 def _tour(rng: random.Random, level: int) -> GraphProblem:
-    size = rng.choice(TOUR_SIZES[level])
+    size = rng.choice(SMALL_SIZES[level])
     names = random_names(rng, size)
     points = np.array([[rng.randrange(_SIDE), rng.randrange(_SIDE)] for _ in range(size)])
     distances = np.rint(np.linalg.norm(points[:, None] - points[None], axis=-1)).astype(np.int64)
@@ -61,6 +81,47 @@ def _tour(rng: random.Random, level: int) -> GraphProblem:
     )
     truth = {"nodes": names, "distances": distances.tolist(), "optimum": length, "optimal": True}
     return GraphProblem(text, truth, [names[place] for place in tour])
+
+
+def _pair(rng: random.Random, level: int) -> tuple[Molecule, Molecule, list[Ints], str]:
+    """Two molecules of equal size, as the searches read them, and the beginning of the text."""
+    origin = ORIGINS[origin_here()]
+    size = rng.choice(SMALL_SIZES[level])
+    first, second = origin(rng, size), origin(rng, size)
+    elements = sorted({*first.atoms, *second.atoms})
+    text = (
+        "Two molecules are given without hydrogen; atoms are numbered from 0, bonds are pairs of atoms.\n"
+        f"First: {first.text()}.\nSecond: {second.text()}.\n"
+    )
+    return first, second, [*first.masks(elements), *second.masks(elements)], text
+
+
+def _common_subgraph(rng: random.Random, level: int) -> GraphProblem:
+    while True:
+        first, second, masks, text = _pair(rng, level)
+        if not {*first.atoms}.isdisjoint(second.atoms):
+            break
+    partner, proved = common_subgraph(*masks, SEARCH_STEPS)
+    answer = [atom for atom, other in enumerate(partner) if other >= 0]
+    text += (
+        "Find their largest common induced subgraph: pair atoms of the same element, so that two atoms of the first "
+        "are bonded exactly where their partners in the second are. Name the atoms of the first, then their partners, "
+        "in the same order."
+    )
+    truth = {"first": first.truth(), "second": second.truth(), "optimum": len(answer), "optimal": proved}
+    return GraphProblem(text, truth, [str(atom) for atom in answer], [str(partner[atom]) for atom in answer])
+
+
+def _edit_distance(rng: random.Random, level: int) -> GraphProblem:
+    first, second, masks, text = _pair(rng, level)
+    image, cost, proved = edit_distance(*masks, SEARCH_STEPS)
+    text += (
+        "Map every atom of the first to an atom of the second, each to another one, at the smallest cost: 1 for every "
+        "atom mapped to another element, 1 for every bond that only one of the molecules has under the mapping. Name "
+        "the images of the atoms 0, 1, 2 and so on, in this order."
+    )
+    truth = {"first": first.truth(), "second": second.truth(), "optimum": int(cost), "optimal": proved}
+    return GraphProblem(text, truth, [str(atom) for atom in image])
 
 
 def _common_neighbours(rng: random.Random, level: int) -> GraphProblem:
@@ -105,6 +166,8 @@ TASKS: dict[str, Callable[[random.Random, int], GraphProblem]] = {
     "mcp": _node_set(maximum_clique, "a largest clique: nodes of which every two are joined by an edge"),
     "mis": _node_set(maximum_independent_set, "a largest independent set: nodes of which no two are joined by an edge"),
     "mvc": _node_set(minimum_vertex_cover, "a smallest vertex cover: nodes such that every edge has one of them"),
+    "mcs": _common_subgraph,
+    "ged": _edit_distance,
     "tsp": _tour,
     "common_neighbours": _common_neighbours,
     "shortest_distance": _shortest_distance,

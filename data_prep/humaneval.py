@@ -1,12 +1,17 @@
-"""Makes HumanEval: `python -m data_prep.humaneval --out DIR`. For testing only: preflight refuses to train on it."""
+"""Makes HumanEval: `python -m data_prep.humaneval --out DIR [--show-tests none|one|all]`.
+
+For testing only: preflight refuses to train on it.
+"""
 
 import ast
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
+from data_prep.shown_tests import ShowTests, add_option, in_words, shown
 from data_prep.source import run, source_parser
 
 PUBLIC = PublicSet(
@@ -19,8 +24,10 @@ PUBLIC = PublicSet(
 _INSTRUCTION = "Complete this function. Answer with the whole program, imports included, in one Python code block."
 
 
-def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
-    """The task of a record."""
+def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "none") -> dict[str, Any]:
+    """The task of a record; the examples in its docstring stand in the prompt whatever `show_tests` says."""
+    tests = unit_tests(record["prompt"], record["test"], record["entry_point"])
+    visible = shown(tests, show_tests)
     return {
         "id": f"humaneval/{record['task_id'].removeprefix('HumanEval/')}",
         "source": "humaneval",
@@ -28,8 +35,8 @@ def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
         "role": "test",
         "skill": "write",
         "verifier": "code",
-        "prompt": f"{_INSTRUCTION}\n```python\n{record['prompt'].strip()}\n```",
-        "ground_truth": {"tests": unit_tests(record["prompt"], record["test"], record["entry_point"])},
+        "prompt": "\n".join([_INSTRUCTION, f"```python\n{record['prompt'].strip()}\n```", *in_words(visible)]),
+        "ground_truth": {"tests": tests, "visible": len(visible)},
         "solution": record["prompt"] + record["canonical_solution"],
         "licence": "mit",
     }
@@ -70,8 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("humaneval", __doc__)
     hub.add_options(parser, PUBLIC.splits)
+    add_option(parser, default="none")
     options = parser.parse_args(arguments)
-    return run("humaneval", options.out, ("code",), lambda: hub.drafts(PUBLIC, options, convert))
+    converted = partial(convert, show_tests=options.show_tests)
+    return run("humaneval", options.out, ("code",), lambda: hub.drafts(PUBLIC, options, converted))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
+from data_prep.shown_tests import ShowTests, add_option, in_words, shown
 from data_prep.source import run, source_parser
 
 _SPLITS = ("train", "validation", "test", "prompt")
@@ -38,13 +39,14 @@ _REGRESSION_IDS = frozenset(random.Random("mbpp_reg").sample(range(601, 975), 60
 _ROLES = {"train": "train", "prompt": "train", "mbpp_reg": "dev", "test": "test"}
 
 
-def convert(record: dict[str, Any], split: str, index: int, *, show_tests: str = "one") -> dict[str, Any]:
+def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "one") -> dict[str, Any]:
     """The task of a record of either version; `show_tests`: which tests the prompt holds."""
     number = int(record["task_id"])
     split = "mbpp_reg" if split == "validation" or number in _REGRESSION_IDS else split
     text = record["text"] if "text" in record else record["prompt"]
     setup = record["test_setup_code"] if "test_setup_code" in record else "\n".join(record["test_imports"])
     tests = [test.strip() for test in record["test_list"]]
+    visible = shown(tests, show_tests)
     solution = record["code"].replace("\r\n", "\n").strip()
     return {
         "id": f"mbpp/{number}",
@@ -53,19 +55,19 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: str =
         "role": _ROLES[split],
         "skill": "write",
         "verifier": "code",
-        "prompt": _prompt(text.strip(), tests, _function(solution, tests), show_tests),
-        "ground_truth": {"tests": [f"{setup.strip()}\n{test}".strip() for test in tests]},
+        "prompt": _prompt(text.strip(), _function(solution, tests), visible),
+        "ground_truth": {
+            "tests": [f"{setup.strip()}\n{test}".strip() for test in tests],
+            "visible": len(visible),
+        },
         "solution": solution,
         "licence": "cc-by-4.0",
     }
 
 
-def _prompt(text: str, tests: list[str], function: str, show_tests: str) -> str:
-    lines = [text, f"Call the function `{function}`. Answer with the whole program in one Python code block."]
-    if shown := {"none": [], "one": tests[:1], "all": tests}[show_tests]:
-        lines.append("It must pass " + ("this test:" if len(shown) == 1 else "these tests:"))
-        lines.append("```python\n" + "\n".join(shown) + "\n```")
-    return "\n".join(lines)
+def _prompt(text: str, function: str, visible: Sequence[str]) -> str:
+    asked = f"Call the function `{function}`. Answer with the whole program in one Python code block."
+    return "\n".join([text, asked, *in_words(visible)])
 
 
 def _function(solution: str, tests: list[str]) -> str:
@@ -83,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("mbpp", __doc__)
     hub.add_options(parser, _SPLITS)
     parser.add_argument("--version", choices=VERSIONS, default="full")
-    parser.add_argument("--show-tests", choices=("none", "one", "all"), default="one", help="in the prompt")
+    add_option(parser, default="one")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
     return run("mbpp", options.out, ("code",), lambda: hub.drafts(VERSIONS[options.version], options, converted))

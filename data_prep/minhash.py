@@ -1,8 +1,7 @@
-"""Near-duplicate search by MinHash and locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with numpy.
+"""Near-duplicate search by MinHash and locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with rensa.
 
 A set is a sorted array of 64-bit hashes. Two sets of Jaccard similarity s become a candidate pair with the probability
-1 - (1 - s^ROWS)^BANDS: 0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. `datasketch` would do the same, but it needs scipy,
-which the GPU image does not have.
+1 - (1 - s^ROWS)^BANDS: 0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. What is reported is their similarity itself.
 """
 
 import hashlib
@@ -11,12 +10,14 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from rensa import RMinHash, RMinHashLSH
 
 BANDS, ROWS = 21, 6
 
-# In a bucket of many, each member is compared with so many that follow it: copies of one text form a chain, not a
-# clique of quadratic size.
+# Of many candidates each set is compared with so many that follow it: copies of one text form a chain, not a clique of
+# quadratic size.
 _WINDOW = 64
+_SEED = 1
 
 Hashes = NDArray[np.uint64]
 
@@ -45,13 +46,6 @@ def _mixed(values: Hashes) -> Hashes:
     return values ^ (values >> np.uint64(31))
 
 
-def signature(values: Hashes) -> Hashes:
-    """The MinHash signature of a set that is not empty: BANDS x ROWS minima, each under a permutation of its own."""
-    salts = _mixed(np.arange(1, BANDS * ROWS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    # Odd multipliers permute the 64-bit numbers, and the minimum of high bits is fair because the values are mixed.
-    return (values[:, None] * (salts | np.uint64(1)) ^ salts).min(axis=0)
-
-
 def jaccard(left: Hashes, right: Hashes) -> float:
     """Shared elements divided by all elements of two sets, 0.0 when both are empty."""
     shared = len(np.intersect1d(left, right, assume_unique=True))
@@ -62,29 +56,17 @@ def jaccard(left: Hashes, right: Hashes) -> float:
 def similar_pairs(sets: Sequence[Hashes], threshold: float) -> Iterator[tuple[int, int, float]]:
     """Pairs (i, j, similarity) of sets, i < j, that are at least as similar as `threshold` and met in some bucket.
 
-    Empty sets are similar to nothing. Of more than _WINDOW sets in one bucket only neighbours are paired, so that
-    connected groups are complete while the pairs in them may not be.
+    Empty sets are similar to nothing. Of more than _WINDOW candidates only the next are compared, so that connected
+    groups are complete while the pairs in them may not be.
     """
     numbers = [index for index, values in enumerate(sets) if len(values)]
-    if not numbers:
-        return
-    signatures = np.stack([signature(sets[index]) for index in numbers])
-    seen: set[tuple[int, int]] = set()
-    for band in range(BANDS):
-        for bucket in _buckets(signatures[:, band * ROWS : (band + 1) * ROWS]):
-            for place, first in enumerate(bucket):
-                for second in bucket[place + 1 : place + 1 + _WINDOW]:
-                    pair = numbers[first], numbers[second]
-                    if pair not in seen:
-                        seen.add(pair)
-                        similarity = jaccard(sets[pair[0]], sets[pair[1]])
-                        if similarity >= threshold:
-                            yield *pair, similarity
-
-
-def _buckets(keys: Hashes) -> Iterator[list[int]]:
-    """Row numbers, in order, of the rows that equal some other row."""
-    found: dict[bytes, list[int]] = {}
-    for index, key in enumerate(np.ascontiguousarray(keys)):
-        found.setdefault(key.tobytes(), []).append(index)
-    return (bucket for bucket in found.values() if len(bucket) > 1)
+    # rensa reads tokens as bytes; a hash is eight of them.
+    signatures = RMinHash.from_token_sets([sets[index].view("V8").tolist() for index in numbers], BANDS * ROWS, _SEED)
+    index = RMinHashLSH(threshold, BANDS * ROWS, BANDS)
+    for number, signature in zip(numbers, signatures, strict=True):
+        index.insert(number, signature)
+    for number, signature in zip(numbers, signatures, strict=True):
+        for other in sorted(other for other in index.query(signature) if other > number)[:_WINDOW]:
+            similarity = jaccard(sets[number], sets[other])
+            if similarity >= threshold:
+                yield number, other, similarity

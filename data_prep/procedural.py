@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import random
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from data_prep.schema import DataFileError
@@ -31,12 +32,25 @@ def drafts(
     fewer problems than that.
     """
     rng = random.Random(f"{source}/{seed}")
-    held_out = max(1, limit // 10)
-    wanted = {"train": limit, "dev": held_out, "test": held_out}
+    return deal(source, (draw(rng) for _ in count()), limit=limit)
+
+
+def size(limit: int) -> int:
+    """How many problems `deal` makes in all splits together."""
+    return limit + 2 * _held_out(limit)
+
+
+def _held_out(limit: int) -> int:
+    return max(1, limit // 10)
+
+
+def deal(source: str, problems: Iterator[dict[str, Any]], *, limit: int) -> Iterator[dict[str, Any]]:
+    """As `drafts`, of problems that come without end; takes no more of them than it needs."""
+    wanted = {"train": limit, "dev": _held_out(limit), "test": _held_out(limit)}
     seen: set[str] = set()
     failures = 0
     while any(wanted.values()):
-        fields = draw(rng)
+        fields = next(problems)
         prompt = fields["prompt"]
         split = split_by_hash(prompt, _SHARES)
         if prompt in seen or not wanted[split]:

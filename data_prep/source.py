@@ -65,10 +65,10 @@ class Harvest:
         return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong)
 
 
-def collect(drafts: Iterable[Draft]) -> Harvest:
-    """The drafts with a progress bar."""
+def collect(drafts: Iterable[Draft], total: int | None = None) -> Harvest:
+    """The drafts with a progress bar, which knows its end where `total` says how many there are."""
     harvest, seen = Harvest(), set[str]()
-    for draft in track(drafts, "making tasks", console=Console(stderr=True)):
+    for draft in track(drafts, "making tasks", total, console=Console(stderr=True)):
         harvest.add(draft, seen)
     return harvest
 
@@ -104,12 +104,19 @@ def positive(text: str) -> int:
     return value
 
 
-def run(module: str, out: Path, verifiers: tuple[str, ...], drafts: Callable[[], Iterable[Draft]]) -> int:
+def run(
+    module: str,
+    out: Path,
+    verifiers: tuple[str, ...],
+    drafts: Callable[[], Iterable[Draft]],
+    *,
+    total: int | None = None,
+) -> int:
     """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status."""
     journal = out / ".proved.jsonl"
     try:
         _require(verifiers)
-        harvest = collect(drafts()).proved(journal)
+        harvest = collect(drafts(), total).proved(journal)
         sizes = write(harvest, out)
         journal.unlink(missing_ok=True)
     except (DataFileError, OSError) as error:

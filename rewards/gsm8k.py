@@ -2,14 +2,20 @@
 
 `strict` reads the number after the last `####` that a number follows, `flexible` the last number; both read the whole
 response. Numbers are equal by value: 42, 42.0, 42., +42, $42 and 1,234 for 1234; commas must set off thousands.
+`math_verify` takes what `strict` finds right, and leaves every other answer to the library math-verify (LaTeX,
+fractions, expressions), in the sandbox: it computes what the answer says, and must be killed where that never ends.
 """
 
+import inspect
+import json
 import re
 from collections import deque
+from functools import cache
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from rewards import registry
+from rewards import math_verify_driver, registry
+from rewards.execution import sandbox_at
 from rewards.extraction import MAX_ANSWER_CHARACTERS
 from rewards.registry import JudgeSettings
 from rewards.verdict import Verdict
@@ -18,6 +24,8 @@ from rewards.verdict import Verdict
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++"
 _NUMBER = re.compile(rf"((?<![0-9A-Za-z)])[-−])?\$?((?<![0-9A-Za-z)])[-−])?({_DIGITS})")
 _MARK = "####"
+# Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
+_IMPORT_SECONDS = 10.0
 _SPACE = re.compile(r"[ \t]*+[*+]*")
 
 
@@ -41,8 +49,34 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     assert isinstance(truth, Gsm8kTruth)
     if len(response) > MAX_ANSWER_CHARACTERS:
         return Verdict.failed("extract")
-    number = marked_number(response) if settings.gsm8k_extraction == "strict" else last_number(response)
+    number = last_number(response) if settings.gsm8k_extraction == "flexible" else marked_number(response)
+    if settings.gsm8k_extraction == "math_verify" and number != truth.answer:
+        return await _by_math_verify(response, truth.answer, settings)
     return Verdict.failed("extract") if number is None else Verdict.of_ratio(float(number == truth.answer))
+
+
+async def _by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
+    """What math-verify says; RuntimeError when it isn't there."""
+    if not any(character.isdigit() for character in response):
+        return Verdict.failed("extract")
+    run = await sandbox_at(settings.sandbox_url).run(
+        _driver(),
+        stdin=json.dumps({"response": response, "expected": expected}),
+        timeout=settings.timeout + _IMPORT_SECONDS,
+        memory_mb=settings.memory_mb,
+    )
+    if run.outcome == "timeout":
+        return Verdict.failed("timeout")
+    if run.outcome != "passed" and "math-verify is not installed" in run.stderr:
+        raise RuntimeError(run.stderr.strip())
+    # It raises, or runs out of memory, over answers of its own choosing: such an answer is none.
+    equal = json.loads(run.stdout) if run.outcome == "passed" else None
+    return Verdict.failed("extract") if equal is None else Verdict.of_ratio(float(equal))
+
+
+@cache
+def _driver() -> str:
+    return inspect.getsource(math_verify_driver)
 
 
 def marked_number(text: str) -> str | None:

@@ -16,6 +16,7 @@ from rewards.verdict import GuardKind, Verdict
 # a run pays only for the verifiers that its data use.
 _MODULES = {
     "code": "rewards.code",
+    "refactor": "rewards.refactor",
     "stdio": "rewards.stdio",
     "trace": "rewards.trace",
     "sql": "rewards.sql",
@@ -33,7 +34,7 @@ _MODULES = {
     "diameter": "rewards.graphs.diameter",
 }
 
-NumberExtraction = Literal["strict", "flexible"]
+NumberExtraction = Literal["strict", "flexible", "math_verify"]
 
 _THINK_OPENERS, _EXTRACTIONS = get_args(ThinkOpener), get_args(NumberExtraction)
 _GUARDS = [guard for guard in get_args(GuardKind) if guard != "none"]
@@ -51,7 +52,8 @@ class JudgeSettings:
     think_opener: who writes `<think>`, for the format part of a shape.
     countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,
         and of one that also uses the right numbers.
-    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number.
+    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` asks the library
+        of that name, in the sandbox.
     max_characters: longer responses show the guard `length`.
     forbidden_imports: modules that a program may not import.
     refuse: the guards of rewards/guardrails.py that cost the reward; the others are logged only.

@@ -2,13 +2,15 @@
 
 How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
 not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind and
-equal within 1e-9 relative or absolute; text never equals a number. The query runs in the sandbox, read-only.
+equal within 1e-9 relative or absolute; text never equals a number. Truth values are 1 and 0; a blob is its hexadecimal
+text; dates and what else has no number are text. The query runs in the sandbox, on SQLite or DuckDB, read-only.
 """
 
 import inspect
 import json
 import math
 from functools import cache
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -31,11 +33,17 @@ class Database(BaseModel):
     expected: list[list[Value]]
 
 
+Engine = Literal["sqlite", "duckdb"]
+
+
 class SqlTruth(BaseModel):
-    """The databases of one question, and whether the order of rows is part of the answer."""
+    """The databases of one question, the engine that runs them (DuckDB: `pip install duckdb` where the sandbox runs),
+    and whether the order of rows is part of the answer.
+    """
 
     databases: list[Database] = Field(min_length=1)
     ordered: bool = False
+    engine: Engine = "sqlite"
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -45,6 +53,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     if query is None:
         return Verdict.failed("extract")
     job = {
+        "engine": truth.engine,
         "setups": [database.setup for database in truth.databases],
         "query": query,
         "row_limit": ROW_LIMIT,

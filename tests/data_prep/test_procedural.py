@@ -137,6 +137,8 @@ def test_bugs_fail_the_test_they_show_and_keep_their_role(tmp_path, capsys):
     for item in made:
         assert item.solution == PROGRAM
         shown = {"condition": "assert clamp(1, 2, 9) == 2", "builtin": "assert clamp(2, 2, 9) == 2"}
+        assert item.ground_truth["tests"][0] == shown[item.notes["bug"]]
+        assert (item.ground_truth["visible"], sorted(item.ground_truth["tests"])) == (1, sorted(tests))
         assert f"It fails this test:\n```python\n{shown[item.notes['bug']]}\n```" in item.prompt
     assert {item.role for item in read_tasks(out / "test.jsonl")} == {"test"}
     assert "1 x no single change makes a test fail" in capsys.readouterr().out
@@ -169,3 +171,12 @@ def test_sql_tasks_are_proved_on_their_databases(tmp_path, capsys):
     assert "CREATE TABLE" in train[0].prompt
     assert "INSERT" not in train[0].prompt
     assert "0 rows have no solution to prove; 0 problems refused" in capsys.readouterr().out
+
+
+def test_sql_tasks_for_duckdb_are_proved_there(tmp_path, capsys):
+    pytest.importorskip("duckdb")
+    assert sql.main(["--out", str(tmp_path), "--limit", "1", "--engine", "duckdb"]) == 0
+    train = read_tasks(tmp_path / "train.jsonl")
+    assert [item.ground_truth["engine"] for item in train] == ["duckdb"]
+    assert "These DuckDB tables" in train[0].prompt
+    assert "0 problems refused" in capsys.readouterr().out

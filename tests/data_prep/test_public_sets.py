@@ -73,6 +73,8 @@ def test_mbpp_shows_one_test_and_hides_the_others():
     assert "math.pi" not in task["prompt"]
     assert "math.pi" in mbpp.convert(mbpp_record(), "train", 0, show_tests="all")["prompt"]
     assert "assert" not in mbpp.convert(mbpp_record(), "train", 0, show_tests="none")["prompt"]
+    for show, visible in (("none", 0), ("one", 1)):
+        assert mbpp.convert(mbpp_record(), "train", 0, show_tests=show)["ground_truth"]["visible"] == visible
 
 
 def test_the_sanitized_version_has_columns_of_its_own():
@@ -151,7 +153,7 @@ def test_codecontests_takes_published_tests_first_and_the_shortest_python_soluti
     record = codecontests_record()
     task = codecontests.convert(record, "valid", 0, max_tests=2)
     cases = [{"stdin": "1 2\n", "expected": "3\n"}, {"stdin": "2 2\n", "expected": "4\n"}]
-    assert task["ground_truth"] == {"cases": cases}
+    assert task["ground_truth"] == {"cases": cases, "visible": 1}
     assert (task["solution"], task["role"]) == (SHORTEST, "dev")
     record["solutions"] = {"language": [], "solution": []}
     assert codecontests.convert(record, "test", 0)["solution"] is None

@@ -41,6 +41,16 @@ EXAMPLES = {
         ("def f(x):\n    return x + 2",),
         "Write f(x), the square of x. For example: assert f(2) == 4",
     ),
+    "refactor": Example(
+        {"tests": ["assert f(2) == 4", "assert f(3) == 9"], "visible": 1, "original": "def f(x):\n    return x * x"},
+        "```python\ndef f(x):\n    return x**2\n```",
+        (
+            "```python\ndef f(x): return x**2\n```",
+            "```python\ndef f(x):\n    # the same tree\n    return x * x\n```",
+            "def f(x):\n    return x + 2",
+        ),
+        "Write this program in another way:\n```python\ndef f(x):\n    return x * x\n```",
+    ),
     "stdio": Example(
         {"cases": [{"stdin": "2\n", "expected": "4\n"}, {"stdin": "3\n", "expected": "9\n"}], "visible": 1},
         "```python\nx = int(input())\nprint(x * x)\n```",

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import rewards
 from rewards import compute_score
 from rewards.gsm8k import Gsm8kTruth, last_number, marked_number
+from rewards.sandbox import RunResult
 
 
 async def error_of(response, answer, **settings):
@@ -70,6 +72,40 @@ async def test_other_numbers_are_wrong(written):
 def test_the_last_number_and_the_last_marked_number(response, strict, flexible):
     assert marked_number(response) == strict
     assert last_number(response) == flexible
+
+
+@pytest.mark.slow  # the library takes seconds to import
+@pytest.mark.parametrize(
+    ("response", "error"),
+    [("so $\\boxed{\\frac{84}{2}}$", "none"), ("it is 43", "wrong_answer"), ("#### 10**(10**10)", "timeout")],
+)
+async def test_math_verify_reads_expressions_and_is_killed_where_it_never_ends(response, error):
+    pytest.importorskip("math_verify")
+    assert await error_of(response, "42", gsm8k_extraction="math_verify", timeout=1.0) == error
+
+
+async def test_math_verify_is_asked_about_what_strict_does_not_find_right_only(monkeypatch):
+    asked = []
+
+    async def run(self, code, *, stdin, **_):
+        asked.append(json.loads(stdin)["response"])
+        return RunResult("passed", stdout="true")
+
+    monkeypatch.setattr("rewards.sandbox.Sandbox.run", run)
+    for response in ("#### 42", "no number"):
+        await error_of(response, "42", gsm8k_extraction="math_verify")
+    assert asked == []
+    assert await error_of("84 / 2", "42", gsm8k_extraction="math_verify") == "none"
+    assert asked == ["84 / 2"]
+
+
+async def test_a_sandbox_without_math_verify_masks_the_answer(monkeypatch):
+    async def run(*_, **__):
+        return RunResult("runtime_error", stderr="math-verify is not installed where the sandbox runs", return_code=1)
+
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+    monkeypatch.setattr("rewards.sandbox.Sandbox.run", run)
+    assert await error_of("84 / 2", "42", gsm8k_extraction="math_verify") == "infrastructure"
 
 
 @settings(deadline=None)

@@ -1,11 +1,13 @@
 """Verifier `sql`: results decide, on hidden tables; nothing but reading is allowed."""
 
 import asyncio
+import math
 import time
 
 import pytest
 
-from rewards import compute_score
+import rewards
+from rewards import compute_score, sql_driver
 from rewards.sql import Database, SqlTruth, same_rows
 
 SETUP = "CREATE TABLE t(a INTEGER,b REAL,c TEXT);INSERT INTO t VALUES"
@@ -135,6 +137,58 @@ async def test_order_counts_only_where_it_is_asked_for():
 )
 def test_the_rules_of_comparison(rows, expected, same):
     assert same_rows(rows, expected, ordered=False) is same
+
+
+def on_duckdb(query, row_limit=3, seconds=9.0):
+    """What the driver makes of a query, in this process: the rows, or the kind of error."""
+    pytest.importorskip("duckdb")
+    job = {"engine": "duckdb", "query": query, "row_limit": row_limit, "seconds": seconds, "setups": [SETUP + ROWS]}
+    answer = sql_driver.answer_of(job)
+    return answer["results"][0] if "results" in answer else answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("SELECT max(a) FROM t", [[3]]),
+        ("FROM t SELECT b ORDER BY a", [[2.5], [None], [0.5]]),
+        ("SELECT 1.50::DECIMAL(5, 2), 2::DECIMAL(5, 2), true, DATE '2020-01-31'", [[1.5, 2, 1, "2020-01-31"]]),
+        ("SELECT 'a\\x01'::BLOB", [["6101"]]),
+        ("SELECT max(z) FROM t", "syntax"),
+        ("SELEC 1", "syntax"),
+        ("SELECT 1; SELECT 2", "syntax"),
+        ("-- nothing", "syntax"),
+        ("SELECT * FROM range(9)", "runtime"),
+        ("ATTACH '/tmp/other.db'", "runtime"),
+        ("PRAGMA version", "runtime"),
+        ("INSERT INTO t VALUES (9, 9, 'z') RETURNING 7", "runtime"),
+        ("WITH x AS (DELETE FROM t RETURNING a) SELECT max(a) FROM x", "runtime"),
+        ("SELECT content FROM read_text('/etc/hostname')", "runtime"),
+        ("COPY t TO '/tmp/copy.csv'", "runtime"),
+        ("INSTALL httpfs", "runtime"),
+        ("SET threads = 8", "runtime"),
+    ],
+)
+def test_the_same_rules_hold_on_duckdb(query, answer):
+    assert on_duckdb(query) == answer
+
+
+def test_a_duckdb_query_without_end_is_interrupted():
+    assert on_duckdb("SELECT count(*) FROM range(100000000) a, range(100000000) b", seconds=0.1) == "timeout"
+
+
+async def test_duckdb_queries_run_in_the_sandbox():
+    pytest.importorskip("duckdb")
+    row = SqlTruth.model_validate_json(LARGEST).model_copy(update={"engine": "duckdb"}).model_dump_json()
+    assert await judged("SELECT max(a) FROM t", row, timeout=60.0) == (1.0, "none")
+
+
+async def test_a_row_whose_tables_cannot_be_made_masks_its_answers(monkeypatch):
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+    broken = SqlTruth(databases=[Database(setup="CREATE TABEL t(a)", expected=[[1]])]).model_dump_json()
+    result = await compute_score("sql", "SELECT 1", broken)
+    assert result["error"] == "infrastructure"
+    assert math.isnan(result["score"])
 
 
 async def test_many_queries_at_once_are_judged_alike():

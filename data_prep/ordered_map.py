@@ -1,0 +1,47 @@
+"""Work spread over all cores, with results in the order of the items."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import get_context
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Cores:
+    """Processes that work side by side."""
+
+    def __init__(self, executor: Executor, count: int) -> None:
+        self._executor, self._count = executor, count
+
+    def ordered_map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """`work` of every item, in order; of endless items only a few are worked on before they are asked for."""
+        rest = iter(items)
+        waiting: deque[Future[Result]] = deque()
+        try:
+            while True:
+                waiting.extend(
+                    self._executor.submit(work, item) for item in islice(rest, self._count + 1 - len(waiting))
+                )
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def all_cores() -> Iterator[Cores]:
+    """One process for each processor that this one may use; they end with the block."""
+    count = len(os.sched_getaffinity(0))
+    executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    try:
+        yield Cores(executor, count)
+    finally:
+        executor.shutdown(cancel_futures=True)
