@@ -8,7 +8,9 @@ equal within 1e-9 relative or absolute; text never equals a number. The query ru
 import inspect
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -32,10 +34,13 @@ class Database(BaseModel):
 
 
 class SqlTruth(BaseModel):
-    """The databases of one question, and whether the order of rows is part of the answer."""
+    """The databases of one question, and whether the order of rows is part of the answer. An agent may query the first
+    `visible` of them before it answers.
+    """
 
     databases: list[Database] = Field(min_length=1)
     ordered: bool = False
+    visible: int = Field(default=0, ge=0)
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -44,21 +49,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     query = extract_block(response, "sql")
     if query is None:
         return Verdict.failed("extract")
-    job = {
-        "setups": [database.setup for database in truth.databases],
-        "query": query,
-        "row_limit": ROW_LIMIT,
-        "seconds": settings.timeout,
-    }
-    # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
-    run = await sandbox_at(settings.sandbox_url).run(
-        _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
-    )
-    if run.outcome in _OUTCOMES:
-        return Verdict.failed(_OUTCOMES[run.outcome], well_formed=True)
-    if run.outcome != "passed":
-        raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
-    answer = json.loads(run.stdout)
+    answer = await results_of(query, [database.setup for database in truth.databases], settings)
     if "error" in answer:
         return Verdict.failed(answer["error"], well_formed=answer["error"] != "syntax")
     right = [
@@ -66,6 +57,22 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         for rows, database in zip(answer["results"], truth.databases, strict=True)
     ]
     return Verdict.of_ratio(sum(right) / len(right), partial_credit=settings.partial_credit)
+
+
+async def results_of(query: str, setups: Sequence[str], settings: JudgeSettings) -> dict[str, Any]:
+    """What a query returns on databases made by these scripts, in one sandbox call: ``{"results": [rows, ...]}``, or
+    ``{"error": ErrorKind, "message": text}``. Raises what the sandbox raises, RuntimeError where the driver failed.
+    """
+    job = {"setups": list(setups), "query": query, "row_limit": ROW_LIMIT, "seconds": settings.timeout}
+    # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
+    run = await sandbox_at(settings.sandbox_url).run(
+        _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
+    )
+    if run.outcome in _OUTCOMES:
+        return {"error": _OUTCOMES[run.outcome], "message": run.outcome.replace("_", " ")}
+    if run.outcome != "passed":
+        raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
+    return json.loads(run.stdout)
 
 
 @cache
