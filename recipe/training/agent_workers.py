@@ -27,4 +27,4 @@ class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        self.agent_loop_workers_class = SkillCreditAgentLoopWorker
+        self.agent_loop_workers_class: Any = SkillCreditAgentLoopWorker

@@ -21,6 +21,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
     """Plays one episode of an environment (`rewards.environments`) with the policy as its agent."""
 
     agent_name: str
+    tokenizer: Any  # verl types it by the factory that makes it
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **row: Any) -> AgentLoopOutput:
         """One trajectory.

@@ -86,6 +86,13 @@ class AgentsSettings(Group):
         return self
 
 
+class FailuresSettings(Group):
+    """Prompts that the policy failed and that it is given again (``failures.*``)."""
+
+    share: float = Field(ge=0, lt=1)
+    capacity: int = Field(ge=1)
+
+
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
@@ -115,6 +122,7 @@ class Settings(Group):
     credit: CreditSettings
     projection: ProjectionSettings
     agents: AgentsSettings
+    failures: FailuresSettings
     sandbox: SandboxSettings
 
     @model_validator(mode="after")

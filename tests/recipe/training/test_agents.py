@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, _agent_loop_registry
 from verl.utils.import_utils import load_class_from_fqn
@@ -13,6 +12,7 @@ from data_prep.micro_model import make_tokenizer
 from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
 from rewards.environments import EPISODE, Environment, Observation
+from tests.composing import composed
 
 TOKENIZER = make_tokenizer()
 ROW = {"raw_prompt": [{"role": "user", "content": "write"}], "reward_model": {"ground_truth": "{}"}}
@@ -125,8 +125,7 @@ def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_told(played):
 
 
 def test_the_run_configuration_names_a_manager_whose_workers_know_our_agents():
-    with initialize_config_module("configs", version_base=None):
-        config = compose("train", ["experiment=quickstart"])
+    config = composed("experiment=quickstart")
     manager = load_class_from_fqn(config.actor_rollout_ref.rollout.agent.agent_loop_manager_class, "AgentLoopManager")
     manager = manager(config, None)
     assert manager.agent_loop_workers_class is SkillCreditAgentLoopWorker
