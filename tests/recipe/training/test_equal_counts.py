@@ -13,10 +13,10 @@ from tests.composing import composed
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: pytest.MonkeyPatch, ranks: int):
     def padded(batch, multiple, eos):
-        count = -len(batch.keys) % multiple
-        batch.keys += [f"pad_{number}_0" for number in range(count)]
-        batch.tags += [{"seq_len": 8}] * count
-        return batch
+        pads = [f"pad_{number}_0" for number in range(-len(batch.keys) % multiple)]
+        return KVBatchMeta(
+            keys=batch.keys + pads, tags=batch.tags + [{"seq_len": 8}] * len(pads), partition_id=batch.partition_id
+        )
 
     monkeypatch.setattr(trainer_base, "upsample_batch_to_divisible_size", padded)
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
