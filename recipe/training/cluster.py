@@ -58,8 +58,8 @@ _claims: list[IO[str]] = []
 def claim_machine(path: str) -> None:
     """Hold a lock until this process ends, so that one run at a time has a Ray of its own on this machine.
 
-    verl 0.9.1 names the sockets for the policy's weights by Ray's job number, which is 1 in every new Ray: two runs would
-    wait for each other's weights for ever.
+    verl 0.9.1 names the sockets for the policy's weights by Ray's job number, which is 1 in every new Ray: two runs
+    would wait for each other's weights for ever.
 
     Raises:
         ClusterError: another run holds it.
@@ -73,8 +73,8 @@ def claim_machine(path: str) -> None:
         holder = file.read().strip()
         file.close()
         raise ClusterError(
-            f"another run (process {holder}) has started a Ray of its own on this machine, and verl's sockets of the two "
-            "would collide. Wait for its end, or have both share one Ray: ray start --head, then RAY_ADDRESS=auto."
+            f"another run (process {holder}) has started a Ray of its own on this machine, and verl's sockets of the "
+            "two would collide. Wait for its end, or have both share one Ray: ray start --head, then RAY_ADDRESS=auto."
         ) from None
     file.truncate(0)
     file.write(str(os.getpid()))
