@@ -10,11 +10,22 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
-from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.schema import (
+    DEFAULT_AGENT,
+    DataFileError,
+    Demonstration,
+    ExtraInfo,
+    Message,
+    RewardModel,
+    Row,
+    write_rows,
+)
 from data_prep.source import positive
 from data_prep.splits import split_by_hash
+from rewards.code import CodeTruth
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
 WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55}
@@ -53,22 +64,35 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
         yield problem
 
 
-def rows(split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int) -> list[Row]:
-    """`count` rows of every skill, shuffled."""
+# Who answers where agents are asked for; `trace` is answered at once.
+_AGENTS = {"write": "code_agent", "repair": "code_agent", "sql": "sql_agent"}
+
+
+def rows(
+    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, agents: bool = False
+) -> list[Row]:
+    """`count` rows of every skill, shuffled. agents: for agents that act in several turns (`rewards.environments`)."""
     drawn = [
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    return [_row(problem, split, index) for index, problem in enumerate(drawn)]
+    return [_row(problem, split, index, agents) for index, problem in enumerate(drawn)]
 
 
-def _row(problem: Problem, split: str, index: int) -> Row:
+def _row(problem: Problem, split: str, index: int, agents: bool) -> Row:
+    truth: Any = problem.truth()
+    agent = _AGENTS.get(problem.skill, DEFAULT_AGENT) if agents else DEFAULT_AGENT
+    if agent != DEFAULT_AGENT:
+        # Half of the tests or tables may be looked at, the others only judge.
+        tested = truth.tests if isinstance(truth, CodeTruth) else truth.databases
+        truth = truth.model_copy(update={"visible": max(1, len(tested) // 2)})
     return Row(
         data_source=problem.verifier,
         prompt=[Message(role="user", content=problem.prompt)],
         ability=problem.skill,
-        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
+        reward_model=RewardModel(ground_truth=truth.model_dump_json()),
         skill=problem.skill,
+        agent_name=agent,
         extra_info=_extra_info(problem, split, index),
     )
 
@@ -110,16 +134,19 @@ def make(
     skills: Sequence[str] = tuple(SKILLS),
     wrong_shares: Mapping[str, float] = WRONG_SHARES,
     demonstration_count: int = 34_560,
+    agents: bool = False,
 ) -> dict[str, int]:
     """Writes the five files into `out` and returns the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: of each skill, in [0, 1].
-    demonstration_count: of all skills together, dealt by DEMONSTRATION_WEIGHTS.
+    demonstration_count: of all skills together, dealt by DEMONSTRATION_WEIGHTS. agents: rows for agents.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     sizes = {
-        split: write_rows(out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty))
+        split: write_rows(
+            out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        )
         for split, count in counts.items()
     }
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
@@ -152,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
+    parser.add_argument("--agents", action="store_true", help="rows for the code and SQL agents (docs/agents.md)")
     options = parser.parse_args(arguments)
     share = options.wrong_share
     try:
@@ -163,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             skills=options.skills,
             wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(SKILLS, share),
             demonstration_count=options.demonstrations,
+            agents=options.agents,
         )
     except (DataFileError, OSError) as error:
         print(f"data_prep.micro: {error}", file=sys.stderr)

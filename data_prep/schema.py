@@ -77,6 +77,16 @@ class Row(BaseModel):
                 raise ValueError(f"ground_truth is not for verifier '{info.data['data_source']}': {error}") from error
         return value
 
+    @model_validator(mode="after")
+    def _its_agent_has_something_to_see(self) -> "Row":
+        if self.agent_name != DEFAULT_AGENT:
+            from rewards.environments import ENVIRONMENTS
+
+            # Agents that are not ours are verl's, or a user's: nothing is known of them here.
+            if self.agent_name in ENVIRONMENTS:
+                ENVIRONMENTS[self.agent_name].check_truth(self.reward_model.ground_truth)
+        return self
+
 
 class Demonstration(BaseModel):
     """One solved problem for supervised training; `correct` says whether its answer is right."""

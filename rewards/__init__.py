@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["compute_score"]
 
-_SETTING_NAMES = {field.name for field in fields(JudgeSettings)}
 _logged_failures: set[str] = set()
 
 
@@ -40,7 +39,7 @@ async def compute_score(
     score: the reward manager masks it. Raises ValueError for an unknown verifier or setting only.
     """
     verifier = registry.get(data_source)
-    settings = JudgeSettings(**{key: value for key, value in kwargs.items() if key in _SETTING_NAMES})
+    settings = JudgeSettings.among(kwargs)
     started = time.perf_counter()
     try:
         verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rewards.environments import Environment, play
 from rewards.extraction import find_block
 from rewards.replay import Credits, Plan, estimate
 from rewards.score_cache import ScoreCache
@@ -27,7 +28,11 @@ Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Sample:
-    """One finished trajectory whose score is known."""
+    """One finished trajectory whose score is known.
+
+    turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
+    turn that is its answer. environment: makes a fresh environment, for the replay of turns.
+    """
 
     group: str
     number: int
@@ -35,6 +40,19 @@ class Sample:
     text: str
     token_ids: Sequence[int]
     info: Mapping[str, Any]
+    turns: Sequence[tuple[int, int]] = ()
+    answer: int = -1
+    environment: Callable[[], Environment] | None = None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What of a sample is looked at: tokens from `first` on, their text, and its assistant turns in characters."""
+
+    first: int
+    token_ids: Sequence[int]
+    text: str
+    turns: Sequence[tuple[int, int]] = ()
 
 
 def reward_of(info: Mapping[str, Any]) -> float:
@@ -73,9 +91,9 @@ class CreditService:
         """
         hits = [0]
         try:
-            found = await self._estimate(sample, judge, hits)
-            spans = [(step.start, step.end) for step in found.steps]
-            steps = token_steps(token_offsets(tokenizer, sample.token_ids), spans)
+            part = self._part(sample, tokenizer)
+            found = await self._estimate(sample, part, judge, hits)
+            spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
             found, spans, steps = Credits(cause="failed"), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
@@ -92,11 +110,26 @@ class CreditService:
             "credit_seconds": found.seconds,
         }
 
-    async def _estimate(self, sample: Sample, judge: Judge, hits: list[int]) -> Credits:
+    def _part(self, sample: Sample, tokenizer: Any) -> _Part:
+        """The whole of a trajectory; for steps inside a program, the turn of an agent that is its answer."""
+        if not sample.turns:
+            return _Part(0, sample.token_ids, sample.text)
+        if self.plan.unit == "turn":
+            offsets = token_offsets(tokenizer, sample.token_ids)
+            turns = [(offsets[start][0], offsets[end - 1][1]) for start, end in sample.turns if end > start]
+            return _Part(0, sample.token_ids, sample.text, turns)
+        start, end = sample.turns[sample.answer]
+        ids = sample.token_ids[start:end]
+        return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
+
+    async def _estimate(self, sample: Sample, part: _Part, judge: Judge, hits: list[int]) -> Credits:
         score = reward_of(sample.info)
-        siblings: list[str] = []
+        siblings: list[Any] = []
+        written: str | tuple[str, ...] = part.text
+        if part.turns:
+            written = tuple(part.text[start:end] for start, end in part.turns)
         if self.skip_equal_groups or self.plan.method == "replace":
-            together = await self.board.meet(sample.group, sample.number, score, sample.text)
+            together = await self.board.meet(sample.group, sample.number, score, written)
             if together is not None:
                 siblings = [text for _, text in together]
                 scores = [value for value, _ in together if math.isfinite(value)]
@@ -106,17 +139,21 @@ class CreditService:
         if not math.isfinite(score):
             return Credits(cause="masked")
 
-        async def verify(changed: str) -> float:
+        async def verify(changed: str | tuple[str, ...]) -> float:
             async def run() -> float:
-                return reward_of(await judge(changed))
+                if isinstance(changed, str):
+                    return reward_of(await judge(changed))
+                assert sample.environment is not None
+                return reward_of(await judge(await play(sample.environment(), changed)))
 
-            key = [*sample.problem, _program(changed)]
+            key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]
             hits[0] += key in self.cache
             return await self.cache.score(key, run)
 
         return await estimate(
-            sample.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings
-        )
+            part.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings,
+            turns=part.turns,
+        )  # fmt: skip
 
     def _plan_with_savings(self) -> Plan:
         """The plan with up to twice its budget, as far as others have left theirs."""
@@ -127,6 +164,16 @@ class CreditService:
     def _rng(self, sample: Sample) -> random.Random:
         """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
+
+
+def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Spans of the steps in the characters of the whole response, and the step of each of its tokens."""
+    spans = [(step.start, step.end) for step in found.steps]
+    own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
+    steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
+    steps[part.first : part.first + len(own)] = own
+    shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
+    return [(start + shift, end + shift) for start, end in spans], steps
 
 
 def _program(text: str) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from rewards.edits import Changed
+
 # Groups remembered at once; those that have been complete for longest are forgotten first.
 KEPT_GROUPS = 4_096
 
@@ -11,7 +13,7 @@ KEPT_GROUPS = 4_096
 @dataclass
 class _Group:
     complete: asyncio.Event = field(default_factory=asyncio.Event)
-    samples: dict[int, tuple[float, str]] = field(default_factory=dict)
+    samples: dict[int, tuple[float, Changed]] = field(default_factory=dict)
 
 
 class GroupBoard:
@@ -25,8 +27,10 @@ class GroupBoard:
         self.patience = patience
         self._groups: OrderedDict[str, _Group] = OrderedDict()
 
-    async def meet(self, group: str, sample: int, score: float, text: str) -> list[tuple[float, str]] | None:
-        """Scores and texts of the whole group in the order of its samples; None when some did not come in time."""
+    async def meet(self, group: str, sample: int, score: float, text: Changed) -> list[tuple[float, Changed]] | None:
+        """Scores and texts (or actions) of the whole group in the order of its samples; None when some did not come in
+        time.
+        """
         here = self._groups.setdefault(group, _Group())
         here.samples[sample] = (score, text)
         if len(here.samples) >= self.size:

@@ -4,6 +4,8 @@ samples of a training step get credits for their steps.
 
 import logging
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -11,6 +13,8 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
 from rewards.crediting import CreditService, Sample
+from rewards.edits import Changed
+from rewards.environments import EPISODE, Episode, of_config
 from rewards.groups import GroupBoard
 from rewards.replay import Plan
 from rewards.verdict import Verdict
@@ -50,7 +54,7 @@ class _SharedBoard:
             size, patience
         )
 
-    async def meet(self, *sample: Any) -> list[tuple[float, str]] | None:
+    async def meet(self, *sample: Any) -> list[tuple[float, Changed]] | None:
         return await self.actor.meet.remote(*sample)
 
 
@@ -84,8 +88,13 @@ class SkillCreditRewardManager(RewardManagerBase):
             "ground_truth": fields["reward_model"]["ground_truth"],
             "extra_info": extra_info,
         }
-        info = await self._verify(solution_str=text, **problem)
-        credit = await self._credit(fields, text, token_ids, info, problem)
+        episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
+        if episode and episode["failed"]:
+            info = Verdict.not_judged().as_reward(0.0)
+        else:
+            answer = self._answer(episode, token_ids) if episode else text
+            info = await self._verify(solution_str=answer, **problem)
+        credit = await self._credit(fields, text, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
@@ -97,8 +106,19 @@ class SkillCreditRewardManager(RewardManagerBase):
         length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
         return response_ids[:length].tolist()
 
+    def _answer(self, episode: Episode, token_ids: list[int]) -> str:
+        """The text of the turn that an agent's environment took for the answer."""
+        start, end = episode["turns"][episode["answer"]]
+        return self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
+
     async def _credit(
-        self, fields: Any, text: str, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
+        self,
+        fields: Any,
+        text: str,
+        token_ids: list[int],
+        info: dict[str, Any],
+        problem: dict[str, Any],
+        episode: Episode | None,
     ) -> dict[str, Any]:
         """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
         if self.credits is None or TRAINED_ON not in fields:
@@ -111,6 +131,9 @@ class SkillCreditRewardManager(RewardManagerBase):
             token_ids=token_ids,
             info=info,
         )
+        if episode:
+            environment = partial(of_config, self.config, episode["agent"], sample.problem[1])
+            sample = replace(sample, turns=episode["turns"], answer=episode["answer"], environment=environment)
         return await self.credits.credit(
             sample, self.tokenizer, lambda changed: self._verify(solution_str=changed, **problem)
         )

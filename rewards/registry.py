@@ -1,9 +1,9 @@
 """Verifiers by name: the `data_source` of a row names the verifier that judges its answers."""
 
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
@@ -71,6 +71,12 @@ class JudgeSettings:
     max_characters: int = MAX_ANSWER_CHARACTERS
     forbidden_imports: Collection[str] = ("ctypes", "gc", "inspect", "socket", "subprocess")
     refuse: Collection[str] = ("length", "forbidden_import", "special_casing", "empty")
+
+    @classmethod
+    def among(cls, given: Mapping[str, Any]) -> "JudgeSettings":
+        """The settings that stand among other keys, such as verl's."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in given.items() if key in names})
 
     def __post_init__(self) -> None:
         _require("shape", [self.shape], SHAPES)

@@ -17,18 +17,19 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
-from rewards.interventions import intervene, keep
-from rewards.segments import NoSteps, Step, Unit, segment
+from rewards.edits import Changed, Edits, ProgramEdits, TurnEdits
+from rewards.segments import UNITS, NoSteps, Step, Unit, segment
 
 Method = Literal["delete", "truncate", "replace", "shapley"]
 METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley")
 Choice = Literal["longest", "uniform"]
 CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
-# The score of a solution in [0, 1]; NaN when it could not be judged.
-Verify = Callable[[str], Awaitable[float]]
+# The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
+# that remain, for replay against a fresh environment.
+Verify = Callable[[Any], Awaitable[float]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise ValueError(f"budget is {self.budget} replays a trajectory; it must be at least 1 (or use credit=off)")
-        for value, valid in ((self.method, METHODS), (self.choice, CHOICES)):
+        for value, valid in ((self.method, METHODS), (self.unit, UNITS), (self.choice, CHOICES)):
             if value not in valid:
                 raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
 
@@ -83,26 +84,33 @@ async def estimate(
     *,
     score: float,
     rng: random.Random | None = None,
-    siblings: Sequence[str] = (),
+    siblings: Sequence[Any] = (),
+    turns: Sequence[tuple[int, int]] = (),
 ) -> Credits:
     """The credits of one solution whose score is known.
 
     verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
-    siblings: other solutions of the same problem, for `replace`.
+    siblings: other solutions of the same problem, for `replace`; with unit "turn" the actions of each. turns: for unit
+    "turn", the characters [start, end) of each assistant turn in the solution.
     """
     started = time.perf_counter()
     try:
-        steps = segment(solution, plan.unit, text_steps=plan.text_steps)
+        steps = segment(solution, plan.unit, text_steps=plan.text_steps, turns=turns)
     except NoSteps as reason:
         return Credits(cause=f"no_steps: {reason}")
+    edits: Edits
+    if plan.unit == "turn":
+        edits = TurnEdits(tuple(solution[step.start : step.end] for step in steps), siblings)
+    else:
+        edits = ProgramEdits(solution, steps, plan.unit, plan.text_steps, siblings)
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
     replayer = _Replayer(verify)
-    if plan.check_flaky and await replayer.score(solution, fresh=True) != score:
+    if plan.check_flaky and await replayer.score(edits.whole(), fresh=True) != score:
         return Credits(steps, [math.nan] * len(steps), cause="flaky", seconds=time.perf_counter() - started)
     method = _METHODS[plan.method]
-    values = await method(solution, steps, plan, score, rng or random.Random(0), replayer, siblings)
+    values = await method(edits, steps, plan, score, rng or random.Random(0), replayer)
     return Credits(
         steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay",
         replayer.asked, replayer.invalid, replayer.unjudged, replayer.judged, time.perf_counter() - started,
@@ -116,7 +124,7 @@ class _Replayer:
         self.verify = verify
         self.asked = self.invalid = self.unjudged = self.judged = 0
 
-    async def score(self, changed: str | None, *, fresh: bool = False) -> float:
+    async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
         """R of a changed solution; NaN where it is None, or could not be judged."""
         self.asked += not fresh
         if changed is None:
@@ -132,14 +140,13 @@ class _Replayer:
 
 
 async def _one_at_a_time(
-    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
-    siblings: Sequence[str],
-) -> list[float]:  # fmt: skip
+    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+) -> list[float]:
     chosen = choose(steps, plan.budget, plan.choice, rng)
     if plan.method == "replace":
-        changed = [_with_a_siblings_step(solution, steps, index, plan, rng, siblings) for index in chosen]
+        changed = [edits.swap(index, rng) for index in chosen]
     else:
-        changed = [intervene(solution, steps, index, "delete") for index in chosen]
+        changed = [edits.keep([other for other in range(len(steps)) if other != index]) for index in chosen]
     scores = await asyncio.gather(*map(replayer.score, changed))
     values = [math.nan] * len(steps)
     for index, replayed in zip(chosen, scores, strict=True):
@@ -156,40 +163,20 @@ def choose(steps: Sequence[Step], budget: int, choice: Choice, rng: random.Rando
     return sorted(sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)[:budget])
 
 
-def _with_a_siblings_step(
-    solution: str, steps: list[Step], index: int, plan: Plan, rng: random.Random, siblings: Sequence[str]
-) -> str | None:
-    """The solution with this step as a sibling that has as many steps wrote it; None where all wrote the same."""
-    own = solution[steps[index].start : steps[index].end]
-    others: list[str] = []
-    for sibling in siblings:
-        try:
-            found = segment(sibling, plan.unit, text_steps=plan.text_steps)
-        except NoSteps:
-            continue
-        if len(found) == len(steps) and (text := sibling[found[index].start : found[index].end]) != own:
-            others.append(text)
-    if not others:
-        return None
-    return intervene(solution, steps, index, "replace", replacement=rng.choice(others))
-
-
 async def _truncate(
-    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
-    siblings: Sequence[str],
-) -> list[float]:  # fmt: skip
+    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+) -> list[float]:
     """Credits of consecutive blocks of steps, one cut between each two; the budget counts the cuts."""
     blocks = even_blocks(len(steps), plan.budget)
     cuts = [range(block[0]) for block in blocks]
-    before = await asyncio.gather(*(replayer.score(keep(solution, steps, cut)) for cut in cuts))
+    before = await asyncio.gather(*(replayer.score(edits.keep(cut)) for cut in cuts))
     gains = [after - first for first, after in pairwise([*before, score])]
     return _shared(gains, blocks, len(steps))
 
 
 async def _shapley(
-    solution: str, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer,
-    siblings: Sequence[str],
-) -> list[float]:  # fmt: skip
+    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+) -> list[float]:
     """Mean marginal gain over as many sampled orders as the budget pays for; blocks where it does not pay for one."""
     blocks = even_blocks(len(steps), plan.budget)
     # An order of n blocks has n - 1 coalitions besides none (paid once) and all (known).
@@ -198,7 +185,7 @@ async def _shapley(
     coalitions = {frozenset(order[:size]) for order in orders for size in range(len(blocks))}
     ordered = sorted(coalitions, key=sorted)
     members = [[step for block in coalition for step in blocks[block]] for coalition in ordered]
-    scores = await asyncio.gather(*(replayer.score(keep(solution, steps, kept)) for kept in members))
+    scores = await asyncio.gather(*(replayer.score(edits.keep(kept)) for kept in members))
     worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): score}
     gains = [0.0] * len(blocks)
     for order in orders:

@@ -1,18 +1,19 @@
 """Steps of a solution: character spans to which credit is given.
 
 A solution is the whole response as decoded. In units of code (statement, line) the code is found as a verifier finds
-it (`rewards.extraction`), and the text around it is one kind of step of its own, or none.
+it (`rewards.extraction`), and the text around it is one kind of step of its own, or none. Of a trajectory with tools
+the turns of the assistant can be the steps; what a tool said is never one.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rewards.extraction import find_block
 
-Unit = Literal["statement", "line", "paragraph"]
-UNITS: tuple[Unit, ...] = ("statement", "line", "paragraph")
+Unit = Literal["statement", "line", "paragraph", "turn"]
+UNITS: tuple[Unit, ...] = ("statement", "line", "paragraph", "turn")
 
 # A solution of more steps gets no credit: the few that a budget pays for would say nothing of the rest.
 MAX_STEPS = 2_000
@@ -24,27 +25,33 @@ class Step:
 
     start: int
     end: int
-    kind: Literal["code", "text"] = "code"
+    kind: Literal["code", "text", "turn"] = "code"
 
 
 class NoSteps(ValueError):
     """The solution has no steps of this unit; the message says why."""
 
 
-def segment(solution: str, unit: Unit, *, text_steps: bool = False) -> list[Step]:
+def segment(
+    solution: str, unit: Unit, *, text_steps: bool = False, turns: Sequence[tuple[int, int]] = ()
+) -> list[Step]:
     """The steps of a solution, in order and without overlap; together they need not cover it.
 
     statement: every statement of the Python program, nested ones too; a compound statement's step is its header
         (`if a<4:`), since its body has steps of its own. Code that does not parse is one step.
     line: every line of code that is not blank.
     paragraph: stretches of the solution between blank lines, code and text alike.
+    turn: the spans of `turns`, characters of each turn of the assistant; without them the solution is one turn.
     text_steps: for units of code, the text before and after the code is a step each (kind "text").
 
     Raises NoSteps when there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
     """
     if unit not in UNITS:
         raise ValueError(f"unknown unit '{unit}' of steps; valid: {', '.join(UNITS)}")
-    if unit == "paragraph":
+    if unit == "turn":
+        spans = turns or [(0, len(solution))]
+        steps = [Step(start, end, "turn") for start, end in spans if solution[start:end].strip()]
+    elif unit == "paragraph":
         steps = list(_paragraphs(solution))
     else:
         steps = _code_steps(solution, unit, text_steps)

@@ -9,8 +9,9 @@ text; dates and what else has no number are text. The query runs in the sandbox,
 import inspect
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -38,12 +39,14 @@ Engine = Literal["sqlite", "duckdb"]
 
 class SqlTruth(BaseModel):
     """The databases of one question, the engine that runs them (DuckDB: `pip install duckdb` where the sandbox runs),
-    and whether the order of rows is part of the answer.
+    and whether the order of rows is part of the answer. An agent may query the first `visible` of them before it
+    answers.
     """
 
     databases: list[Database] = Field(min_length=1)
     ordered: bool = False
     engine: Engine = "sqlite"
+    visible: int = Field(default=0, ge=0)
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -52,9 +55,23 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     query = extract_block(response, "sql")
     if query is None:
         return Verdict.failed("extract")
+    answer = await results_of(query, [database.setup for database in truth.databases], truth.engine, settings)
+    if "error" in answer:
+        return Verdict.failed(answer["error"], well_formed=answer["error"] != "syntax")
+    right = [
+        same_rows(rows, database.expected, ordered=truth.ordered)
+        for rows, database in zip(answer["results"], truth.databases, strict=True)
+    ]
+    return Verdict.of_ratio(sum(right) / len(right), partial_credit=settings.partial_credit)
+
+
+async def results_of(query: str, setups: Sequence[str], engine: Engine, settings: JudgeSettings) -> dict[str, Any]:
+    """What a query returns on databases made by these scripts, in one sandbox call: ``{"results": [rows, ...]}``, or
+    ``{"error": ErrorKind, "message": text}``. Raises what the sandbox raises, RuntimeError where the driver failed.
+    """
     job = {
-        "engine": truth.engine,
-        "setups": [database.setup for database in truth.databases],
+        "engine": engine,
+        "setups": list(setups),
         "query": query,
         "row_limit": ROW_LIMIT,
         "seconds": settings.timeout,
@@ -64,17 +81,10 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
     )
     if run.outcome in _OUTCOMES:
-        return Verdict.failed(_OUTCOMES[run.outcome], well_formed=True)
+        return {"error": _OUTCOMES[run.outcome], "message": run.outcome.replace("_", " ")}
     if run.outcome != "passed":
         raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
-    answer = json.loads(run.stdout)
-    if "error" in answer:
-        return Verdict.failed(answer["error"], well_formed=answer["error"] != "syntax")
-    right = [
-        same_rows(rows, database.expected, ordered=truth.ordered)
-        for rows, database in zip(answer["results"], truth.databases, strict=True)
-    ]
-    return Verdict.of_ratio(sum(right) / len(right), partial_credit=settings.partial_credit)
+    return json.loads(run.stdout)
 
 
 @cache

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rewards.environments import ENVIRONMENTS
+
 
 class SettingsError(ValueError):
     """A user's configuration cannot be used; the text says which key, why, and what is valid."""
@@ -53,7 +55,7 @@ class CreditSettings(Group):
 
     kind: Literal["off", "counterfactual"]
     method: Literal["delete", "truncate", "replace", "shapley"] = "delete"
-    unit: Literal["statement", "line", "paragraph"] = "statement"
+    unit: Literal["statement", "line", "paragraph", "turn"] = "statement"
     text_steps: bool = False
     budget: int = Field(default=4, ge=1)
     choice: Literal["longest", "uniform"] = "longest"
@@ -65,6 +67,30 @@ class CreditSettings(Group):
     strength: float = Field(default=0.0, ge=0)
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
+
+
+class AgentsSettings(Group):
+    """Agents that act in several turns (``agents.*``)."""
+
+    max_turns: int = Field(ge=1)
+    role: Literal["user", "tool"]
+    observation_characters: int = Field(ge=1)
+    feedback: dict[str, str]
+
+    @model_validator(mode="after")
+    def _every_agent_is_told_something(self) -> "AgentsSettings":
+        if self.feedback.keys() != ENVIRONMENTS.keys():
+            raise ValueError(f"feedback needs a text for each of {', '.join(ENVIRONMENTS)}, and for nothing else")
+        for name, environment in ENVIRONMENTS.items():
+            environment.check_feedback(self.feedback[name])
+        return self
+
+
+class FailuresSettings(Group):
+    """Prompts that the policy failed and that it is given again (``failures.*``)."""
+
+    share: float = Field(ge=0, lt=1)
+    capacity: int = Field(ge=1)
 
 
 class ProjectionSettings(Group):
@@ -95,6 +121,8 @@ class Settings(Group):
     protocol: ProtocolSettings
     credit: CreditSettings
     projection: ProjectionSettings
+    agents: AgentsSettings
+    failures: FailuresSettings
     sandbox: SandboxSettings
 
     @model_validator(mode="after")

@@ -6,8 +6,12 @@ run directory.
 
 import hashlib
 from collections import defaultdict
+from functools import cached_property
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import ray
 import torch
 import transfer_queue as tq
@@ -18,11 +22,13 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
+from recipe.training.failure_buffer import FailureBuffer, task_of
 from recipe.training.protector import Protector
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
@@ -45,6 +51,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
         self.protector = Protector(self.settings)
+        self.failures = FailureBuffer(self.settings.failures.capacity)
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -64,6 +71,40 @@ class SkillCreditTrainer(PPOTrainerSync):
             # verl types this table by its first entry
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]
 
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """verl's next prompts, of which a share makes room for prompts that the policy failed before."""
+        batch = super()._fetch_one_gen_batch()
+        count = int(self.settings.failures.share * len(batch))
+        kept = batch[: len(batch) - count]
+        tasks = self.failures.draw(count, without=map(task_of, list(kept["extra_info"])))
+        rows = [self.train_dataset[self._rows_of_tasks[task]] for task in tasks if task in self._rows_of_tasks]
+        if not rows:
+            return batch
+        again = collate_fn(rows)
+        again["uid"] = np.array([str(uuid4()) for _ in rows], dtype=object)
+        return tu.concat_tensordict([batch[: len(batch) - len(rows)], tu.get_tensordict(again)])
+
+    @cached_property
+    def _rows_of_tasks(self) -> dict[str, int]:
+        """Where each task stands in the training data, which may have changed since a checkpoint was made."""
+        return {task_of(info): row for row, info in enumerate(self.train_dataset.dataframe["extra_info"])}
+
+    def _see_failures(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> None:
+        tasks = map(task_of, list(self._fetch(batch, "extra_info")))
+        judged = [(task, info) for task, info in zip(tasks, infos, strict=True) if info and not info.get("masked")]
+        self.failures.see((task, info.get("acc", 0.0) > 0) for task, info in judged)
+        metrics["failures/waiting"] = len(self.failures)
+
+    def _checkpoint_folder(self) -> Path:
+        """Of this step, or of the checkpoint that the configuration names."""
+        named = self.config.trainer.resume_from_path if self.config.trainer.resume_mode == "resume_path" else None
+        return Path(named or f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}")
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps > 0:
+            self.failures.load(self._checkpoint_folder())
+
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         self.run_directory.log_event(
             "prompts", step=self.global_steps, count=len(batch), digest=_digest_of_prompts(list(batch["extra_info"]))
@@ -79,6 +120,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         masked = [position for position, info in enumerate(infos) if info.get("masked")]
         metrics["reward/masked_share"] = len(masked) / max(len(infos), 1)
         metrics.update(_means_of_numbers(infos))
+        if self.settings.failures.share > 0:
+            self._see_failures(batch, infos, metrics)
         if masked:
             self._leave_out(batch, masked, metrics["reward/masked_share"])
         batch = super()._compute_advantage(batch, metrics)
@@ -184,6 +227,8 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         self.run_directory.log_event("save", step=self.global_steps)
+        if self.settings.failures.share > 0:  # before verl names this checkpoint the latest one
+            self.failures.save(Path(f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}"))
         super()._save_checkpoint()
 
     def _compute_metrics(

@@ -1,5 +1,7 @@
 """The micro suite: same seed, same bytes; splits that never share a prompt; the stated share of wrong answers."""
 
+import json
+
 import pytest
 
 from data_prep import micro
@@ -108,3 +110,17 @@ def test_an_unwritable_folder_is_one_clear_line(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     assert micro.main(["--out", str(tmp_path / "file"), "--limit", "2", "--demonstrations", "2"]) == 1
     assert "data_prep.micro:" in capsys.readouterr().err
+
+
+def test_rows_for_agents_name_their_agent_and_show_half_of_what_judges_them():
+    drawn = rows("train", ["write", "trace", "sql"], seed=0, count=2, difficulty=1, agents=True)
+    plain = {row.extra_info.id: row for row in rows("train", ["write", "trace", "sql"], seed=0, count=2, difficulty=1)}
+    agents = {"write": "code_agent", "sql": "sql_agent", "trace": "single_turn_agent"}
+    for row in drawn:
+        assert row.agent_name == agents[row.skill]
+        truth = json.loads(row.reward_model.ground_truth)
+        judged = truth.get("tests") or truth.get("databases") or []
+        assert truth.pop("visible", 0) == len(judged) // 2
+        before = json.loads(plain[row.extra_info.id].reward_model.ground_truth)
+        assert before.pop("visible", 0) == 0
+        assert truth == before

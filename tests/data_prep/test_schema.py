@@ -86,3 +86,12 @@ def test_a_demonstration_ends_with_the_assistant():
     messages = [Message(role="user", content="a"), Message(role="user", content="b")]
     with pytest.raises(ValueError, match="role 'assistant'"):
         Demonstration(messages=messages, skill="write", correct=True, extra_info=extra)
+
+
+def test_a_row_for_an_agent_must_show_it_something():
+    hidden = {"style": "rule", "ground_truth": '{"tests": ["assert f(1)==2"]}'}
+    agents = row(agent_name="code_agent", data_source="code", reward_model=hidden)
+    with pytest.raises(ValueError, match="no test is visible"):
+        Row(**agents)
+    shown = {"style": "rule", "ground_truth": '{"tests": ["assert f(1)==2"], "visible": 1}'}
+    assert Row(**agents | {"reward_model": shown}).agent_name == "code_agent"

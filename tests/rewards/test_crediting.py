@@ -8,6 +8,7 @@ import pytest
 
 from data_prep.micro_model import make_tokenizer
 from rewards.crediting import CreditService, Sample, reward_of
+from rewards.environments import Observation
 from rewards.groups import GroupBoard
 from rewards.replay import Plan
 
@@ -127,3 +128,45 @@ def test_choices_do_not_depend_on_the_order_of_arrival():
         for plan in [{"choice": "uniform", "budget": 3}] * 2
     )
     assert np.array_equal(first[0]["credit_values"], second[0]["credit_values"], equal_nan=True)
+
+
+class Counter:
+    """An environment in which the last action is the answer, and which ends with "end"."""
+
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+        self.played, self.answer = 0, -1
+
+    async def act(self, action):
+        self.answer, self.played = self.played, self.played + 1
+        return Observation("", done=action == "end", valid=True)
+
+
+def trajectory(ratio=1.0):
+    """Two turns, `a = 1` and `b = 2` after it, with eight tokens of a tool between them."""
+    first, tool, second = (TOKENIZER.encode(text) for text in ("a = 1", "no\nno\nno", "a = 1\nb = 2"))
+    end = [TOKENIZER.eos_token_id]
+    ids = [*first, *end, *tool, *second, *end]
+    turns = [(0, 6), (14, len(ids))]
+    text = TOKENIZER.decode(ids, skip_special_tokens=True)
+    info = {"score": ratio, "pass_ratio": ratio}
+    return Sample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=Counter)
+
+
+def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
+    Counter.made = 0
+    plan = {"unit": "turn", "method": "truncate"}
+    (found,) = run(trajectory(), service=service(skip_equal_groups=False, plan=plan), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
+    assert found["credit_spans"].tolist() == [[0, 5], [13, 24]]
+    assert Counter.made == 3  # the whole, nothing, and the first turn alone
+
+
+def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
+    (found,) = run(trajectory(), service=service(skip_equal_groups=False), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_steps"].tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
+    assert found["credit_spans"].tolist() == [[13, 18], [19, 24]]

@@ -8,6 +8,7 @@ from tensordict import TensorDict
 from verl import DataProto
 
 from data_prep.micro_model import make_tokenizer
+from rewards.environments import EPISODE
 from rewards.manager import SkillCreditRewardManager
 
 CONFIG = OmegaConf.create({"skills": {"column": "skill"}})
@@ -75,3 +76,30 @@ async def test_a_verifier_that_raises_masks_its_sample_and_is_reported_once(capl
 def test_a_missing_reward_function_is_refused_with_a_way_out():
     with pytest.raises(ValueError, match="reward=verified"):
         _manager(None)
+
+
+def _agents_trajectory(failed: bool = False) -> DataProto:
+    data = _trajectory("7 no 5")  # turns "7" and "5", and what a tool said
+    episode = {"agent": "code_agent", "turns": [(0, 1), (5, 7)], "answer": 1, "failed": failed}
+    data.non_tensor_batch["tool_extra_fields"] = np.array([{EPISODE: episode}], dtype=object)
+    return data
+
+
+async def test_of_an_agent_the_turn_that_is_its_answer_is_judged():
+    seen = []
+
+    async def compute_score(solution_str, **arguments):
+        seen.append(solution_str)
+        return {"score": 1.0, "acc": 1.0, "format": 1.0, "error": "none", "pass_ratio": 1.0}
+
+    await _manager(compute_score).run_single(_agents_trajectory())
+    assert seen == ["5"]
+
+
+async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
+    async def compute_score(**arguments):
+        raise AssertionError
+
+    result = await _manager(compute_score).run_single(_agents_trajectory(failed=True))
+    assert (result["reward_score"], result["reward_extra_info"]["masked"]) == (0.0, 1.0)
+    assert result["reward_extra_info"]["error"] == "infrastructure"

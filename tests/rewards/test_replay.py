@@ -148,3 +148,60 @@ def test_blocks_cover_all_steps_evenly(steps, blocks):
     assert [step for block in found for step in block] == list(range(steps))
     assert len(found) == min(steps, blocks)
     assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+ACTIONS = ["one", "two", "three"]
+TURNS = [(0, 3), (10, 13), (20, 25)]
+TRAJECTORY = "one" + "." * 7 + "two" + "." * 7 + "three"
+
+
+def turn_credits(reward, siblings=(), **plan):
+    """Credits of three turns under a reward that is a function of the actions that remain."""
+
+    async def verify(actions):
+        return reward(actions)
+
+    return asyncio.run(
+        estimate(
+            TRAJECTORY, verify, Plan(unit="turn", **plan), score=reward(tuple(ACTIONS)), turns=TURNS, siblings=siblings
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        # The last action counts: the earlier ones have no direct effect, truncation shows what each one gained.
+        ("delete", [0.0, 0.0, 0.5]),
+        ("truncate", [0.25, 0.25, 0.5]),
+        ("shapley", None),
+    ],
+)
+def test_turns_are_replayed_as_the_actions_that_remain(method, expected):
+    worth = {(): 0.0, ("one",): 0.25, ("two",): 0.5, ("three",): 1.0}
+    seen = []
+
+    def reward(actions):
+        seen.append(actions)
+        return worth[actions[-1:]]
+
+    found = turn_credits(reward, method=method, budget=100)
+    if method == "shapley":  # sampled: what holds whatever the orders were
+        assert sum(found.values) == pytest.approx(1.0)
+        assert found.values[2] == max(found.values)
+    else:
+        assert found.values == expected
+    assert [(step.start, step.end) for step in found.steps] == TURNS
+    assert all(actions == tuple(sorted(actions, key=ACTIONS.index)) for actions in seen)
+
+
+def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
+    found = turn_credits(
+        lambda actions: 0.5 * ("one" in actions) + 0.5 * ("two" in actions),
+        siblings=[("one", "zwei")],
+        method="replace",
+    )
+    assert found.values[1] == 0.5
+    assert math.isnan(found.values[0])
+    assert math.isnan(found.values[2])
+    assert found.invalid == 2

@@ -69,3 +69,10 @@ def test_steps_are_in_order_do_not_overlap_and_hold_something(solution, unit, te
         assert position <= step.start < step.end <= len(solution)
         assert solution[step.start : step.end].strip()
         position = step.end
+
+
+def test_turns_are_steps_and_what_the_tool_said_between_them_is_none():
+    solution = "write\nno\nmend"
+    found = segment(solution, "turn", turns=[(0, 5), (9, 13)])
+    assert [(solution[step.start : step.end], step.kind) for step in found] == [("write", "turn"), ("mend", "turn")]
+    assert len(segment(solution, "turn")) == 1

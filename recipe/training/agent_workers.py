@@ -1,0 +1,30 @@
+"""verl's agent-loop manager and worker, in processes where our agents are registered.
+
+Named by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
+"""
+
+from typing import Any
+
+import ray
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+# verl exports the Ray actor class; the class behind it is what can be extended.
+_AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]
+
+
+@ray.remote
+class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-type]
+    """verl's worker, which finds `code_agent` and `sql_agent` in its registry."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        import recipe.training.agents  # noqa: F401  (registers them)
+
+        super().__init__(*arguments, **options)
+
+
+class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
+    """verl's manager with our workers."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.agent_loop_workers_class: Any = SkillCreditAgentLoopWorker

@@ -1,0 +1,110 @@
+"""Agents as verl agent loops: write, see what the environment says, mend; up to `agents.max_turns` turns.
+
+The ids that are trained on are those that vLLM generated, turn after turn; what the environment said is between them
+with a response mask of 0. Importing this module registers `code_agent` and `sql_agent` (a row's `agent_name`).
+"""
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.utils.profiler import simple_timer
+
+from recipe.training.conversation import Conversation
+from rewards.environments import EPISODE, Environment, Episode, Observation, of_config
+
+logger = logging.getLogger(__name__)
+
+
+class EnvironmentAgentLoop(AgentLoopBase):
+    """Plays one episode of an environment (`rewards.environments`) with the policy as its agent."""
+
+    agent_name: str
+    tokenizer: Any  # verl types it by the factory that makes it
+
+    async def run(self, sampling_params: dict[str, Any], priority: int = 0, **row: Any) -> AgentLoopOutput:
+        """One trajectory.
+
+        row: fields of the data row; its prompt is `raw_prompt`, its ground truth says what the agent may see.
+        """
+        environment = of_config(self.config, self.agent_name, str(row["reward_model"]["ground_truth"]))
+        messages = list(row["raw_prompt"])
+        talk = Conversation(await self.ct_build_initial_tokens(messages))
+        session = f"det-{int(priority)}" if getattr(self.rollout_config, "full_determinism", False) else uuid4().hex
+        failed = False
+        for turn in range(self.config.agents.max_turns):
+            action = await self._speak(talk, messages, sampling_params, session, int(priority))
+            observation = await self._act(environment, action, talk)
+            failed = observation is None
+            if observation is None or observation.done or turn + 1 == self.config.agents.max_turns:
+                break
+            if not await self._listen(talk, messages, observation):
+                break
+        episode = Episode(agent=self.agent_name, turns=talk.turns, answer=environment.answer, failed=failed)
+        return AgentLoopOutput(
+            prompt_ids=talk.prompt_ids,
+            response_ids=talk.response_ids,
+            response_mask=talk.mask,
+            response_logprobs=talk.log_probs,
+            num_turns=len(messages),
+            metrics=AgentLoopMetrics(**talk.metrics),
+            extra_fields=talk.server_fields | {EPISODE: episode, "turn_scores": [], "tool_rewards": []},
+        )
+
+    async def _speak(
+        self, talk: Conversation, messages: list[dict], sampling_params: dict[str, Any], session: str, priority: int
+    ) -> str:
+        """One turn of the policy, appended; returns its text."""
+        room = self.rollout_config.response_length - len(talk.mask)
+        with simple_timer("generate_sequences", talk.metrics):
+            output = await self.server_manager.generate(
+                request_id=session,
+                prompt_ids=talk.ids,
+                sampling_params=sampling_params | {"max_tokens": room},
+                priority=priority,
+            )
+        merged, mask, log_probs = await self.ct_merge_assistant_token(
+            talk.ids,
+            output.token_ids[:room],
+            talk.mask,
+            talk.known_log_probs(output.log_probs),
+            assistant_logprobs=output.log_probs[:room] if output.log_probs else None,
+        )
+        talk.add_turn(merged.token_ids, mask, log_probs, output)
+        action = self.tokenizer.decode(output.token_ids[:room], skip_special_tokens=True)
+        messages.append({"role": "assistant", "content": action})
+        return action
+
+    async def _act(self, environment: Environment, action: str, talk: Conversation) -> Observation | None:
+        """What the environment says; None where it could not be run, which is no fault of the agent."""
+        try:
+            with simple_timer("tool_calls", talk.metrics):
+                return await environment.act(action)
+        except Exception as error:
+            logger.error("the environment of %s failed, its sample is masked: %s", self.agent_name, error)
+            return None
+
+    async def _listen(self, talk: Conversation, messages: list[dict], observation: Observation) -> bool:
+        """Append the observation; False (and nothing is appended) where no room would be left for another turn."""
+        heard = [*messages, {"role": self.config.agents.role, "content": observation.text}]
+        merged, mask, log_probs = await self.ct_merge_context_msg(messages, heard, talk.ids, talk.mask, talk.log_probs)
+        if len(mask) >= self.rollout_config.response_length:
+            return False
+        talk.add_context(merged.token_ids, mask, log_probs, merged.removed_prefix_token_count)
+        messages[:] = heard
+        return True
+
+
+@register("code_agent")
+class CodeAgentLoop(EnvironmentAgentLoop):
+    """Writes a program, sees the first visible test that fails, mends it."""
+
+    agent_name = "code_agent"
+
+
+@register("sql_agent")
+class SqlAgentLoop(EnvironmentAgentLoop):
+    """Writes a query, sees its rows or its error, asks again or stays with it."""
+
+    agent_name = "sql_agent"

@@ -1,0 +1,208 @@
+"""What an agent acts on: an environment answers each action (one assistant turn) with an observation.
+
+An environment is made anew for each trajectory and for each replay of its turns, so it remembers nothing of others.
+It shows only what the prompt may show: visible tests, visible databases. Source of the replay of actions: the
+interventions of paper A, with turns for steps.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from pydantic import BaseModel
+
+from rewards.code import CodeTruth
+from rewards.execution import sandbox_at
+from rewards.extraction import extract_block
+from rewards.registry import JudgeSettings
+from rewards.sandbox import AssertCase, Program
+from rewards.segments import parse
+from rewards.sql import SqlTruth, Value, results_of
+
+# Where an agent leaves an Episode among the extra fields of its trajectory.
+EPISODE = "agent_episode"
+
+
+class Episode(TypedDict):
+    """What the reward manager must know of an agent's trajectory.
+
+    turns: response tokens [start, end) of each turn of the assistant. answer: the number of the turn that is the
+    answer. failed: the environment could not be run, so that the sample is to be masked.
+    """
+
+    agent: str
+    turns: list[tuple[int, int]]
+    answer: int
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the agent is told. done: the episode is over and the text is not shown. valid: the action was one that can
+    be the answer (a program that parses, a query that runs).
+    """
+
+    text: str
+    done: bool
+    valid: bool
+
+
+class Environment(ABC):
+    """One episode. `feedback` is a template of the text that the agent sees, filled in by the environment.
+
+    answer: number of the action that is the agent's answer so far (the last valid one, else the last one), -1 before
+    the first.
+    """
+
+    truth_model: type[BaseModel]
+    fields: tuple[str, ...]  # what the template may name
+
+    def __init__(self, truth: BaseModel, settings: JudgeSettings, feedback: str, characters: int = 512):
+        self.check_feedback(feedback)
+        self.settings = settings
+        self.feedback = feedback
+        self.characters = characters
+        self.played = 0
+        self.answer = -1
+        self._has_valid = False
+        self._read(truth)
+
+    @classmethod
+    def check_feedback(cls, feedback: str) -> None:
+        """ValueError for a template that names what this environment does not say."""
+        try:
+            feedback.format(**dict.fromkeys(cls.fields, ""))
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(
+                f"feedback {feedback!r} may name {', '.join(cls.fields)} in braces, and nothing else"
+            ) from None
+
+    @classmethod
+    def check_truth(cls, ground_truth: str) -> None:
+        """ValueError for a ground truth (JSON) that is of another task, or shows the agent nothing."""
+        cls(cls.truth_model.model_validate_json(ground_truth), JudgeSettings(), "")
+
+    @abstractmethod
+    def _read(self, truth: BaseModel) -> None:
+        """Take what the agent may see from the ground truth; ValueError where there is nothing."""
+
+    @abstractmethod
+    async def _respond(self, action: str) -> Observation: ...
+
+    async def act(self, action: str) -> Observation:
+        """The environment's response to one action; raises what the sandbox raises (the episode is lost, not wrong)."""
+        observation = await self._respond(action)
+        if observation.valid or not self._has_valid:
+            self.answer = self.played
+        self._has_valid |= observation.valid
+        self.played += 1
+        return observation
+
+    def _tell(self, **fields: str) -> str:
+        text = self.feedback.format(**{name: fields.get(name, "") for name in self.fields})
+        return text if len(text) <= self.characters else text[: self.characters] + "..."
+
+
+class CodeEnvironment(Environment):
+    """Runs the program of an action against the visible tests; over when all pass. Tells of the first that fails."""
+
+    truth_model = CodeTruth
+    fields = ("test", "detail", "program")
+
+    def _read(self, truth: BaseModel) -> None:
+        assert isinstance(truth, CodeTruth)
+        self.tests = truth.tests[: truth.visible]
+        if not self.tests:
+            raise ValueError("no test is visible to the agent: set `visible` in the ground truth")
+
+    async def _respond(self, action: str) -> Observation:
+        source = extract_block(action, "python")
+        if source is None or parse(source) is None:
+            detail = "no program found" if source is None else "syntax error"
+            return Observation(self._told(self.tests[0], detail, source or ""), done=False, valid=False)
+        result = await sandbox_at(self.settings.sandbox_url).check(
+            Program(source),
+            [AssertCase(test) for test in self.tests],
+            timeout=self.settings.timeout,
+            memory_mb=self.settings.memory_mb,
+        )
+        if result.all_passed:
+            return Observation("", done=True, valid=True)
+        test, case = next(pair for pair in zip(self.tests, result.cases, strict=True) if not pair[1].passed)
+        return Observation(self._told(test, case.detail or case.outcome, source), done=False, valid=True)
+
+    def _told(self, test: str, detail: str, program: str) -> str:
+        return self._tell(test=test.removeprefix("assert "), detail=detail, program=program)
+
+
+class SqlEnvironment(Environment):
+    """Runs the query of an action on the first visible database and shows its rows, or the error.
+
+    Over when a query comes again that was the last one to run: the agent stays with its answer.
+    """
+
+    truth_model = SqlTruth
+    fields = ("result", "query")
+
+    def _read(self, truth: BaseModel) -> None:
+        assert isinstance(truth, SqlTruth)
+        if not truth.visible:
+            raise ValueError("no database is visible to the agent: set `visible` in the ground truth")
+        self.setup, self.engine = truth.databases[0].setup, truth.engine
+        self.confirmed: str | None = None
+
+    async def _respond(self, action: str) -> Observation:
+        query = extract_block(action, "sql")
+        if query is None:
+            return Observation(self._tell(result="no query found"), done=False, valid=False)
+        if query == self.confirmed:
+            return Observation("", done=True, valid=True)
+        answer = await results_of(query, [self.setup], self.engine, self.settings)
+        if "error" in answer:
+            return Observation(self._tell(result=f"error: {answer['message']}", query=query), done=False, valid=False)
+        self.confirmed = query
+        return Observation(self._tell(result=_as_lines(answer["results"][0]), query=query), done=False, valid=True)
+
+
+def _as_lines(rows: Sequence[Sequence[Value]]) -> str:
+    """Rows as comma-separated lines, NULL for None."""
+    lines = [",".join("NULL" if value is None else str(value) for value in row) for row in rows]
+    return "\n".join(lines) or "no rows"
+
+
+# By the `agent_name` of a row.
+ENVIRONMENTS: Mapping[str, type[Environment]] = {"code_agent": CodeEnvironment, "sql_agent": SqlEnvironment}
+
+
+def environment_of(
+    agent_name: str, ground_truth: str, settings: JudgeSettings, *, feedback: Mapping[str, str], characters: int = 512
+) -> Environment:
+    """A fresh environment for a row.
+
+    feedback: templates by agent name. Raises ValueError for an agent that has none, or a ground truth that shows it
+    nothing.
+    """
+    if agent_name not in ENVIRONMENTS:
+        raise ValueError(f"agent '{agent_name}' has no environment; valid: {', '.join(ENVIRONMENTS)}")
+    kind = ENVIRONMENTS[agent_name]
+    return kind(kind.truth_model.model_validate_json(ground_truth), settings, feedback[agent_name], characters)
+
+
+def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
+    """`environment_of` with what a run's configuration says (groups `agents` and `reward`)."""
+    return environment_of(
+        agent_name,
+        ground_truth,
+        JudgeSettings.among(config.reward.custom_reward_function.reward_kwargs),
+        feedback=config.agents.feedback,
+        characters=config.agents.observation_characters,
+    )
+
+
+async def play(environment: Environment, actions: Sequence[str]) -> str:
+    """Replays actions in order until the episode is over and returns the one that is the answer; "" for none."""
+    for action in actions:
+        if (await environment.act(action)).done:
+            break
+    return actions[environment.answer] if environment.answer >= 0 else ""

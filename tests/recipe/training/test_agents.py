@@ -1,0 +1,133 @@
+"""Agents with a server that says what the test tells it to: the ids that are trained on, masks, turns, ends."""
+
+import asyncio
+
+import pytest
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap, _agent_loop_registry
+from verl.utils.import_utils import load_class_from_fqn
+from verl.workers.rollout.replica import TokenOutput
+
+from data_prep.micro_model import make_tokenizer
+from recipe.training import agents
+from recipe.training.agent_workers import SkillCreditAgentLoopWorker
+from rewards.environments import EPISODE, Environment, Observation
+from tests.composing import composed
+
+TOKENIZER = make_tokenizer()
+ROW = {"raw_prompt": [{"role": "user", "content": "write"}], "reward_model": {"ground_truth": "{}"}}
+
+
+class Scripted(Environment):
+    """Says "no <action>" to all but "good"; fails for "crash". Only what is not "bad" can be an answer."""
+
+    def __init__(self):
+        self.played, self.answer, self._has_valid = 0, -1, False
+
+    def _read(self, truth):
+        raise AssertionError
+
+    async def _respond(self, action):
+        if action == "crash":
+            raise ConnectionError("the sandbox is gone")
+        return Observation(f"no {action}", done=action == "good", valid=action != "bad")
+
+
+class Server:
+    """Gives the turns of the script in order, each with its own log-probability, and keeps what it was asked."""
+
+    def __init__(self, *turns):
+        self.turns = [[*TOKENIZER.encode(turn), TOKENIZER.eos_token_id] for turn in turns]
+        self.asked = []
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params, **rest):
+        number = len(self.asked)
+        ids = self.turns[number][: sampling_params["max_tokens"]]
+        self.asked.append((request_id, list(prompt_ids), sampling_params["max_tokens"]))
+        steps = {"min_global_steps": number, "max_global_steps": number}
+        return TokenOutput(token_ids=ids, log_probs=[-1.0 - number] * len(ids), extra_fields=steps)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    monkeypatch.setattr(agents, "of_config", lambda config, name, truth: Scripted())
+
+    def play(*turns, max_turns=3, response_length=200, role="user"):
+        config = OmegaConf.create(
+            {
+                "actor_rollout_ref": {"rollout": {"response_length": response_length, "prompt_length": 50}},
+                "agents": {"max_turns": max_turns, "role": role},
+            }
+        )
+        server = Server(*turns)
+
+        async def run():
+            loop = agents.CodeAgentLoop(
+                DictConfigWrap(config), server, TOKENIZER, None, None, DictConfigWrap(OmegaConf.create({})), "qwen2"
+            )
+            return await loop.run({"temperature": 1.0}, **ROW)
+
+        return asyncio.run(run()), server
+
+    return play
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_the_ids_that_are_trained_on_are_those_that_were_generated(played, role):
+    output, server = played("bad", "so-so", "good", role=role)
+    generated = [turn for turns in server.turns for turn in turns]
+    trained = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
+    assert trained == generated
+    turns = output.extra_fields[EPISODE]["turns"]
+    assert [output.response_ids[start:end] for start, end in turns] == server.turns
+    # Each turn was generated from exactly the tokens that stand before it in the trajectory.
+    whole = output.prompt_ids + output.response_ids
+    for (_, asked, _), (start, _) in zip(server.asked, turns, strict=True):
+        assert asked == whole[: len(output.prompt_ids) + start]
+    assert TOKENIZER.decode(whole) == (
+        f"<|user|>write<|im_end|>\n<|assistant|>bad<|im_end|>\n<|{role}|>no bad<|im_end|>\n"
+        f"<|assistant|>so-so<|im_end|>\n<|{role}|>no so-so<|im_end|>\n<|assistant|>good<|im_end|>"
+    )
+
+
+def test_log_probabilities_weights_and_turns_are_told(played):
+    output, server = played("bad", "good")
+    assert [value for value in output.response_logprobs if value] == [-1.0] * 4 + [-2.0] * 5
+    assert len(output.response_logprobs) == len(output.response_ids) == len(output.response_mask)
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (0, 1)
+    assert output.num_turns == 4
+    assert len({request for request, *_ in server.asked}) == 1  # one session: the server's cache knows the prefix
+    assert output.extra_fields[EPISODE]["answer"] == 1
+
+
+def test_an_episode_ends_after_max_turns_and_the_last_valid_action_is_the_answer(played):
+    output, server = played("so-so", "bad", "good", max_turns=2)
+    assert len(server.asked) == 2
+    assert output.response_mask[-1] == 1  # nothing after the last turn
+    assert output.extra_fields[EPISODE] == {
+        "agent": "code_agent", "turns": [(0, 6), (19, 23)], "answer": 0, "failed": False,
+    }  # fmt: skip
+
+
+def test_no_trajectory_is_longer_than_a_response_and_an_observation_without_room_is_left_out(played):
+    output, server = played("so-so", "bad", response_length=19)
+    assert len(server.asked) == 1
+    assert len(output.response_ids) == 6
+    output, server = played("so-so", "bad", response_length=21)
+    assert [room for *_, room in server.asked] == [21, 2]
+    assert len(output.response_ids) == 21
+
+
+def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_told(played):
+    output, server = played("bad", "crash", "good")
+    assert len(server.asked) == 2
+    assert output.extra_fields[EPISODE]["failed"]
+
+
+def test_the_run_configuration_names_a_manager_whose_workers_know_our_agents():
+    config = composed("experiment=quickstart")
+    manager = load_class_from_fqn(config.actor_rollout_ref.rollout.agent.agent_loop_manager_class, "AgentLoopManager")
+    manager = manager(config, None)
+    assert manager.agent_loop_workers_class is SkillCreditAgentLoopWorker
+    for agent, target in (("code_agent", "CodeAgentLoop"), ("sql_agent", "SqlAgentLoop")):
+        assert _agent_loop_registry[agent]["_target_"] == f"recipe.training.agents.{target}"
