@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,9 +16,14 @@ from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["compute_score"]
+__all__ = ["compute_score", "setting_names"]
 
 _logged_failures: set[str] = set()
+
+
+def setting_names() -> list[str]:
+    """The keyword arguments of `compute_score` that decide how answers are judged."""
+    return [field.name for field in fields(JudgeSettings)]
 
 
 async def compute_score(
