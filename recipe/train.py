@@ -43,10 +43,19 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
         config.run.name = run.path.name
         config.run.directory = str(run.path)
         config.run.command = shlex.join(["python", "-m", "recipe.train", *sys.argv[1:]])
+    set_steps(config, settings)
     problems = examine(config, run)
     if problems:
         raise SettingsError("\n".join(str(problem) for problem in problems))
     return settings, run
+
+
+def set_steps(config: DictConfig, settings: Settings) -> None:
+    """A protocol with stages says how many steps a run has; its data may be passed over as often as that takes."""
+    if settings.stages is not None:
+        steps = len(settings.stages) * settings.protocol.stage_steps
+        config.trainer.total_training_steps = steps
+        config.trainer.total_epochs = max(config.trainer.total_epochs, steps)
 
 
 def make_paths_absolute(config: DictConfig) -> None:

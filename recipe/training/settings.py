@@ -59,6 +59,7 @@ class ProtocolSettings(Group):
     refresh_steps: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
 
+
 class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 

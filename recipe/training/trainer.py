@@ -5,9 +5,13 @@ run directory.
 """
 
 import hashlib
+import json
+import uuid
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 import transfer_queue as tq
@@ -18,19 +22,28 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.training.batch_skills import dealt_over_ranks, memory_flags, prompt_halves, prompt_of, skill_ids
 from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
+from recipe.training.plan import make_plan
+from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.settings import read_settings
-from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
-from workers.constraints import SKILL
+from workers.constraints import HALF, SKILL
 from workers.credit import shape_advantages
+from workers.memory_rows import MEMORY
+from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
+from workers.solution_store import Solution
+
+PROTECTOR_FILE = "protector.json"  # in a checkpoint's folder
 
 
 class TooManyMaskedError(RuntimeError):
@@ -45,6 +58,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
         self.protector = Protector(self.settings)
+        self.schedule: PromptSchedule | None = None
+        self._memory_prompts: set[str] = set()
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -54,6 +69,23 @@ class SkillCreditTrainer(PPOTrainerSync):
         # verl looks every 2 s and has no key for it: on small models that would be most of a step.
         buffer.poll_interval = self.settings.run.poll_interval
         return buffer
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        plan = make_plan(self.settings, self.config.data.train_batch_size)
+        if plan is not None:
+            protocol, rows = self.settings.protocol, rows_by_skill(self.train_dataset.dataframe, self.settings.skills)
+            self.schedule = PromptSchedule(plan, rows, protocol.memory_size, protocol.seed)
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        if self.schedule is None:
+            return super()._fetch_one_gen_batch()
+        prompts = self.schedule.at(self.global_steps)
+        batch: dict[str, Any] = collate_fn([self.train_dataset[row] for row in prompts.rows])
+        uids = [str(uuid.uuid4()) for _ in prompts.rows]
+        batch["uid"] = np.array(uids, dtype=object)
+        self._memory_prompts = {uid for uid, memory in zip(uids, prompts.memory, strict=True) if memory}
+        return tu.get_tensordict(batch)
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -84,22 +116,73 @@ class SkillCreditTrainer(PPOTrainerSync):
         batch = super()._compute_advantage(batch, metrics)
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
+        metrics.update(training_accuracy(infos))
+        if self.protector.solutions is not None:
+            self._keep_solutions(batch, infos)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
         return batch
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Tell the actor which skill each sample belongs to, as a number: its place in skills.names, or -1."""
-        names = list(self.settings.skills.names or [])
-        ids = [names.index(info["skill"]) if info.get("skill") in names else -1 for info in infos]
-        fields = TensorDict({SKILL: torch.tensor(ids)}, batch_size=len(ids))
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
+        skills = skill_ids(list(self.settings.skills.names or []), infos)
+        memory = [prompt_of(key) in self._memory_prompts for key in batch.keys]
+        if self._memory_prompts:
+            planned = len(self._memory_prompts) * self.config.actor_rollout_ref.rollout.n
+            memory = memory_flags(batch, self._memory_prompts, planned)
+        fields = {
+            SKILL: skills,
+            HALF: prompt_halves(skills, [prompt_of(key) for key in batch.keys]),
+            MEMORY: torch.tensor(memory),
+        }
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(skills))
+        )
+
+    def _keep_solutions(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> None:
+        """Add what the verifier accepted among the samples that are trained on, the first of each prompt."""
+        assert self.protector.solutions is not None
+        accepted: dict[str, int] = {}
+        for position, (key, info) in enumerate(zip(batch.keys, infos, strict=True)):
+            prompt = prompt_of(key)
+            if info.get("acc") == 1.0 and not info.get("masked") and prompt not in self._memory_prompts:
+                accepted.setdefault(prompt, position)
+        if not accepted:
+            return
+        fields = ["prompts", "responses", "response_mask", "extra_info"]
+        keys = [batch.keys[position] for position in accepted.values()]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        problems = [str(info.get("id", info.get("index"))) for info in list(data["extra_info"])]
+        for row, position in enumerate(accepted.values()):
+            tokens = (data[field][row].tolist() for field in fields[:3])
+            self.protector.solutions.add(infos[position]["skill"], problems[row], Solution(*tokens))
+
+    def _balance_batch(
+        self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
+    ) -> KVBatchMeta:
+        batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
+        if self._memory_prompts:
+            planned = len(self._memory_prompts) * self.config.actor_rollout_ref.rollout.n
+            flags = memory_flags(batch, self._memory_prompts, planned)
+            ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+            batch.reorder(dealt_over_ranks(flags, [tag["seq_len"] for tag in batch.tags], ranks))
+        return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        protection = self.protector.protection()
-        if protection:
-            batch.extra_info[PROTECTION] = protection
-        metrics.update(self.protector.metrics())
+        stage, earlier, finished = 0, None, []
+        if self.schedule is not None:
+            plan = self.schedule.plan
+            stage, earlier = int(plan.stage[self.global_steps - 1]), plan.earlier(self.global_steps)
+            metrics["protocol/stage"] = stage + 1
+            if stage and plan.stage[self.global_steps - 2] < stage:
+                finished = plan.stages[stage - 1]
+        for key, wanted in (
+            (PROTECTION, self.protector.protection(earlier)),
+            (PENALTY, self.protector.pull(stage, finished)),
+        ):
+            if wanted:
+                batch.extra_info[key] = wanted
+        metrics.update(self.protector.metrics(earlier))
         return super()._update_actor(batch, metrics)
 
     def _shape_advantages(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> KVBatchMeta:
@@ -184,7 +267,19 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         self.run_directory.log_event("save", step=self.global_steps)
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / PROTECTOR_FILE, json.dumps(self.protector.state()))
         super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps == 0:
+            return
+        named = self.config.trainer.resume_from_path if self.config.trainer.resume_mode == "resume_path" else None
+        folder = Path(named or f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}")
+        if (folder / PROTECTOR_FILE).exists():
+            self.protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int

@@ -9,9 +9,7 @@ def level_of(row):
     return f"level{row['extra_info']['level']}"
 
 
-@pytest.mark.parametrize(
-    ("by", "skill"), [("column", "sql"), ("data_source", "code"), ("function", "level3")]
-)
+@pytest.mark.parametrize(("by", "skill"), [("column", "sql"), ("data_source", "code"), ("function", "level3")])
 def test_a_row_gets_its_skill_from_what_the_user_names(by: str, skill: str):
     assert skill_assigner(by, "skill", f"{__name__}:level_of")(ROW) == skill
 
