@@ -42,6 +42,10 @@ class Protector:
             return names
         return [name for name in names if self._fallen(name) > self.settings.forgetting_margin]
 
+    def forgotten(self) -> dict[str, float]:
+        """``skill/<name>/below_peak``: how far each skill's last validation lies below its best one."""
+        return {f"skill/{name}/below_peak": self._fallen(name) for name in self.peaks}
+
     def _fallen(self, name: str) -> float:
         return self.peaks.get(name, 0.0) - self.latest.get(name, 0.0)
 

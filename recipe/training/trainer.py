@@ -27,6 +27,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
 from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.skill_record import update_skill_report
 from recipe.training.batch_skills import dealt_over_ranks, memory_flags, prompt_halves, prompt_of, skill_ids
 from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
 from recipe.training.plan import make_plan
@@ -245,7 +246,8 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
-        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.names})
+        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.all_names})
+        metrics |= self.protector.forgotten()
         if self.global_steps == 0 or self.config.trainer.val_only:
             self.run_directory.log_metrics(self.global_steps, metrics)
             update_report(self.run_directory)
@@ -296,6 +298,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
+            update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
             write_credit_page(self.run_directory, global_steps)
 
     def _keep_generations(self, batch: KVBatchMeta) -> None:
