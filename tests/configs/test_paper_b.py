@@ -42,6 +42,7 @@ def test_every_file_of_the_groups_is_composed_here():
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
 
+@pytest.mark.filterwarnings("ignore:Disabled critic")
 @pytest.mark.parametrize("baseline", ARMS)
 def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: str):
     config = composed(f"baseline={baseline}", f"projection={ARMS[baseline]}")
