@@ -1,6 +1,5 @@
 """The configurations of paper B compose, are typed, and mean what their names say."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
 import configs
 from recipe.checks import protocol
-from recipe.preflight import compose_training
 from recipe.train import set_steps
 from recipe.training.settings import read_settings
+from tests.composing import composed
 
 FOLDER = Path(configs.__path__[0])
 # Each baseline with one projection, so that one composition tries two files.
@@ -27,8 +26,8 @@ ARMS = {
 }
 
 
-def composed(*words: str) -> DictConfig:
-    return compose_training(["experiment=paper_b", *words])
+def paper_b(*words: str) -> DictConfig:
+    return composed("experiment=paper_b", *words)
 
 
 def names(group: str) -> set[str]:
@@ -45,7 +44,7 @@ def test_every_file_of_the_groups_is_composed_here():
 @pytest.mark.filterwarnings("ignore:Disabled critic")
 @pytest.mark.parametrize("baseline", ARMS)
 def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: str):
-    config = composed(f"baseline={baseline}", f"projection={ARMS[baseline]}")
+    config = paper_b(f"baseline={baseline}", f"projection={ARMS[baseline]}")
     settings = read_settings(config)
     actor = config.actor_rollout_ref.actor
     found = {
@@ -64,27 +63,22 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
 
 
 def test_stages_say_how_many_steps_a_run_has():
-    config = composed()
+    config = paper_b()
     set_steps(config, read_settings(config))
     assert config.trainer.total_training_steps == 4 * 18
     assert config.trainer.total_epochs >= 4 * 18
 
 
 def test_the_real_experiment_and_a_curriculum_are_typed():
-    real = compose_training(
-        ["experiment=paper_b_real", "data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "projection=qp"]
+    real = composed(
+        "experiment=paper_b_real", "data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "projection=qp"
     )
     settings = read_settings(real)
     assert settings.stages == [["a"], ["b"], ["c"]]
     assert (settings.protocol.stage_steps, settings.protocol.memory_per_protected) == (2000, 8)
     assert protocol.check(real, None) == []
-    curriculum = composed("protocol=curriculum", "protocol.levels=[[write],[repair,trace]]")
+    curriculum = paper_b("protocol=curriculum", "protocol.levels=[[write],[repair,trace]]")
     assert read_settings(curriculum).stages == [["write"], ["repair", "trace"]]
-
-
-@cache
-def protected() -> DictConfig:
-    return composed("projection=qp")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ def protected() -> DictConfig:
     ],
 )  # fmt: skip
 def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, message: str | None):
-    changed = protected().copy()
+    changed = paper_b("projection=qp")
     for key, value in change.items():
         OmegaConf.update(changed, key, value, force_add=True)
     found = [str(problem) for problem in protocol.check(changed, None)]

@@ -6,14 +6,14 @@ import pytest
 from omegaconf import DictConfig
 
 from recipe import compare_skills
-from recipe.preflight import compose_training
 from recipe.records.run_directory import RunDirectory
+from tests.composing import composed
 
 
 @pytest.fixture(scope="module")
 def config() -> DictConfig:
-    return compose_training(
-        ["experiment=paper_b", "protocol.stage_steps=2", "protocol.skill_sequence=[write,sql]", "projection=qp"]
+    return composed(
+        "experiment=paper_b", "protocol.stage_steps=2", "protocol.skill_sequence=[write,sql]", "projection=qp"
     )
 
 
