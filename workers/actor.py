@@ -47,6 +47,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     _update: SafeUpdate | None = None
     _pull: WantedPenalty | None = None
     _pulled: float = 0.0
+    _not_finite: int = 0
 
     def __init__(self, config: TrainingWorkerConfig):
         super().__init__(config)
@@ -78,6 +79,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         if before is not None:
             metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._ranks())
         if output is not None:
+            metrics["projection/nonfinite_gradients"], self._not_finite = float(self._not_finite), 0
             for name, value in metrics.items():
                 tu.get(output, "metrics")[name] = [value]
         return output
@@ -85,6 +87,9 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> TensorDict:
         output = super().train_batch(data)
+        if output is not None:
+            # verl leaves out an optimiser step whose gradient is not finite; it only prints so
+            self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
             self._update.after_step(self._shards())
         return output

@@ -108,9 +108,13 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         extra_fields = list(self._fetch(batch, "extra_fields"))
-        infos = [fields.get("reward_extra_info", {}) if isinstance(fields, dict) else {} for fields in extra_fields]
+        # What verl pads a batch with repeats the first sample's components: it has none of its own.
+        infos = [
+            fields.get("reward_extra_info", {}) if isinstance(fields, dict) and not tag.get("is_padding") else {}
+            for fields, tag in zip(extra_fields, batch.tags, strict=True)
+        ]
         masked = [position for position, info in enumerate(infos) if info.get("masked")]
-        metrics["reward/masked_share"] = len(masked) / max(len(infos), 1)
+        metrics["reward/masked_share"] = len(masked) / max(sum(map(bool, infos)), 1)
         metrics.update(_means_of_numbers(infos))
         if masked:
             self._leave_out(batch, masked, metrics["reward/masked_share"])
@@ -355,7 +359,7 @@ def _plain(value: Any) -> Any:
 def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
     """The mean of every reward component over the samples that were verified, and the share of each error class."""
     values: dict[str, list[float]] = defaultdict(list)
-    verified = [info for info in infos if not info.get("masked")]
+    verified = [info for info in infos if info and not info.get("masked")]
     for info in verified:
         for key, value in info.items():
             if key == "error":
