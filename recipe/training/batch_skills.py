@@ -32,14 +32,25 @@ def prompt_of(key: str) -> str:
     return key.split("_")[0]
 
 
-def memory_flags(batch: KVBatchMeta, prompts: set[str], planned: int) -> list[bool]:
-    """Samples of memory prompts; where some are missing, verl's padding samples stand in for them."""
+def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bool]:
+    """Samples of memory prompts, each with so many answers; verl's padding samples stand in for missing ones."""
+    planned = len(prompts) * answers
     flags = [prompt_of(key) in prompts for key in batch.keys]
     for position, tag in enumerate(batch.tags):
         if sum(flags) >= planned:
             break
         flags[position] = flags[position] or bool(tag.get("is_padding"))
     return flags
+
+
+def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], excluded: set[str]) -> list[int]:
+    """Positions of the first sample of each prompt that the verifier accepted, without prompts that are excluded."""
+    found: dict[str, int] = {}
+    for position, (key, info) in enumerate(zip(keys, infos, strict=True)):
+        accepted = info.get("acc") == 1.0 and not info.get("masked")
+        if accepted and prompt_of(key) not in excluded:
+            found.setdefault(prompt_of(key), position)
+    return list(found.values())
 
 
 def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:

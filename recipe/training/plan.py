@@ -40,6 +40,12 @@ class Plan:
         before = dict.fromkeys(skill for skills in self.stages[:stage] for skill in skills)
         return [skill for skill in before if skill not in self.stages[stage]]
 
+    def just_finished(self, step: int) -> list[str]:
+        """Skills of the stage before, where this step (from 1) is the first of a stage; else none."""
+        stage = int(self.stage[step - 1])
+        first = stage > 0 and self.stage[step - 2] < stage
+        return self.stages[stage - 1] if first else []
+
 
 def make_plan(settings: Settings, batch: int) -> Plan | None:
     """The plan of these settings for batches of so many prompts; None for protocol mixed, which draws from all data.

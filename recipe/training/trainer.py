@@ -28,7 +28,14 @@ from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_record import update_skill_report
-from recipe.training.batch_skills import dealt_over_ranks, memory_flags, prompt_halves, prompt_of, skill_ids
+from recipe.training.batch_skills import (
+    dealt_over_ranks,
+    first_accepted,
+    memory_flags,
+    prompt_halves,
+    prompt_of,
+    skill_ids,
+)
 from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
 from recipe.training.plan import make_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
@@ -131,46 +138,39 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
         """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
         skills = skill_ids(list(self.settings.skills.names or []), infos)
-        memory = [prompt_of(key) in self._memory_prompts for key in batch.keys]
-        if self._memory_prompts:
-            planned = len(self._memory_prompts) * self.config.actor_rollout_ref.rollout.n
-            memory = memory_flags(batch, self._memory_prompts, planned)
         fields = {
             SKILL: skills,
             HALF: prompt_halves(skills, [prompt_of(key) for key in batch.keys]),
-            MEMORY: torch.tensor(memory),
+            MEMORY: torch.tensor(self._memory_flags(batch)),
         }
         return tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(skills))
         )
 
+    def _memory_flags(self, batch: KVBatchMeta) -> list[bool]:
+        return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)
+
     def _keep_solutions(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> None:
         """Add what the verifier accepted among the samples that are trained on, the first of each prompt."""
         assert self.protector.solutions is not None
-        accepted: dict[str, int] = {}
-        for position, (key, info) in enumerate(zip(batch.keys, infos, strict=True)):
-            prompt = prompt_of(key)
-            if info.get("acc") == 1.0 and not info.get("masked") and prompt not in self._memory_prompts:
-                accepted.setdefault(prompt, position)
-        if not accepted:
+        positions = first_accepted(batch.keys, infos, self._memory_prompts)
+        if not positions:
             return
         fields = ["prompts", "responses", "response_mask", "extra_info"]
-        keys = [batch.keys[position] for position in accepted.values()]
+        keys = [batch.keys[position] for position in positions]
         data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
-        problems = [str(info.get("id", info.get("index"))) for info in list(data["extra_info"])]
-        for row, position in enumerate(accepted.values()):
+        for row, (position, info) in enumerate(zip(positions, list(data["extra_info"]), strict=True)):
             tokens = (data[field][row].tolist() for field in fields[:3])
-            self.protector.solutions.add(infos[position]["skill"], problems[row], Solution(*tokens))
+            self.protector.solutions.add(infos[position]["skill"], _identity(info), Solution(*tokens))
 
     def _balance_batch(
         self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
     ) -> KVBatchMeta:
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
-            planned = len(self._memory_prompts) * self.config.actor_rollout_ref.rollout.n
-            flags = memory_flags(batch, self._memory_prompts, planned)
             ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
-            batch.reorder(dealt_over_ranks(flags, [tag["seq_len"] for tag in batch.tags], ranks))
+            lengths = [tag["seq_len"] for tag in batch.tags]
+            batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, ranks))
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
@@ -178,9 +178,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.schedule is not None:
             plan = self.schedule.plan
             stage, earlier = int(plan.stage[self.global_steps - 1]), plan.earlier(self.global_steps)
+            finished = plan.just_finished(self.global_steps)
             metrics["protocol/stage"] = stage + 1
-            if stage and plan.stage[self.global_steps - 2] < stage:
-                finished = plan.stages[stage - 1]
         for key, wanted in (
             (PROTECTION, self.protector.protection(earlier)),
             (PENALTY, self.protector.pull(stage, finished)),
@@ -323,8 +322,13 @@ class SkillCreditTrainer(PPOTrainerSync):
 
 def _digest_of_prompts(extra_infos: list[dict[str, Any]]) -> str:
     """Names a step's prompts in a few letters, so that two logs tell whether they trained on the same data."""
-    identities = "\n".join(str(info.get("id", info.get("index"))) for info in extra_infos)
+    identities = "\n".join(map(_identity, extra_infos))
     return hashlib.sha256(identities.encode()).hexdigest()[:16]
+
+
+def _identity(extra_info: dict[str, Any]) -> str:
+    """A prompt's name in the data."""
+    return str(extra_info.get("id", extra_info.get("index")))
 
 
 def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:

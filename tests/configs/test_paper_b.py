@@ -63,7 +63,7 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
 
 
 def test_stages_say_how_many_steps_a_run_has():
-    config = paper_b()
+    config = paper_b("projection=qp")
     set_steps(config, read_settings(config))
     assert config.trainer.total_training_steps == 4 * 18
     assert config.trainer.total_epochs >= 4 * 18

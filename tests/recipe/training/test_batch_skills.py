@@ -2,7 +2,7 @@ import pytest
 import torch
 from transfer_queue import KVBatchMeta
 
-from recipe.training.batch_skills import dealt_over_ranks, memory_flags, prompt_halves, skill_ids
+from recipe.training.batch_skills import dealt_over_ranks, first_accepted, memory_flags, prompt_halves, skill_ids
 
 
 def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
@@ -23,6 +23,13 @@ def batch(*prompts: str) -> KVBatchMeta:
 def test_padding_stands_in_for_memory_samples_that_failed():
     assert memory_flags(batch("a", "m", "pad1", "m", "pad1"), {"m"}, 3) == [False, True, True, True, False]
     assert memory_flags(batch("a", "m", "b"), {"m"}, 1) == [False, True, False]
+    assert memory_flags(batch("a", "pad1"), set(), 8) == [False, False]
+
+
+def test_the_first_accepted_answer_of_each_trained_prompt_is_kept():
+    keys = ["a_0_0", "a_1_0", "a_2_0", "m_0_0", "b_0_0", "pad1_0_0"]
+    infos = [{"acc": 0.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0, "masked": 1.0}, {}]
+    assert first_accepted(keys, infos, {"m"}) == [1]
 
 
 def test_every_rank_gets_as_many_of_either_kind():

@@ -47,6 +47,7 @@ def test_a_stage_trains_its_skill_and_keeps_memory_of_the_earlier_ones_within_th
     assert made.fresh[[0, 10, 20]].tolist() == [[16, 0, 0], [0, 13, 0], [0, 0, 10]]
     assert made.memory[[0, 10, 20]].tolist() == [[0, 0, 0], [3, 0, 0], [3, 3, 0]]
     assert [made.earlier(step) for step in (1, 11, 30)] == [[], ["a"], ["a", "b"]]
+    assert [made.just_finished(step) for step in (1, 10, 11, 12, 21)] == [[], [], ["a"], [], ["b"]]
 
 
 def test_every_step_has_as_many_prompts_as_the_batch_in_every_protocol():
