@@ -22,6 +22,7 @@ from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
+from recipe.records.skill_record import update_skill_report
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
 from recipe.training.console import ProgressReporter, TrainingState
 from recipe.training.engine_watch import ending_when_the_engine_dies
@@ -43,10 +44,19 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
         config.run.name = run.path.name
         config.run.directory = str(run.path)
         config.run.command = shlex.join(["python", "-m", "recipe.train", *sys.argv[1:]])
+    set_steps(config, settings)
     problems = examine(config, run)
     if problems:
         raise SettingsError("\n".join(str(problem) for problem in problems))
     return settings, run
+
+
+def set_steps(config: DictConfig, settings: Settings) -> None:
+    """A protocol with stages says how many steps a run has; its data may be passed over as often as that takes."""
+    if settings.stages is not None:
+        steps = len(settings.stages) * settings.protocol.stage_steps
+        config.trainer.total_training_steps = steps
+        config.trainer.total_epochs = max(config.trainer.total_epochs, steps)
 
 
 def make_paths_absolute(config: DictConfig) -> None:
@@ -88,6 +98,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             keep_logs(run)
             ray.shutdown()
     update_report(run)
+    update_skill_report(run, settings.stages, settings.protocol.stage_steps)
     run.log_event("end")
 
 
@@ -117,7 +128,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
     console.print(table)
     console.print(f"run directory: {run.path}", soft_wrap=True)
-    console.print("  EXPERIMENT.md, plots/learning_curve.png, metrics.jsonl, checkpoints/")
+    console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
 
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")

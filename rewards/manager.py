@@ -17,6 +17,7 @@ from rewards.edits import Changed
 from rewards.environments import EPISODE, Episode, of_config
 from rewards.groups import GroupBoard
 from rewards.replay import Plan
+from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ class SkillCreditRewardManager(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score)
         if compute_score is None:
             raise ValueError("reward.custom_reward_function is empty: use reward=verified, or name your own function")
-        self.skill_column = config.skills.column
+        skills = config.skills
+        self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
         self._reported: set[str] = set()
 
@@ -98,7 +100,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
-        info |= {"masked": float(masked), "skill": str(fields.get(self.skill_column, "unknown"))}
+        info |= {"masked": float(masked), "skill": self.skill_of(fields)}
         return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
 
     def _response_ids(self, item: Any) -> list[int]:

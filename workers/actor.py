@@ -3,19 +3,31 @@
 A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, one a data-parallel rank.
 """
 
+import math
+from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
-from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
+from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
-from workers.constraints import skill_gradients
-from workers.displacement import displacement_norm, snapshot, trainable_shards
+from workers.constraints import (
+    GradientAverages,
+    constraint_gradients,
+    diagonal_fisher,
+    rollout_source,
+    solution_source,
+)
+from workers.displacement import displacement_norm, local_shard, module_types, snapshot, trainable_shards
+from workers.memory_rows import without_memory
+from workers.penalties import PENALTY, Penalty, WantedPenalty
 from workers.platform_cpu import prepare_worker_process
-from workers.safe_update import PROTECTION, Protection, SafeUpdate
+from workers.projection import NotFiniteError
+from workers.safe_update import PROTECTION, Angles, Constraint, Protection, SafeUpdate
 
 
 class CpuReadyTrainingWorker(TrainingWorker):
@@ -29,55 +41,167 @@ class CpuReadyTrainingWorker(TrainingWorker):
 class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     """The actor's training worker: keeps an update inside the set that protects skills where the trainer asks for it.
 
-    Without a protection in the batch the update is verl's own.
+    Without a protection, a penalty or memory samples in the batch the update is verl's own.
     """
 
     _update: SafeUpdate | None = None
+    _pull: WantedPenalty | None = None
+    _pulled: float = 0.0
+    _not_finite: int = 0
+
+    def __init__(self, config: TrainingWorkerConfig):
+        super().__init__(config)
+        self._averages = GradientAverages()
+        self._penalty = Penalty()
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        wanted = tu.pop(data, key=PROTECTION, default=None)
-        if not (wanted or self._trains_adapter()):
-            return super().train_mini_batch(data)
-        before = snapshot(self._shards())
-        if wanted:
-            protection = Protection(**wanted)
-            self._update = SafeUpdate(protection, self._constraints(data, protection), before, self._ranks())
+        wanted, pull = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY))
+        metrics: dict[str, float] = {}
+        with self.engine.train_mode():  # where weights are offloaded they are on the device inside
+            before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
+            if wanted:
+                self._update, metrics = self._begin_update(data, wanted, before)
+            if pull:
+                self._pull, self._pulled = WantedPenalty(**pull), 0.0
+                self._begin_stage(data, self._pull)
+        data = without_memory(data, self.engine.get_data_parallel_size(), self.engine_config.micro_batch_size_per_gpu)
+        hook = self._optimizer().register_step_pre_hook(self._before_step)
         try:
             output = super().train_mini_batch(data)
         finally:
+            hook.remove()
             update, self._update = self._update, None
-        norm = displacement_norm(before, self._shards(), self._ranks())
+        metrics |= update.metrics() if update else {}
+        if self._pull:
+            metrics |= {"penalty/value": self._sum_over_ranks(self._pulled)}
+            self._pull = None
+        if before is not None:
+            metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._ranks())
         if output is not None:
-            metrics = update.metrics() if update else {}
-            for name, value in (metrics | {"projection/displacement_norm": norm}).items():
+            metrics["projection/nonfinite_gradients"], self._not_finite = float(self._not_finite), 0
+            for name, value in metrics.items():
                 tu.get(output, "metrics")[name] = [value]
         return output
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> TensorDict:
         output = super().train_batch(data)
+        if output is not None:
+            # verl leaves out an optimiser step whose gradient is not finite; it only prints so
+            self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
             self._update.after_step(self._shards())
         return output
 
-    def _constraints(self, data: TensorDict, protection: Protection) -> list[torch.Tensor]:
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
+    def save_checkpoint(
+        self, local_path: str, hdfs_path: str | None = None, global_step: int = 0, max_ckpt_to_keep: int | None = None
+    ) -> Any:
+        saved = super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+        tensors = self._penalty.state() | self._averages.state()
+        if tensors:
+            save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, self._own_file(local_path))
+        return saved
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
+    def load_checkpoint(self, local_path: str, hdfs_path: str | None = None, del_local_after_load: bool = False) -> Any:
+        file = self._own_file(local_path)
+        tensors = load_file(file) if file.exists() else {}
+        self._penalty.restore(tensors)
+        self._averages.restore(tensors)
+        return super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
+
+    def _begin_update(
+        self, data: TensorDict, wanted: dict[str, Any], before: list[torch.Tensor] | None
+    ) -> tuple[SafeUpdate, dict[str, float]]:
+        """Constraint gradients at the parameters as they are, and what they say about themselves."""
+        protection = Protection(**wanted | {"constraints": [Constraint(**each) for each in wanted["constraints"]]})
+        ranks = self.engine.get_data_parallel_size()
+        temperature = tu.get(data, "temperature")
+        sources = [
+            rollout_source(data, each.skill)
+            if each.solutions is None
+            else solution_source(each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks)
+            for each in protection.constraints
+        ]
+        gradients, agreements = constraint_gradients(self.engine, sources, self._micro_batch())
+        metrics = {
+            f"projection/split_half_cosine/{name}": value
+            for name, value in zip(protection.names, agreements, strict=True)
+            if not math.isnan(value)
+        }
+        assert before is not None
+        update = SafeUpdate(protection, gradients, before, self._ranks())
+        try:
+            angles = self._angles(protection, gradients)
+        except NotFiniteError:  # the update itself skips its steps and counts them
+            return update, metrics
+        update.gram = angles.gram
+        return update, metrics | angles.metrics()
+
+    def _angles(self, protection: Protection, gradients: list[torch.Tensor]) -> Angles:
+        engine: Any = self.engine
+        modules = module_types(engine.module)
+        angles = Angles.of(protection.names, gradients, modules, self._ranks())
+        if protection.average:
+            live = (angles.gram.diag() > 0).tolist()
+            self._averages.smooth(protection.names, gradients, live, protection.average)
+            angles = Angles.of(protection.names, gradients, modules, self._ranks())
+        return angles
+
+    def _begin_stage(self, data: TensorDict, pull: WantedPenalty) -> None:
+        """At the first update of a new stage: anchor the penalty where the last one ended."""
+        if pull.stage == self._penalty.stage:
+            return
+        fisher = None
+        if pull.kind == "ewc":
+            fisher = diagonal_fisher(self.engine, pull.solutions, tu.get(data, "temperature"), self._micro_batch())
+        self._penalty.begin_stage(pull.stage, self._shards(), fisher)
+
+    def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
+        """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space."""
+        if self._update is None and self._pull is None:
+            return
+        engine: Any = self.engine
+        parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [local_shard(parameter.grad) for parameter in parameters]
+        if self._pull is not None:
+            self._pulled = self._penalty.add_gradient(gradients, self._shards(), self._pull.strength)
+        if self._update is not None:
+            self._update.before_step(gradients)
+
+    def _micro_batch(self) -> dict[str, Any]:
+        """verl's keys that say how a batch is cut."""
         config = self.engine_config
-        micro_batch = {
+        return {
             "use_remove_padding": self.model_config.get("use_remove_padding", False),
             "use_fused_kernels": config.use_fused_kernels,
             "use_dynamic_bsz": config.use_dynamic_bsz,
             "max_token_len_per_gpu": config.max_token_len_per_gpu,
             "micro_batch_size_per_gpu": config.micro_batch_size_per_gpu,
         }
-        with self.engine.train_mode():
-            return skill_gradients(self.engine, data, protection.skills, micro_batch)
+
+    def _sum_over_ranks(self, value: float) -> float:
+        total = torch.tensor(value, dtype=torch.float64)
+        torch.distributed.all_reduce(total, group=self._ranks())
+        return float(total)
+
+    def _own_file(self, folder: str) -> Path:
+        return Path(folder) / f"skillcredit_rank_{torch.distributed.get_rank()}.safetensors"
 
     def _ranks(self) -> torch.distributed.ProcessGroup:
         return self.engine.get_data_parallel_group()
 
+    def _optimizer(self) -> torch.optim.Optimizer:
+        engine: Any = self.engine  # verl's base class does not declare what its FSDP engine has
+        return engine.optimizer
+
     def _shards(self) -> list[torch.Tensor]:
-        engine: Any = self.engine  # verl's base class does not declare the module that its FSDP engine has
+        engine: Any = self.engine
         return trainable_shards(engine.module)
 
     def _trains_adapter(self) -> bool:

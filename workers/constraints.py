@@ -1,14 +1,18 @@
-"""Constraint gradients of skill-safe updates: an ascent gradient of each protected skill, where an update starts.
+"""Constraint gradients of skill-safe updates: ascent gradients of protected skills, where an update starts.
 
-Source of the gradients: the step's own samples of that skill, with their group advantages (no sample is drawn for
-them). The objective is the policy gradient's alone, without KL or entropy terms:
+Two sources. Rollouts: the step's own samples of the skill, with their group advantages; the objective is the policy
+gradient's alone, without KL or entropy terms:
 
     J_s = 1/N_s sum_i 1/T_i sum_t ratio_it A_it        over the N_s samples i of skill s, on all ranks
 
-so <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x.
+so <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
+answers that the verifier accepted earlier; J_s is then their mean log-likelihood a token (in nats), and no sample is
+drawn for it.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,63 +21,204 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
-from workers.displacement import local_shard
+from workers.displacement import local_shard, numbered
+from workers.solution_store import Solution
 
-SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts it into the batch
+SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
+HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half
 _WEIGHT = "constraint_weight"
 
+Loss = Callable[..., tuple[Tensor, dict]]
 
-def skill_gradients(engine: Any, data: TensorDict, skills: Sequence[int], micro_batch: dict[str, Any]) -> list[Tensor]:
-    """Ascent gradients of these skills' objectives: for each trainable parameter (S, *shape of the local shard).
 
-    Collective: every rank calls it with the same skills, and takes part in each backward pass even where it holds no
-    sample of the skill. The engine must be in training mode; its gradients are zero afterwards.
+@dataclass(frozen=True)
+class Source:
+    """What one gradient is made of: this rank's rows of ``data``, in two halves of prompts, and the loss."""
+
+    data: TensorDict
+    halves: tuple[list[int], list[int]]
+    loss: Loss
+
+
+def rollout_source(data: TensorDict, skill: int) -> Source:
+    """This rank's samples of a skill, from the batch of an update with SKILL and HALF."""
+    own = data[SKILL] == skill
+    halves = [torch.nonzero(own & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
+    return Source(data, (halves[0], halves[1]), negative_objective)
+
+
+def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
+    """This rank's share of stored solutions; None when there is none."""
+    if not solutions:
+        return None
+    every = list(range(len(solutions)))
+    halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
+    return Source(solution_batch(solutions, temperature), halves, negative_log_likelihood)
+
+
+def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorDict:
+    """Solutions as verl's engine takes samples: jagged rows without padding."""
+    prompts, responses, masks = ([torch.tensor(row) for row in part] for part in zip(*solutions, strict=True))
+    whole = [torch.cat(pair) for pair in zip(prompts, responses, strict=True)]
+    rows = {
+        "prompts": prompts,
+        "responses": responses,
+        "response_mask": masks,
+        "loss_mask": masks,
+        "input_ids": whole,
+        "position_ids": [torch.arange(len(row)) for row in whole],
+    }
+    fields = {name: torch.nested.as_nested_tensor(part, layout=torch.jagged) for name, part in rows.items()}
+    batch = TensorDict(fields, batch_size=len(whole))
+    tu.assign_non_tensor(batch, temperature=temperature)
+    return batch
+
+
+def constraint_gradients(
+    engine: Any, sources: Sequence[Source | None], micro_batch: dict[str, Any]
+) -> tuple[list[Tensor], list[float]]:
+    """Ascent gradients of these sources, for each trainable parameter (S, *shape of the local shard); and the cosine
+    of the gradients of each source's halves, NaN where there are no two.
+
+    Collective: every rank calls it with sources of the same kinds, and takes part in each backward pass even where it
+    holds no sample. The engine must be in training mode; its gradients are zero afterwards. A source of None, or
+    without samples on any rank, has a gradient of zero.
 
     Args:
-        engine: verl's FSDP engine. data: this rank's samples, as `train_mini_batch` gets them, with SKILL.
-        skills: ids, in the order of the result. micro_batch: verl's keys that say how a batch is cut.
+        engine: verl's FSDP engine. micro_batch: verl's keys that say how a batch is cut.
     """
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
-    gradients = [
-        torch.zeros(
-            len(skills), *local_shard(parameter).shape, dtype=torch.float32, device=local_shard(parameter).device
-        )
-        for parameter in parameters
-    ]
-    for row, skill in enumerate(skills):
+    shards = [local_shard(parameter.detach()) for parameter in parameters]
+    gradients = [shard.new_zeros(len(sources), *shard.shape, dtype=torch.float32) for shard in shards]
+    agreements = []
+    for row, source in enumerate(sources):
         engine.optimizer_zero_grad()
-        part = samples_of(data, skill, micro_batch, engine.get_data_parallel_group(), engine.get_data_parallel_size())
-        engine.forward_backward_batch(part, loss_function=negative_objective, forward_only=False)
+        first = _accumulate(engine, parameters, source, micro_batch) if source else None
         for block, parameter in zip(gradients, parameters, strict=True):
             if parameter.grad is not None:
                 block[row] = -local_shard(parameter.grad)
+        whole = [block[row] for block in gradients]
+        agreements.append(_halves_cosine(first, whole, engine.get_data_parallel_group()) if first else math.nan)
     engine.optimizer_zero_grad()
-    return gradients
+    return gradients, agreements
 
 
-def samples_of(data: TensorDict, skill: int, micro_batch: dict[str, Any], group: Any, ranks: int) -> TensorDict:
-    """This rank's samples of a skill, filled up with samples of weight 0 to the same number on every rank."""
-    own = torch.nonzero(data[SKILL] == skill).flatten().tolist()
-    counts = torch.tensor([len(own), len(own)])
-    torch.distributed.all_reduce(counts[:1], op=torch.distributed.ReduceOp.SUM, group=group)
-    torch.distributed.all_reduce(counts[1:], op=torch.distributed.ReduceOp.MAX, group=group)
-    total, most = counts.tolist()
-    size = min(micro_batch["micro_batch_size_per_gpu"] or len(data), max(most, 1))
-    padded = -(-max(most, 1) // size) * size
-    part = tu.index_select_tensor_dict(data, own + [0] * (padded - len(own)))
-    weights = torch.zeros(padded)
+def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: float, micro_batch: Any) -> list[Tensor]:
+    """Mean over solutions of the squared gradient of each one's mean log-likelihood a token, for each local shard.
+
+    Every rank passes every solution: FSDP's mean over ranks is then that solution's own gradient.
+    """
+    parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+    fisher = [torch.zeros_like(local_shard(parameter.detach()), dtype=torch.float32) for parameter in parameters]
+    batch = solution_batch(solutions, temperature) if solutions else None
+    for number in range(len(solutions)):
+        engine.optimizer_zero_grad()
+        part = _weighted(batch, [number], 1, 1.0, micro_batch)
+        engine.forward_backward_batch(part, loss_function=negative_log_likelihood, forward_only=False)
+        for total, parameter in zip(fisher, parameters, strict=True):
+            if parameter.grad is not None:
+                total += local_shard(parameter.grad).square() / len(solutions)
+    engine.optimizer_zero_grad()
+    return fisher
+
+
+def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch: dict[str, Any]) -> list[Tensor] | None:
+    """Add the gradient of both halves to the parameters'; the ascent gradient of the first, None without a second."""
+    group, ranks = engine.get_data_parallel_group(), engine.get_data_parallel_size()
+    totals = torch.tensor([len(half) for half in source.halves])
+    most = totals.clone()
+    torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
+    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     # FSDP takes the mean of the ranks' gradients.
-    weights[: len(own)] = ranks / max(total, 1)
+    weight = ranks / max(int(totals.sum()), 1)
+    first = None
+    for number, (half, size) in enumerate(zip(source.halves, most.tolist(), strict=True)):
+        if size == 0:
+            continue
+        part = _weighted(source.data, half, size, weight, micro_batch)
+        engine.forward_backward_batch(part, loss_function=source.loss, forward_only=False)
+        if number == 0 and most[1] > 0:
+            first = [
+                torch.zeros_like(local_shard(parameter.detach())) if parameter.grad is None
+                else -local_shard(parameter.grad)
+                for parameter in parameters
+            ]  # fmt: skip
+    return first
+
+
+def _weighted(data: Any, rows: list[int], most: int, weight: float, micro_batch: dict[str, Any]) -> TensorDict:
+    """These rows with this weight, filled up with rows of weight 0 to the same number on every rank."""
+    size = min(micro_batch["micro_batch_size_per_gpu"] or most, most)
+    padded = -(-most // size) * size
+    part = tu.index_select_tensor_dict(data, rows + [0] * (padded - len(rows)))
+    weights = torch.zeros(padded)
+    weights[: len(rows)] = weight
     part[_WEIGHT] = weights
     tu.assign_non_tensor(part, **(micro_batch | {"micro_batch_size_per_gpu": size, "global_batch_size": None}))
     return part
 
 
+def _halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) -> float:
+    """Cosine of the first half's part of a gradient and the rest of it, over all ranks' shards."""
+    sums = torch.zeros(3, dtype=torch.float64)
+    for half, total in zip(first, whole, strict=True):
+        one, other = half.double().flatten(), (total - half).double().flatten()
+        sums += torch.stack([one.dot(other), one.dot(one), other.dot(other)]).cpu()
+    torch.distributed.all_reduce(sums, group=group)
+    product, one_square, other_square = sums.tolist()
+    return product / math.sqrt(one_square * other_square) if one_square and other_square else math.nan
+
+
 def negative_objective(model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> tuple[Tensor, dict]:
-    """-J_s of a micro-batch, for verl's engine to go down."""
+    """-J_s of a micro-batch of rollouts, for verl's engine to go down."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     fields = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
-    mask_B_T = fields["response_mask"].to(log_probs_B_T.dtype)
     ratio_B_T = (log_probs_B_T - fields["old_log_probs"]).exp()
-    mean_B = (ratio_B_T * fields["advantages"] * mask_B_T).sum(1) / mask_B_T.sum(1).clamp(min=1)
+    return _negative_mean(ratio_B_T * fields["advantages"], fields["response_mask"], data)
+
+
+def negative_log_likelihood(
+    model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+) -> tuple[Tensor, dict]:
+    """-J_s of a micro-batch of solutions."""
+    log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
+    return _negative_mean(log_probs_B_T, data.select("response_mask").to_padded_tensor()["response_mask"], data)
+
+
+def _negative_mean(values_B_T: Tensor, mask_B_T: Tensor, data: TensorDict) -> tuple[Tensor, dict]:
+    mask_B_T = mask_B_T.to(values_B_T.dtype)
+    mean_B = (values_B_T * mask_B_T).sum(1) / mask_B_T.sum(1).clamp(min=1)
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
+
+
+class GradientAverages:
+    """Exponential averages of constraint gradients over updates, by the constraint's name.
+
+    A constraint without signal in an update keeps its average.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[Tensor]] = {}
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to keep, by name."""
+        return {f"average.{name}.{index}": part for name, kept in self.kept.items() for index, part in enumerate(kept)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned (other names are passed over)."""
+        prefixes = dict.fromkeys(key.rpartition(".")[0] for key in tensors if key.startswith("average."))
+        self.kept = {prefix.removeprefix("average."): numbered(tensors, f"{prefix}.") for prefix in prefixes}
+
+    def smooth(self, names: Sequence[str], gradients: Sequence[Tensor], live: Sequence[bool], decay: float) -> None:
+        """Replace gradients (S, *shape) of each parameter by decay x the average so far + (1 - decay) x themselves."""
+        for row, (name, alive) in enumerate(zip(names, live, strict=True)):
+            new = [block[row] for block in gradients]
+            old = self.kept.get(name)
+            if old is not None:
+                share = 1 - decay if alive else 0.0
+                new = [part.to(value.device).lerp(value, share) for part, value in zip(old, new, strict=True)]
+            elif not alive:
+                continue
+            self.kept[name] = [part.clone() for part in new]
+            for block, part in zip(gradients, new, strict=True):
+                block[row] = part

@@ -4,7 +4,7 @@ Dot products of DTensors are rank-local in torch (``(A * B).sum().item()``), so 
 shards in fp64 and reduced once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -18,6 +18,17 @@ def local_shard(tensor: torch.Tensor) -> torch.Tensor:
 def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:
     """Local shards of the parameters that the optimiser moves, in the module's order; they share its memory."""
     return [local_shard(parameter.detach()) for parameter in module.parameters() if parameter.requires_grad]
+
+
+def module_types(module: torch.nn.Module) -> list[str]:
+    """The type of module that each trainable parameter belongs to, such as ``q_proj``, in the module's order."""
+    return [_module_type(name) for name, parameter in module.named_parameters() if parameter.requires_grad]
+
+
+def _module_type(name: str) -> str:
+    """The last part of a parameter's name that names a layer: neither the adapter's own parts nor the tensor."""
+    parts = [part for part in name.split(".")[:-1] if part not in ("default", "base_layer") and "lora_" not in part]
+    return parts[-1] if parts else name
 
 
 def snapshot(shards: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -40,7 +51,13 @@ def displacement_norm(
         raise ValueError(f"shapes differ: {shapes[0]} before, {shapes[1]} after")
     total = torch.zeros((), dtype=torch.float64)
     for old, new in zip(before, after, strict=True):
-        total += (new.double() - old.double()).square().sum().cpu()
+        total += (new.double() - old.to(new.device).double()).square().sum().cpu()
     if torch.distributed.is_initialized():
         torch.distributed.all_reduce(total, group=group)
     return float(total.sqrt())
+
+
+def numbered(tensors: Mapping[str, torch.Tensor], prefix: str) -> list[torch.Tensor]:
+    """torch.Tensors named ``prefix`` and a number, in the order of their numbers."""
+    names = sorted((name for name in tensors if name.startswith(prefix)), key=lambda name: int(name[len(prefix) :]))
+    return [tensors[name] for name in names]

@@ -4,28 +4,46 @@ The guarantee is first-order and holds for what the optimiser really did: after 
 displacement since the start of the update is projected and written back (docs/skill_safe.md).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from workers.projection import NotFiniteError, Projection, project
+from workers.projection import NotFiniteError, Projection, constraint_gram, project
+from workers.solution_store import Solution
 
 # The field of a batch in which the trainer sends the arguments of a Protection.
 PROTECTION = "skillcredit_protection"
 
 
 @dataclass(frozen=True)
-class Protection:
-    """What the trainer asks of an update: which skills, and how they are protected (config group projection)."""
+class Constraint:
+    """One wanted constraint: its name in metrics, the skill, and stored solutions (None: the batch's own samples)."""
 
-    skills: Sequence[int]
-    names: Sequence[str]
+    name: str
+    skill: int
+    solutions: Sequence[Solution] | None = None
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What the trainer asks of an update: which constraints, and how they are kept (config group projection)."""
+
+    constraints: Sequence[Constraint]
     method: str
     epsilon: float
     epsilon_kind: str
+    space: str = "displacement"
+    average: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        return [constraint.name for constraint in self.constraints]
 
 
 @dataclass
@@ -33,22 +51,42 @@ class SafeUpdate:
     """One update of the policy: where it started, what must not fall, and what the last projection did.
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
+    gram: their inner products, None when they are not finite.
     """
 
     protection: Protection
     constraints: list[Tensor]
     start: list[Tensor]
     group: Any = None
+    gram: Tensor | None = None
     last: Projection | None = None
     skipped: int = 0
     projected: int = 0
+
+    def before_step(self, gradients: Sequence[Tensor]) -> None:
+        """In gradient space: turn the gradients so that going down them keeps the constraints. Not finite: zeros."""
+        if self.protection.space != "gradient":
+            return
+        step = [-gradient for gradient in gradients]
+        safe = self._project(step)
+        if safe is not step:
+            for gradient, move in zip(gradients, safe, strict=True):
+                gradient.copy_(-move)
 
     def after_step(self, shards: Sequence[Tensor]) -> None:
         """Project theta - theta_old and write theta_old + x back; the same bits where the constraints hold already.
 
         A displacement or a gradient that is not finite is taken back whole, and counted.
         """
+        if self.protection.space != "displacement":
+            return
         step = [shard - old for shard, old in zip(shards, self.start, strict=True)]
+        safe = self._project(step)
+        if safe is not step:
+            for shard, old, move in zip(shards, self.start, safe, strict=True):
+                shard.copy_(old + move)
+
+    def _project(self, step: list[Tensor]) -> Sequence[Tensor]:
         try:
             self.last = project(
                 step,
@@ -56,22 +94,17 @@ class SafeUpdate:
                 epsilon=self.protection.epsilon,
                 method=self.protection.method,
                 epsilon_kind=self.protection.epsilon_kind,
+                gram=self.gram,
                 process_group=self.group,
             )
         except NotFiniteError:
             self.skipped += 1
-            self._write(shards, [torch.zeros_like(old) for old in self.start])
-            return
-        if self.last.step is not step:
-            self.projected += 1
-            self._write(shards, self.last.step)
-
-    def _write(self, shards: Sequence[Tensor], step: Sequence[Tensor]) -> None:
-        for shard, old, move in zip(shards, self.start, step, strict=True):
-            shard.copy_(old + move)
+            return [torch.zeros_like(part) for part in step]
+        self.projected += self.last.step is not step
+        return self.last.step
 
     def metrics(self) -> dict[str, float]:
-        """Of the update's last projection, by skill; and how often steps were projected or skipped in it."""
+        """Of the update's last projection, by constraint; and how often steps were projected or skipped in it."""
         numbers = {"projection/projected_steps": float(self.projected), "projection/skipped_steps": float(self.skipped)}
         if self.last is None:
             return numbers
@@ -86,4 +119,45 @@ class SafeUpdate:
             numbers[f"projection/cosine/{name}"] = float(self.last.cosines[index])
             numbers[f"projection/gradient_norm/{name}"] = float(self.last.norms[index])
             numbers[f"projection/predicted_change/{name}"] = float(self.last.change[index])
+            numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
         return numbers
+
+
+@dataclass(frozen=True)
+class Angles:
+    """Inner products (S, S) of an update's constraint gradients, over all parameters and in each type of module."""
+
+    names: Sequence[str]
+    modules: dict[str, Tensor] = field(default_factory=dict)
+
+    @staticmethod
+    def of(names: Sequence[str], constraints: Sequence[Tensor], modules: Sequence[str], group: Any) -> "Angles":
+        """modules: the type of module that each parameter belongs to, the same on every rank.
+
+        Raises:
+            NotFiniteError: NaN or infinity in the gradients of any rank.
+        """
+        parts = defaultdict(list)
+        for block, module in zip(constraints, modules, strict=True):
+            parts[module].append(block)
+        return Angles(names, {module: constraint_gram(blocks, group) for module, blocks in parts.items()})
+
+    @property
+    def gram(self) -> Tensor:
+        return torch.stack(list(self.modules.values())).sum(0)
+
+    def metrics(self) -> dict[str, float]:
+        """``projection/pair_cosine/<a>~<b>``, and the same under ``projection/module_cosine/<module>/``.
+
+        Pairs of which one gradient is zero are left out.
+        """
+        numbers = {f"projection/pair_cosine/{pair}": value for pair, value in self._cosines(self.gram)}
+        for module, gram in self.modules.items():
+            numbers |= {f"projection/module_cosine/{module}/{pair}": value for pair, value in self._cosines(gram)}
+        return numbers
+
+    def _cosines(self, gram: Tensor) -> Iterator[tuple[str, float]]:
+        for one, other in combinations(range(len(self.names)), 2):
+            size = math.sqrt(float(gram[one, one] * gram[other, other]))
+            if size > 0:
+                yield f"{self.names[one]}~{self.names[other]}", float(gram[one, other]) / size

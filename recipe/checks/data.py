@@ -9,7 +9,8 @@ from data_prep.roles import may_train
 from data_prep.schema import DataFileError, read_rows
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from recipe.training.settings import did_you_mean
+from recipe.training.settings import did_you_mean, read_settings
+from rewards.skills import skill_assigner
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
@@ -19,8 +20,9 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     problems: list[Problem] = []
     rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
     names = config.skills.names
-    for key, found in rows.items():
-        unknown = {row.skill for row in found} - set(names) if names is not None else set()
+    skills = _skills_of(config, rows, problems)
+    for key, found in skills.items():
+        unknown = found - set(names) if names is not None else set()
         for skill in sorted(unknown):
             problems.append(
                 Problem(
@@ -29,6 +31,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
                     "name it in skills.names, or use skills=any",
                 )
             )
+    problems += _without_rows(config, skills)
     problems += _not_for_training(rows["train_files"])
     wanted = config.data.train_batch_size
     if rows["train_files"] and len(rows["train_files"]) < wanted:
@@ -40,6 +43,30 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
             )
         )
     return problems
+
+
+def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Problem]) -> dict[str, set[str]]:
+    """The skills that the rows of each file have; a user's function may fail on them."""
+    chosen = config.skills
+    try:
+        skill_of = skill_assigner(chosen.by, chosen.column, chosen.function)
+        return {key: {skill_of(row.model_dump()) for row in found} for key, found in rows.items()}
+    except Exception as error:  # whatever a user's function raises
+        problems.append(Problem(f"{type(error).__name__}: {error}", "skills", "mend skills.by, column or function"))
+        return {}
+
+
+def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Problem]:
+    """Skills of the protocol, and protected ones, that no row has: to train on, or to see whether they were lost."""
+    settings = read_settings(config)
+    trained = {skill for stage in settings.stages or [] for skill in stage}
+    wanted = {"train_files": trained | set(settings.protected), "val_files": trained}
+    return [
+        Problem(f"no row of the skill {skill!r}, which protocol or projection names", f"data.{key}",
+                "add rows of it, or take it from skills.names, protocol and projection.protected")
+        for key, found in skills.items() if found
+        for skill in sorted(wanted[key] - found)
+    ]  # fmt: skip
 
 
 def _not_for_training(rows: list[Any]) -> list[Problem]:

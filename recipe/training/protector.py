@@ -1,24 +1,29 @@
-"""Which skills the next update must not harm: all that are protected, or those that validation saw forgotten."""
+"""What the next update must not harm: protected skills (all, or those that validation saw forgotten) and how."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recipe.training.settings import Settings
+from workers.solution_store import SolutionStore
 
 
 class Protector:
-    """Decides what the actor is asked to protect, from the settings and the accuracies seen so far.
+    """Decides what the actor is asked to protect, from the settings, the accuracies seen, and accepted solutions.
 
-    names: the protected skills; none where projection is off. The peaks start anew when a run is continued.
+    names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
     """
 
     def __init__(self, settings: Settings):
         self.settings = settings.projection
+        self.penalty = settings.penalty
         self.all_names = list(settings.skills.names or [])
-        chosen = self.all_names if self.settings.protected is None else self.settings.protected
-        self.names = [] if self.settings.method == "off" else list(chosen)
+        self.names = settings.protected
         self.peaks: dict[str, float] = {}
         self.latest: dict[str, float] = {}
+        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind == "ewc" else []
+        if self.names and self.settings.constraint_source != "rollouts":
+            wanted.append(self.settings.solutions_per_protected)
+        self.solutions = SolutionStore(max(wanted)) if wanted else None
 
     def see(self, accuracies: Mapping[str, float | None]) -> None:
         """Learn a validation's accuracy of each skill, in [0, 1]; None where it was not measured."""
@@ -27,31 +32,76 @@ class Protector:
                 self.latest[name] = accuracy
                 self.peaks[name] = max(accuracy, self.peaks.get(name, accuracy))
 
-    def active(self) -> list[str]:
-        """The skills that the next update must not harm."""
+    def active(self, earlier: Sequence[str] | None = None) -> list[str]:
+        """The skills that the next update must not harm.
+
+        earlier: skills of earlier stages, the only ones to protect; None in protocol mixed, which has no stages.
+        """
+        names = self.names if earlier is None else [name for name in self.names if name in earlier]
         if self.settings.when == "always":
-            return self.names
-        return [name for name in self.names if self._fallen(name) > self.settings.forgetting_margin]
+            return names
+        return [name for name in names if self._fallen(name) > self.settings.forgetting_margin]
+
+    def forgotten(self) -> dict[str, float]:
+        """``skill/<name>/below_peak``: how far each skill's last validation lies below its best one."""
+        return {f"skill/{name}/below_peak": self._fallen(name) for name in self.peaks}
 
     def _fallen(self, name: str) -> float:
         return self.peaks.get(name, 0.0) - self.latest.get(name, 0.0)
 
-    def protection(self) -> dict[str, Any]:
+    def protection(self, earlier: Sequence[str] | None = None) -> dict[str, Any]:
         """Arguments of `workers.safe_update.Protection`; empty when nothing is protected."""
-        names = self.active()
-        if not names:
+        constraints = [constraint for name in self.active(earlier) for constraint in self._constraints(name)]
+        if not constraints:
             return {}
-        return {
-            "skills": [self.all_names.index(name) for name in names],
-            "names": names,
-            "method": self.settings.method,
-            "epsilon": self.settings.epsilon,
-            "epsilon_kind": self.settings.epsilon_kind,
-        }
+        kept = ("method", "epsilon", "epsilon_kind", "space", "average")
+        return {"constraints": constraints} | {key: getattr(self.settings, key) for key in kept}
 
-    def metrics(self) -> dict[str, float]:
-        """How many skills are protected now, and how far each lies below its best validation."""
-        if not self.names:
+    def _constraints(self, name: str) -> list[dict[str, Any]]:
+        """One from each source; with two sources their names say which."""
+        source, skill = self.settings.constraint_source, self.all_names.index(name)
+        ending = (lambda kind: f".{kind}") if source == "both" else (lambda kind: "")
+        found: list[dict[str, Any]] = []
+        if source in ("rollouts", "both"):
+            found.append({"name": name + ending("rollouts"), "skill": skill, "solutions": None})
+        if source in ("solutions", "both"):
+            solutions = self._newest(name, self.settings.solutions_per_protected)
+            found.append({"name": name + ending("solutions"), "skill": skill, "solutions": solutions})
+        return found
+
+    def pull(self, stage: int, finished: Sequence[str]) -> dict[str, Any]:
+        """Arguments of `workers.penalties.WantedPenalty`; empty without a penalty.
+
+        finished: the skills of the stage before, where this is the first update of a stage.
+        """
+        if self.penalty.kind == "off":
             return {}
-        fallen = {f"projection/below_peak/{name}": self._fallen(name) for name in self.names if name in self.peaks}
-        return fallen | {"projection/active_constraints": float(len(self.active()))}
+        solutions = []
+        if self.penalty.kind == "ewc":
+            solutions = [kept for name in finished for kept in self._newest(name, self.penalty.fisher_samples)]
+        return {"kind": self.penalty.kind, "strength": self.penalty.strength, "stage": stage, "solutions": solutions}
+
+    def _newest(self, name: str, count: int) -> list[tuple[list[int], ...]]:
+        assert self.solutions is not None
+        return [tuple(solution) for solution in self.solutions.of(name)[-count:]]
+
+    def metrics(self, earlier: Sequence[str] | None = None) -> dict[str, float]:
+        """How many skills are protected now, how far each lies below its best validation, and its stored solutions."""
+        numbers = {}
+        if self.names:
+            numbers = {f"projection/below_peak/{name}": self._fallen(name) for name in self.names if name in self.peaks}
+            numbers["projection/active_constraints"] = float(len(self.active(earlier)))
+        if self.solutions:
+            numbers |= {f"solutions/{name}": float(len(self.solutions.of(name))) for name in self.all_names}
+        return numbers
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has to keep, as JSON can hold it."""
+        solutions = self.solutions.state() if self.solutions else {}
+        return {"peaks": self.peaks, "latest": self.latest, "solutions": solutions}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self.peaks, self.latest = dict(state["peaks"]), dict(state["latest"])
+        if self.solutions:
+            self.solutions.restore(state["solutions"])

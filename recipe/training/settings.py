@@ -4,6 +4,7 @@ Each model mirrors one folder of ``configs/``; the YAML files say what a key mea
 """
 
 import difflib
+import math
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -38,16 +39,27 @@ class RunSettings(Group):
 
 
 class SkillsSettings(Group):
-    """Which skills a run speaks about (``skills.*``)."""
+    """Which skills a run speaks about, and which of them a row belongs to (``skills.*``)."""
 
     names: list[str] | None = None
-    column: str = Field(min_length=1)
+    by: Literal["column", "data_source", "function"] = "column"
+    column: str = Field(default="skill", min_length=1)
+    function: str | None = None
 
 
 class ProtocolSettings(Group):
     """Which prompts a step trains on (``protocol.*``)."""
 
-    kind: Literal["mixed"]
+    kind: Literal["mixed", "sequential", "curriculum"]
+    skill_sequence: list[str] | None = None
+    levels: list[list[str]] | None = None
+    mixing: Literal["ordered", "linear"] = "ordered"
+    stage_steps: int = Field(default=2000, ge=1)
+    memory_per_protected: int = Field(default=8, ge=0)
+    memory_size: int = Field(default=64, ge=1)
+    replay_share: float = Field(default=0.0, ge=0, lt=1)
+    refresh_steps: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0)
 
 
 class CreditSettings(Group):
@@ -100,9 +112,21 @@ class ProjectionSettings(Group):
     protected: list[str] | None = None
     epsilon: float = 0.0
     epsilon_kind: Literal["absolute", "cosine"] = "absolute"
+    space: Literal["displacement", "gradient"] = "displacement"
+    constraint_source: Literal["rollouts", "solutions", "both"] = "rollouts"
+    solutions_per_protected: int = Field(default=48, ge=2)
+    average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
     forgetting_margin: float = Field(default=0.05, ge=0, le=1)
     max_protected: int = Field(default=8, ge=1)
+
+
+class PenaltySettings(Group):
+    """A pull towards the parameters at the start of a stage, a baseline for projection (``penalty.*``)."""
+
+    kind: Literal["off", "l2", "ewc"]
+    strength: float = Field(default=0.0, ge=0)
+    fisher_samples: int = Field(default=48, ge=1)
 
 
 class SandboxSettings(Group):
@@ -123,7 +147,22 @@ class Settings(Group):
     projection: ProjectionSettings
     agents: AgentsSettings
     failures: FailuresSettings
+    penalty: PenaltySettings
     sandbox: SandboxSettings
+
+    @property
+    def stages(self) -> list[list[str]] | None:
+        """The skills that each stage trains, in order; None for protocol mixed, which has no stages."""
+        if self.protocol.kind == "sequential":
+            return [[skill] for skill in self.protocol.skill_sequence or self.skills.names or []]
+        return self.protocol.levels or [] if self.protocol.kind == "curriculum" else None
+
+    @property
+    def protected(self) -> list[str]:
+        """Skills that projection may protect; none where it is off."""
+        if self.projection.method == "off":
+            return []
+        return list((self.projection.protected if self.projection.protected is not None else self.skills.names) or [])
 
     @model_validator(mode="after")
     def _protected_skills_are_known(self) -> "Settings":
@@ -133,7 +172,7 @@ class Settings(Group):
         names = self.skills.names
         if not names:
             raise ValueError("projection needs skills.names: the skills whose samples the constraints are made of")
-        protected = names if projection.protected is None else projection.protected
+        protected = self.protected
         strangers = sorted(set(protected) - set(names))
         if strangers:
             raise ValueError(f"projection.protected names {strangers}, which skills.names has not: {names}")
@@ -142,6 +181,58 @@ class Settings(Group):
                 f"projection.protected has {len(protected)} skills; between 1 and projection.max_protected="
                 f"{projection.max_protected} can be protected"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _the_choices_go_together(self) -> "Settings":
+        projection, protocol = self.projection, self.protocol
+        if not math.isfinite(projection.epsilon):
+            raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
+        if projection.method == "pcgrad" and projection.epsilon:
+            raise ValueError("projection=pcgrad knows no slack: projection.epsilon=0, or projection=qp")
+        if self.failures.share and self.stages is not None:
+            raise ValueError(
+                f"failures.share={self.failures.share} changes which prompts a step trains on, and protocol={protocol.kind} "
+                "says that itself: failures.share=0, or protocol=mixed"
+            )
+        on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
+        if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:
+            raise ValueError(
+                "protocol.memory_per_protected=0 leaves the protected skills without samples for their constraints: "
+                "raise it, or use projection.constraint_source=solutions"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stages_can_be_made(self) -> "Settings":
+        protocol, stages = self.protocol, self.stages
+        if stages is None:
+            needy = {"protocol.replay_share": protocol.replay_share, "protocol.refresh_steps": protocol.refresh_steps}
+            asked = [key for key, value in needy.items() if value]
+            asked += ["penalty"] if self.penalty.kind != "off" else []
+            if asked:
+                raise ValueError(f"{', '.join(asked)} needs stages: protocol=sequential or protocol=curriculum")
+            return self
+        key = "protocol.skill_sequence" if protocol.kind == "sequential" else "protocol.levels"
+        if not stages or not all(stages):
+            raise ValueError(f"{key} names no skill, or a level without one: {stages}")
+        skills = [skill for stage in stages for skill in stage]
+        strangers = sorted(set(skills) - set(self.skills.names or skills))
+        if strangers:
+            raise ValueError(f"{key} names {strangers}, which skills.names has not: {self.skills.names}")
+        if any(len(set(stage)) != len(stage) for stage in stages):
+            raise ValueError(f"{key} names a skill twice in one level: {stages}")
+        if protocol.refresh_steps > protocol.stage_steps:
+            raise ValueError(
+                f"protocol.refresh_steps={protocol.refresh_steps} are taken from the last stage, which has "
+                f"protocol.stage_steps={protocol.stage_steps}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _penalty_has_a_strength(self) -> "Settings":
+        if self.penalty.kind != "off" and self.penalty.strength == 0:
+            raise ValueError(f"penalty={self.penalty.kind} with penalty.strength=0 does nothing: give it a strength")
         return self
 
     @model_validator(mode="after")

@@ -1,6 +1,7 @@
 """Accuracy per skill from the reward components of a validation, without the samples that could not be verified."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,6 +24,13 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     result["skill/worst/accuracy"] = min(means.values())
     result["skill/masked_share"] = sum(bool(masked) for *_, masked in rows) / len(rows)
     return result
+
+
+def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """``train_skill/<name>/accuracy`` of a step's own samples, and the mean over skills, without the masked ones."""
+    lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
+    found = accuracy_by_skill(lists)
+    return {f"train_{key}": value for key, value in found.items() if key.endswith("/accuracy")}
 
 
 def without_masked(

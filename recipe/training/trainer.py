@@ -5,6 +5,7 @@ run directory.
 """
 
 import hashlib
+import json
 from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
@@ -26,17 +27,33 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.skill_record import update_skill_report
+from recipe.training.batch_skills import (
+    dealt_over_ranks,
+    first_accepted,
+    memory_flags,
+    prompt_halves,
+    prompt_of,
+    skill_ids,
+)
 from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
 from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.plan import make_plan
+from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.settings import read_settings
-from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
-from workers.constraints import SKILL
+from workers.constraints import HALF, SKILL
 from workers.credit import shape_advantages
+from workers.memory_rows import MEMORY
+from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
+from workers.solution_store import Solution
+
+PROTECTOR_FILE = "protector.json"  # in a checkpoint's folder
 
 
 class TooManyMaskedError(RuntimeError):
@@ -52,6 +69,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory = RunDirectory(config.run.directory)
         self.protector = Protector(self.settings)
         self.failures = FailureBuffer(self.settings.failures.capacity)
+        self.schedule: PromptSchedule | None = None
+        self._memory_prompts: set[str] = set()
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -62,6 +81,24 @@ class SkillCreditTrainer(PPOTrainerSync):
         buffer.poll_interval = self.settings.run.poll_interval
         return buffer
 
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        plan = make_plan(self.settings, self.config.data.train_batch_size)
+        if plan is not None:
+            protocol, rows = self.settings.protocol, rows_by_skill(self.train_dataset.dataframe, self.settings.skills)
+            self.schedule = PromptSchedule(plan, rows, protocol.memory_size, protocol.seed)
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """The prompts of a plan with stages, or verl's next ones."""
+        if self.schedule is None:
+            return self._with_failed_again(super()._fetch_one_gen_batch())
+        prompts = self.schedule.at(self.global_steps)
+        batch: dict[str, Any] = collate_fn([self.train_dataset[row] for row in prompts.rows])
+        uids = [str(uuid4()) for _ in prompts.rows]
+        batch["uid"] = np.array(uids, dtype=object)
+        self._memory_prompts = {uid for uid, memory in zip(uids, prompts.memory, strict=True) if memory}
+        return tu.get_tensordict(batch)
+
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
         for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef):
@@ -71,9 +108,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             # verl types this table by its first entry
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]
 
-    def _fetch_one_gen_batch(self) -> TensorDict:
-        """verl's next prompts, of which a share makes room for prompts that the policy failed before."""
-        batch = super()._fetch_one_gen_batch()
+    def _with_failed_again(self, batch: TensorDict) -> TensorDict:
+        """The batch, of which a share makes room for prompts that the policy failed before."""
         count = int(self.settings.failures.share * len(batch))
         kept = batch[: len(batch) - count]
         tasks = self.failures.draw(count, without=map(task_of, list(kept["extra_info"])))
@@ -100,11 +136,6 @@ class SkillCreditTrainer(PPOTrainerSync):
         named = self.config.trainer.resume_from_path if self.config.trainer.resume_mode == "resume_path" else None
         return Path(named or f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}")
 
-    def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
-        if self.global_steps > 0:
-            self.failures.load(self._checkpoint_folder())
-
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         self.run_directory.log_event(
             "prompts", step=self.global_steps, count=len(batch), digest=_digest_of_prompts(list(batch["extra_info"]))
@@ -116,9 +147,13 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         extra_fields = list(self._fetch(batch, "extra_fields"))
-        infos = [fields.get("reward_extra_info", {}) if isinstance(fields, dict) else {} for fields in extra_fields]
+        # What verl pads a batch with repeats the first sample's components: it has none of its own.
+        infos = [
+            fields.get("reward_extra_info", {}) if isinstance(fields, dict) and not tag.get("is_padding") else {}
+            for fields, tag in zip(extra_fields, batch.tags, strict=True)
+        ]
         masked = [position for position, info in enumerate(infos) if info.get("masked")]
-        metrics["reward/masked_share"] = len(masked) / max(len(infos), 1)
+        metrics["reward/masked_share"] = len(masked) / max(sum(map(bool, infos)), 1)
         metrics.update(_means_of_numbers(infos))
         if self.settings.failures.share > 0:
             self._see_failures(batch, infos, metrics)
@@ -127,22 +162,65 @@ class SkillCreditTrainer(PPOTrainerSync):
         batch = super()._compute_advantage(batch, metrics)
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
+        metrics.update(training_accuracy(infos))
+        if self.protector.solutions is not None:
+            self._keep_solutions(batch, infos)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
         return batch
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Tell the actor which skill each sample belongs to, as a number: its place in skills.names, or -1."""
-        names = list(self.settings.skills.names or [])
-        ids = [names.index(info["skill"]) if info.get("skill") in names else -1 for info in infos]
-        fields = TensorDict({SKILL: torch.tensor(ids)}, batch_size=len(ids))
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
+        skills = skill_ids(list(self.settings.skills.names or []), infos)
+        fields = {
+            SKILL: skills,
+            HALF: prompt_halves(skills, [prompt_of(key) for key in batch.keys]),
+            MEMORY: torch.tensor(self._memory_flags(batch)),
+        }
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(skills))
+        )
+
+    def _memory_flags(self, batch: KVBatchMeta) -> list[bool]:
+        return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)
+
+    def _keep_solutions(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> None:
+        """Add what the verifier accepted among the samples that are trained on, the first of each prompt."""
+        assert self.protector.solutions is not None
+        positions = first_accepted(batch.keys, infos, self._memory_prompts)
+        if not positions:
+            return
+        fields = ["prompts", "responses", "response_mask", "extra_info"]
+        keys = [batch.keys[position] for position in positions]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+        for row, (position, info) in enumerate(zip(positions, list(data["extra_info"]), strict=True)):
+            tokens = (data[field][row].tolist() for field in fields[:3])
+            self.protector.solutions.add(infos[position]["skill"], _identity(info), Solution(*tokens))
+
+    def _balance_batch(
+        self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
+    ) -> KVBatchMeta:
+        batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
+        if self._memory_prompts:
+            ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+            lengths = [tag["seq_len"] for tag in batch.tags]
+            batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, ranks))
+        return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        protection = self.protector.protection()
-        if protection:
-            batch.extra_info[PROTECTION] = protection
-        metrics.update(self.protector.metrics())
+        stage, earlier, finished = 0, None, []
+        if self.schedule is not None:
+            plan = self.schedule.plan
+            stage, earlier = int(plan.stage[self.global_steps - 1]), plan.earlier(self.global_steps)
+            finished = plan.just_finished(self.global_steps)
+            metrics["protocol/stage"] = stage + 1
+        for key, wanted in (
+            (PROTECTION, self.protector.protection(earlier)),
+            (PENALTY, self.protector.pull(stage, finished)),
+        ):
+            if wanted:
+                batch.extra_info[key] = wanted
+        metrics.update(self.protector.metrics(earlier))
         return super()._update_actor(batch, metrics)
 
     def _shape_advantages(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> KVBatchMeta:
@@ -205,7 +283,8 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
-        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.names})
+        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.all_names})
+        metrics |= self.protector.forgotten()
         if self.global_steps == 0 or self.config.trainer.val_only:
             self.run_directory.log_metrics(self.global_steps, metrics)
             update_report(self.run_directory)
@@ -227,9 +306,22 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         self.run_directory.log_event("save", step=self.global_steps)
-        if self.settings.failures.share > 0:  # before verl names this checkpoint the latest one
-            self.failures.save(Path(f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}"))
+        # Before verl names this checkpoint the latest one.
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / PROTECTOR_FILE, json.dumps(self.protector.state()))
+        if self.settings.failures.share > 0:
+            self.failures.save(folder)
         super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps == 0:
+            return
+        folder = self._checkpoint_folder()
+        self.failures.load(folder)
+        if (folder / PROTECTOR_FILE).exists():
+            self.protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
@@ -246,6 +338,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
+            update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
             write_credit_page(self.run_directory, global_steps)
 
     def _keep_generations(self, batch: KVBatchMeta) -> None:
@@ -266,8 +359,13 @@ class SkillCreditTrainer(PPOTrainerSync):
 
 def _digest_of_prompts(extra_infos: list[dict[str, Any]]) -> str:
     """Names a step's prompts in a few letters, so that two logs tell whether they trained on the same data."""
-    identities = "\n".join(str(info.get("id", info.get("index"))) for info in extra_infos)
+    identities = "\n".join(map(_identity, extra_infos))
     return hashlib.sha256(identities.encode()).hexdigest()[:16]
+
+
+def _identity(extra_info: dict[str, Any]) -> str:
+    """A prompt's name in the data."""
+    return str(extra_info.get("id", extra_info.get("index")))
 
 
 def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:
@@ -302,7 +400,7 @@ def _plain(value: Any) -> Any:
 def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
     """The mean of every reward component over the samples that were verified, and the share of each error class."""
     values: dict[str, list[float]] = defaultdict(list)
-    verified = [info for info in infos if not info.get("masked")]
+    verified = [info for info in infos if info and not info.get("masked")]
     for info in verified:
         for key, value in info.items():
             if key == "error":

@@ -2,11 +2,13 @@ import pytest
 import torch
 
 from workers.displacement import snapshot
-from workers.safe_update import Protection, SafeUpdate
+from workers.projection import NotFiniteError
+from workers.safe_update import Angles, Constraint, Protection, SafeUpdate
 
 
-def protection(method="qp", epsilon=0.0, names=("a", "b")):
-    return Protection(list(range(len(names))), list(names), method, epsilon, "absolute")
+def protection(method="qp", epsilon=0.0, names=("a", "b"), space="displacement"):
+    constraints = [Constraint(name, skill) for skill, name in enumerate(names)]
+    return Protection(constraints, method, epsilon, "absolute", space)
 
 
 def begin(constraints, **options):
@@ -71,3 +73,45 @@ def test_method_none_measures_and_changes_nothing():
     update.after_step(shards)
     assert shards[0].tolist() == [0.5, 1.5]
     assert update.metrics()["projection/cosine/a"] < 0
+
+
+def test_in_gradient_space_the_gradient_is_projected_and_the_parameters_are_left_to_the_optimiser():
+    shards, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space="gradient")
+    gradients = [torch.tensor([2.0, -3.0]), torch.tensor([[1.0]])]  # going down it would cost the skill 2
+    update.before_step(gradients)
+    assert gradients[0].tolist() == [0.0, -3.0]
+    assert gradients[1].tolist() == [[1.0]]
+    shards[0] -= 0.5
+    update.after_step(shards)
+    assert shards[0].tolist() == [0.5, 1.5]
+
+
+def test_a_gradient_that_is_not_finite_is_zeroed_in_gradient_space():
+    _, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space="gradient")
+    gradients = [torch.tensor([float("inf"), 1.0]), torch.tensor([[1.0]])]
+    update.before_step(gradients)
+    assert [gradient.abs().sum().item() for gradient in gradients] == [0.0, 0.0]
+    assert update.skipped == 1
+
+
+def test_in_displacement_space_gradients_are_left_alone():
+    _, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])])
+    gradients = [torch.tensor([2.0, -3.0]), torch.tensor([[1.0]])]
+    update.before_step(gradients)
+    assert gradients[0].tolist() == [2.0, -3.0]
+
+
+def test_angles_are_measured_over_all_parameters_and_in_each_type_of_module():
+    constraints = [
+        torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
+        torch.tensor([[[2.0]], [[-1.0]]]),
+        torch.tensor([[0.0], [3.0]]),
+    ]
+    angles = Angles.of(["a", "b"], constraints, ["q_proj", "v_proj", "q_proj"], None)
+    assert angles.gram.tolist() == [[5.0, -1.0], [-1.0, 11.0]]
+    metrics = angles.metrics()
+    assert metrics["projection/pair_cosine/a~b"] == pytest.approx(-1 / 55**0.5)
+    assert metrics["projection/module_cosine/v_proj/a~b"] == pytest.approx(-1.0)
+    assert metrics["projection/module_cosine/q_proj/a~b"] == pytest.approx(1 / 10**0.5)
+    with pytest.raises(NotFiniteError):
+        Angles.of(["a"], [torch.tensor([[float("nan")]])], ["q_proj"], None)

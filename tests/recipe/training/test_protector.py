@@ -1,8 +1,11 @@
+import json
+
 import pytest
 
 from recipe.training.protector import Protector
-from recipe.training.settings import SettingsError, read_settings
+from recipe.training.settings import Settings, SettingsError, read_settings
 from tests.composing import composed
+from workers.solution_store import Solution
 
 SKILLS = ["write", "repair", "trace", "sql"]
 
@@ -11,23 +14,48 @@ def settings(*overrides: str):
     return read_settings(composed("experiment=quickstart", *overrides))
 
 
+def changed(projection: dict, penalty: dict | None = None, kind: str = "mixed") -> Settings:
+    """The quickstart's settings with these changes."""
+    base = quickstart().model_dump()
+    changes = {"projection": base["projection"] | projection, "penalty": base["penalty"] | (penalty or {})}
+    return Settings.model_validate(base | changes | {"protocol": {"kind": kind}})
+
+
+def quickstart() -> Settings:
+    return settings("projection=qp")
+
+
+def names(protection: dict) -> list[str]:
+    return [constraint["name"] for constraint in protection["constraints"]]
+
+
 def test_nothing_is_protected_without_projection():
-    protector = Protector(settings())
+    protector = Protector(changed({"method": "off"}))
     protector.see(dict.fromkeys(SKILLS, 0.5))
     assert protector.protection() == {}
     assert protector.metrics() == {}
+    assert protector.forgotten() == {f"skill/{name}/below_peak": 0.0 for name in SKILLS}
 
 
 def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
-    protection = Protector(settings("projection=qp", "projection.protected=[sql,repair]")).protection()
-    assert protection["skills"] == [3, 1]
-    assert protection["names"] == ["sql", "repair"]
-    assert (protection["method"], protection["epsilon"]) == ("qp", 0.0)
-    assert Protector(settings("projection=qp")).protection()["names"] == SKILLS
+    protection = Protector(changed({"protected": ["sql", "repair"]})).protection()
+    assert [(each["name"], each["skill"], each["solutions"]) for each in protection["constraints"]] == [
+        ("sql", 3, None),
+        ("repair", 1, None),
+    ]
+    assert (protection["method"], protection["epsilon"], protection["space"]) == ("qp", 0.0, "displacement")
+    assert names(Protector(quickstart()).protection()) == SKILLS
+
+
+def test_with_stages_only_earlier_skills_are_protected():
+    protector = Protector(changed({"protected": ["sql", "repair"]}))
+    assert names(protector.protection(["write", "repair"])) == ["repair"]
+    assert protector.protection([]) == {}
+    assert protector.metrics(["write"])["projection/active_constraints"] == 0
 
 
 def test_forgetting_protects_what_fell_below_its_peak_and_lets_it_go_when_it_is_back():
-    protector = Protector(settings("projection=sequential_margin", "projection.when=forgetting"))
+    protector = Protector(changed({"when": "forgetting"}))
     assert protector.protection() == {}
     protector.see({"write": 0.9, "repair": 0.5, "trace": None, "sql": 0.4})
     protector.see({"write": 0.7, "repair": 0.46, "trace": None, "sql": 0.6})
@@ -35,6 +63,40 @@ def test_forgetting_protects_what_fell_below_its_peak_and_lets_it_go_when_it_is_
     assert protector.metrics()["projection/below_peak/write"] == pytest.approx(0.2)
     protector.see({"write": 0.88, "repair": 0.4})
     assert protector.active() == ["repair"]
+
+
+SOLUTIONS = [Solution([1, number], [2], [1]) for number in range(4)]
+
+
+def test_solutions_become_constraints_of_their_own_beside_those_of_rollouts():
+    protector = Protector(changed({"constraint_source": "both", "solutions_per_protected": 3, "protected": ["sql"]}))
+    for number, solution in enumerate(SOLUTIONS):
+        protector.solutions.add("sql", f"prompt{number}", solution)
+    rollouts, solutions = protector.protection()["constraints"]
+    assert (rollouts["name"], rollouts["solutions"]) == ("sql.rollouts", None)
+    assert (solutions["name"], solutions["solutions"]) == ("sql.solutions", [tuple(kept) for kept in SOLUTIONS[1:]])
+    assert protector.metrics()["solutions/sql"] == 3
+
+
+def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information():
+    protector = Protector(changed({"method": "off"}, {"kind": "ewc", "strength": 2.0}, kind="sequential"))
+    protector.solutions.add("write", "p", SOLUTIONS[0])
+    assert protector.pull(1, ["write"]) == {
+        "kind": "ewc", "strength": 2.0, "stage": 1, "solutions": [tuple(SOLUTIONS[0])]
+    }  # fmt: skip
+    assert protector.pull(1, [])["solutions"] == []
+    assert Protector(quickstart()).pull(1, []) == {}
+
+
+def test_what_it_knows_survives_a_checkpoint():
+    settings = changed({"when": "forgetting", "constraint_source": "solutions"})
+    protector, restored = Protector(settings), Protector(settings)
+    protector.see({"write": 0.9})
+    protector.see({"write": 0.5})
+    protector.solutions.add("write", "p", SOLUTIONS[2])
+    restored.restore(json.loads(json.dumps(protector.state())))
+    assert restored.active() == ["write"]
+    assert restored.solutions.of("write") == [SOLUTIONS[2]]
 
 
 @pytest.mark.parametrize(

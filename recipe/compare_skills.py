@@ -1,0 +1,122 @@
+"""One table over runs of several arms: what training did to the skills, with 95% intervals over runs.
+
+    python -m recipe.compare_skills FOLDER [--out FOLDER] [--pareto]
+
+FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
+``arms.md`` and ``arms.json``; with ``--pareto`` also the curve over the runs' ``projection.epsilon``.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.skill_pictures import write_pareto_report
+from recipe.records.skill_record import read_skill_record
+from recipe.records.skill_report import SkillRecord, measures
+from recipe.toys.intervals import mean_interval
+from recipe.training.settings import read_settings
+from workers import skill_metrics
+
+# Shares of 1 in the records, percent in the table.
+COLUMNS: dict[str, Callable[[SkillRecord], float]] = {
+    "average": lambda record: skill_metrics.average(record.matrix),
+    "worst skill": lambda record: skill_metrics.worst_skill(record.matrix),
+    "forgetting": lambda record: record.mean_forgetting,
+    "new skill": lambda record: record.new_skill,
+}
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that came to its end: the arm in its name, what it measured, and the samples that it generated."""
+
+    name: str
+    arm: str
+    epsilon: float
+    record: SkillRecord
+    samples: int
+
+
+def finished_runs(folder: Path) -> list[FinishedRun]:
+    """The finished runs in a folder, by name."""
+    found = []
+    for path in sorted(folder.glob("*/events.jsonl")):
+        run = RunDirectory(path.parent)
+        if not any(event["event"] == "end" for event in run.events()):
+            continue
+        config = run.read_config()
+        settings = read_settings(config)
+        record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
+        if record is not None:
+            steps = sum(row["step"] > 0 for row in run.metrics())
+            samples = steps * config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+            name = run.path.name
+            found.append(FinishedRun(name, name.partition(".")[0], settings.projection.epsilon, record, samples))
+    return found
+
+
+def arm_table(runs: Sequence[FinishedRun]) -> str:
+    """A Markdown row for each arm in percent: mean and 95% bootstrap interval over its runs."""
+    lines = [f"| arm | runs | {' | '.join(COLUMNS)} | samples a run |", "|---|---:|" + "---:|" * (len(COLUMNS) + 1)]
+    for arm, own in _by(runs, lambda run: run.arm).items():
+        cells = [_cell([column(run.record) for run in own]) for column in COLUMNS.values()]
+        samples = "-".join(str(number) for number in sorted({run.samples for run in own}))
+        lines.append(f"| {arm} | {len(own)} | {' | '.join(cells)} | {samples} |")
+    return "\n".join(lines)
+
+
+def write_comparison(runs: Sequence[FinishedRun], out: Path, pareto: bool) -> str:
+    """Write the table, each run's measures, and the curve where it is wanted; returns the table."""
+    table = arm_table(runs)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "arms.md", f"{table}\n")
+    numbers = [
+        {"run": run.name, "arm": run.arm, "samples": run.samples, "epsilon": run.epsilon} | measures(run.record)
+        for run in runs
+    ]
+    write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    if pareto:
+        by_epsilon: Mapping[float, list[FinishedRun]] = _by(runs, lambda run: run.epsilon)
+        write_pareto_report({epsilon: [run.record for run in own] for epsilon, own in by_epsilon.items()}, out)
+    return table
+
+
+def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> dict:
+    groups = defaultdict(list)
+    for run in runs:
+        groups[key(run)].append(run)
+    return dict(groups)
+
+
+def _cell(values: Sequence[float]) -> str:
+    known = 100 * np.array([value for value in values if np.isfinite(value)])
+    if len(known) < len(values) or not len(known):
+        return "-"
+    return mean_interval(known).text() if len(known) > 1 else f"{known[0]:.1f}"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="recipe.compare_skills", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
+    parser.add_argument("--pareto", action="store_true", help="also the curve over projection.epsilon")
+    options = parser.parse_args(arguments)
+    runs = finished_runs(options.folder)
+    if not runs:
+        print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
+        return 2
+    print(write_comparison(runs, options.out or options.folder / "summary", options.pareto))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Which skill, half and part of the batch each sample of a step belongs to, as the actor's numbers."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transfer_queue import KVBatchMeta
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+
+
+def skill_ids(names: Sequence[str], infos: Sequence[dict[str, Any]]) -> torch.Tensor:
+    """(B,) place of each sample's skill in ``names``, -1 for another, and for a sample that could not be verified."""
+    return torch.tensor(
+        [names.index(info["skill"]) if info.get("skill") in names and not info.get("masked") else -1 for info in infos]
+    )
+
+
+def prompt_halves(skills: torch.Tensor, prompts: Sequence[str]) -> torch.Tensor:
+    """(B,) 0 or 1: the prompts of each skill in turn, so that a skill's gradient can be checked against itself."""
+    seen: dict[int, dict[str, int]] = defaultdict(dict)
+    return torch.tensor(
+        [
+            seen[skill].setdefault(prompt, len(seen[skill])) % 2
+            for skill, prompt in zip(skills.tolist(), prompts, strict=True)
+        ]
+    )
+
+
+def prompt_of(key: str) -> str:
+    """The prompt's own name in a sample's key ``{uid}_{session}_{index}``."""
+    return key.split("_")[0]
+
+
+def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bool]:
+    """Samples of memory prompts, each with so many answers; verl's padding samples stand in for missing ones."""
+    planned = len(prompts) * answers
+    flags = [prompt_of(key) in prompts for key in batch.keys]
+    for position, tag in enumerate(batch.tags):
+        if sum(flags) >= planned:
+            break
+        flags[position] = flags[position] or bool(tag.get("is_padding"))
+    return flags
+
+
+def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], excluded: set[str]) -> list[int]:
+    """Positions of the first sample of each prompt that the verifier accepted, without prompts that are excluded."""
+    found: dict[str, int] = {}
+    for position, (key, info) in enumerate(zip(keys, infos, strict=True)):
+        accepted = info.get("acc") == 1.0 and not info.get("masked")
+        if accepted and prompt_of(key) not in excluded:
+            found.setdefault(prompt_of(key), position)
+    return list(found.values())
+
+
+def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:
+    """An order of the samples in which every rank gets as many of either kind as the others, balanced by length.
+
+    Raises:
+        ValueError: a kind's samples do not divide by the ranks.
+    """
+    order: list[list[int]] = [[] for _ in range(ranks)]
+    for kind in (False, True):
+        members = [position for position, flag in enumerate(flags) if flag == kind]
+        if len(members) % ranks:
+            raise ValueError(
+                f"{len(members)} {'memory' if kind else 'trained'} samples do not divide over {ranks} ranks"
+            )
+        if members:
+            parts = get_seqlen_balanced_partitions([lengths[place] for place in members], ranks, equal_size=True)
+            for own, part in zip(order, parts, strict=True):
+                own += [members[place] for place in part]
+    return [position for own in order for position in own]

@@ -1,0 +1,36 @@
+"""Which skill a row belongs to: by a column, by its data source, or by a user's function (config group ``skills``)."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SkillOf = Callable[[Mapping[str, Any]], str]
+
+
+def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
+    """The function from a row of the data to the name of its skill; ``unknown`` where the row has no such column.
+
+    Args:
+        by: ``column``, ``data_source`` or ``function``. column: for the first. function: ``package.module:name`` for
+            the last; it gets the row as a mapping and returns a name.
+
+    Raises:
+        ValueError: the function is not named so, or cannot be imported.
+    """
+    if by == "function":
+        return _named_function(function)
+    key = column if by == "column" else "data_source"
+    return lambda row: str(row.get(key, "unknown"))
+
+
+def _named_function(name: str | None) -> SkillOf:
+    module, colon, attribute = (name or "").partition(":")
+    if not (module and colon and attribute):
+        raise ValueError(f"skills.function must be package.module:name, got {name!r}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"skills.function={name} cannot be imported: {error}") from error
+    if not callable(found):
+        raise ValueError(f"skills.function={name} is not a function")
+    return lambda row: str(found(row))

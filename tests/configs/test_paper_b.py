@@ -1,0 +1,103 @@
+"""The configurations of paper B compose, are typed, and mean what their names say."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+
+import configs
+from recipe.checks import protocol
+from recipe.train import set_steps
+from recipe.training.settings import read_settings
+from tests.composing import composed
+
+FOLDER = Path(configs.__path__[0])
+# Each baseline with one projection, so that one composition tries two files.
+ARMS = {
+    "kl": "qp",
+    "entropy": "none",
+    "ppo": "pcgrad",
+    "reinforce": "sequential_margin",
+    "replay": "off",
+    "refresh": "off",
+    "l2": "off",
+    "ewc": "qp",
+}
+
+
+def paper_b(*words: str) -> DictConfig:
+    return composed("experiment=paper_b", *words)
+
+
+def names(group: str) -> set[str]:
+    return {path.stem for path in (FOLDER / group).glob("[!_]*.yaml")}
+
+
+def test_every_file_of_the_groups_is_composed_here():
+    assert names("baseline") == set(ARMS)
+    assert names("projection") == set(ARMS.values())
+    assert names("penalty") == {"off", "l2", "ewc"}
+    assert names("protocol") == {"mixed", "sequential", "curriculum"}
+
+
+@pytest.mark.filterwarnings("ignore:Disabled critic")
+@pytest.mark.parametrize("baseline", ARMS)
+def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: str):
+    config = paper_b(f"baseline={baseline}", f"projection={ARMS[baseline]}")
+    settings = read_settings(config)
+    actor = config.actor_rollout_ref.actor
+    found = {
+        "kl": actor.use_kl_loss and need_reference_policy(config),
+        "entropy": actor.entropy_coeff > 0,
+        "ppo": need_critic(config),
+        "reinforce": config.algorithm.adv_estimator.startswith("reinforce"),
+        "replay": settings.protocol.replay_share > 0,
+        "refresh": settings.protocol.refresh_steps > 0,
+        "l2": settings.penalty.kind == "l2",
+        "ewc": settings.penalty.kind == "ewc",
+    }
+    assert {name for name, differs in found.items() if differs} == {baseline}
+    assert settings.projection.method == ARMS[baseline]
+    assert protocol.check(config, None) == []
+
+
+def test_stages_say_how_many_steps_a_run_has():
+    config = paper_b("projection=qp")
+    set_steps(config, read_settings(config))
+    assert config.trainer.total_training_steps == 4 * 18
+    assert config.trainer.total_epochs >= 4 * 18
+
+
+def test_the_real_experiment_and_a_curriculum_are_typed():
+    real = composed(
+        "experiment=paper_b_real", "data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "projection=qp"
+    )
+    settings = read_settings(real)
+    assert settings.stages == [["a"], ["b"], ["c"]]
+    assert (settings.protocol.stage_steps, settings.protocol.memory_per_protected) == (2000, 8)
+    assert protocol.check(real, None) == []
+    curriculum = paper_b("protocol=curriculum", "protocol.levels=[[write],[repair,trace]]")
+    assert read_settings(curriculum).stages == [["write"], ["repair", "trace"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trainer.test_freq": 7}, "no validation at the end of each stage of 18 steps"),
+        ({"data.gen_batch_size": 1}, "fetches prompts one by one"),
+        ({"protocol.memory_per_protected": 6}, "leaves no prompt to train on in stage 4"),
+        ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
+        (
+            {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,
+             "protocol.memory_per_protected": 1},
+            "in stage 2 1 memory samples must divide over 1 ranks and 15 trained ones over 2",
+        ),
+    ],
+)  # fmt: skip
+def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, message: str | None):
+    changed = paper_b("projection=qp")
+    for key, value in change.items():
+        OmegaConf.update(changed, key, value, force_add=True)
+    found = [str(problem) for problem in protocol.check(changed, None)]
+    assert not found if message is None else message in found[0]

@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recipe.records.run_directory import RunDirectory
+from recipe.records.skill_record import read_skill_record, update_skill_report
+
+STAGES = [["write"], ["sql"]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Two stages of two steps, validated at the start and after each; the second step was measured twice."""
+    run = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
+    for step, write, sql in ((0, 0.4, 0.2), (2, 0.1, 0.1), (2, 0.8, 0.3), (4, 0.5, 0.9)):
+        accuracy = {"skill/write/accuracy": write, "skill/sql/accuracy": sql, "skill/mean/accuracy": (write + sql) / 2}
+        change = {"actor/projection/predicted_change/write": -0.5} if step == 4 else {}
+        run.log_metrics(step, accuracy | change)
+    run.log_metrics(3, {"actor/projection/predicted_change/write.rollouts": 0.25})
+    return run
+
+
+def test_the_ends_of_the_stages_make_the_matrix(run: RunDirectory):
+    record = read_skill_record(run, STAGES, 2)
+    assert record is not None
+    assert list(record.skills) == ["write", "sql"]
+    assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
+    assert np.array_equal(record.initial, [0.4, 0.2])
+    assert record.trained == [0, 1]
+    assert record.mean_forgetting == pytest.approx(0.3)
+    np.testing.assert_array_equal(record.predicted, [[np.nan, np.nan], [-0.25, np.nan]])
+
+
+def test_a_stage_that_is_not_finished_is_left_out_and_before_the_first_there_is_no_record(run: RunDirectory):
+    record = read_skill_record(run, [*STAGES, ["write"]], 2)
+    assert record is not None
+    assert len(record.matrix) == 2
+    assert read_skill_record(run, STAGES, 3) is None
+    assert update_skill_report(run, STAGES, 3) is None
+
+
+def test_without_stages_and_with_levels_of_several_skills_no_stage_trains_one(run: RunDirectory):
+    mixed = read_skill_record(run, None, 2000)
+    levels = read_skill_record(run, [["write"], ["write", "sql"]], 2)
+    assert mixed is not None
+    assert levels is not None
+    assert (mixed.trained, levels.trained) == (None, None)
+    assert sorted(mixed.skills) == ["sql", "write"]
+    assert mixed.matrix.shape == (2, 2)
+
+
+def test_the_report_is_written_with_its_pictures(run: RunDirectory):
+    folder = update_skill_report(run, STAGES, 2)
+    assert folder == run.path / "skills"
+    assert json.loads((folder / "skills.json").read_text())["mean_forgetting_of_earlier_skills"] == pytest.approx(0.3)
+    assert {path.name for path in folder.iterdir()} == {
+        "skills.json",
+        "skills.md",
+        "forgetting.png",
+        "interference.png",
+    }

@@ -1,0 +1,43 @@
+import pytest
+import torch
+from transfer_queue import KVBatchMeta
+
+from recipe.training.batch_skills import dealt_over_ranks, first_accepted, memory_flags, prompt_halves, skill_ids
+
+
+def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
+    infos = [{"skill": "sql"}, {"skill": "poetry"}, {"skill": "write", "masked": 1.0}, {"skill": "write"}, {}]
+    assert skill_ids(["write", "sql"], infos).tolist() == [1, -1, -1, 0, -1]
+
+
+def test_all_samples_of_a_prompt_are_in_the_same_half_and_halves_alternate_within_a_skill():
+    skills = torch.tensor([0, 0, 1, 0, 0, 1, 0])
+    assert prompt_halves(skills, ["a", "a", "b", "c", "a", "d", "e"]).tolist() == [0, 0, 0, 1, 0, 1, 0]
+
+
+def batch(*prompts: str) -> KVBatchMeta:
+    keys = [f"{prompt}_{number}_0" for number, prompt in enumerate(prompts)]
+    return KVBatchMeta(partition_id="train", keys=keys, tags=[{"is_padding": p.startswith("pad")} for p in prompts])
+
+
+def test_padding_stands_in_for_memory_samples_that_failed():
+    assert memory_flags(batch("a", "m", "pad1", "m", "pad1"), {"m"}, 3) == [False, True, True, True, False]
+    assert memory_flags(batch("a", "m", "b"), {"m"}, 1) == [False, True, False]
+    assert memory_flags(batch("a", "pad1"), set(), 8) == [False, False]
+
+
+def test_the_first_accepted_answer_of_each_trained_prompt_is_kept():
+    keys = ["a_0_0", "a_1_0", "a_2_0", "m_0_0", "b_0_0", "pad1_0_0"]
+    infos = [{"acc": 0.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0, "masked": 1.0}, {}]
+    assert first_accepted(keys, infos, {"m"}) == [1]
+
+
+def test_every_rank_gets_as_many_of_either_kind():
+    flags = [True, False, False, True, False, False]
+    order = dealt_over_ranks(flags, [5, 9, 1, 5, 1, 9], 2)
+    assert sorted(order) == list(range(6))
+    assert [[flags[place] for place in own] for own in (order[:3], order[3:])] == [[False, False, True]] * 2
+    lengths = [9 + 1, 9 + 1]
+    assert [sum([5, 9, 1, 5, 1, 9][place] for place in own[:2]) for own in (order[:3], order[3:])] == lengths
+    with pytest.raises(ValueError, match="3 memory samples do not divide over 2 ranks"):
+        dealt_over_ranks([True, True, True, False, False], [1] * 5, 2)

@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+
+from recipe.training.plan import Plan, deal, make_plan
+from recipe.training.prompts import PromptSchedule
+from recipe.training.settings import Settings, SettingsError
+
+BATCH = 16
+
+
+def settings(projection: dict | None = None, penalty: dict | None = None, **protocol) -> Settings:
+    """Typed settings without Hydra: what the files say is tested with the files."""
+    return Settings.model_validate(
+        {
+            "run": {
+                "root": "o", "experiment": "e", "poll_interval": 1, "max_masked_share": 1, "generations_per_step": 0,
+                "gpu_memory_gib": 80, "line_every_seconds": 1,
+            },
+            "skills": {"names": ["a", "b", "c"]},
+            "protocol": {"kind": "sequential", "stage_steps": 10, "memory_per_protected": 3} | protocol,
+            "credit": {"kind": "off"},
+            "projection": {"method": "qp"} | (projection or {}),
+            "penalty": {"kind": "off"} | (penalty or {}),
+            "sandbox": {"timeout": 1, "memory_mb": 64},
+        }
+    )  # fmt: skip
+
+
+def plan(projection: dict | None = None, **protocol) -> Plan:
+    made = make_plan(settings(projection, **protocol), BATCH)
+    assert made is not None
+    return made
+
+
+def schedule(made: Plan, rows: int = 40, store: int = 5, seed: int = 0) -> PromptSchedule:
+    pools = {skill: range(100 * number, 100 * number + rows) for number, skill in enumerate(made.skills)}
+    return PromptSchedule(made, pools, store, seed)
+
+
+def test_mixed_has_no_plan():
+    assert make_plan(settings(kind="mixed"), BATCH) is None
+
+
+def test_a_stage_trains_its_skill_and_keeps_memory_of_the_earlier_ones_within_the_batch():
+    made = plan()
+    assert made.steps == 30
+    assert made.fresh[[0, 10, 20]].tolist() == [[16, 0, 0], [0, 13, 0], [0, 0, 10]]
+    assert made.memory[[0, 10, 20]].tolist() == [[0, 0, 0], [3, 0, 0], [3, 3, 0]]
+    assert [made.earlier(step) for step in (1, 11, 30)] == [[], ["a"], ["a", "b"]]
+    assert [made.just_finished(step) for step in (1, 10, 11, 12, 21)] == [[], [], ["a"], [], ["b"]]
+
+
+def test_every_step_has_as_many_prompts_as_the_batch_in_every_protocol():
+    for options in ({}, {"replay_share": 0.3}, {"refresh_steps": 4}, {"replay_share": 0.3, "refresh_steps": 4}):
+        for stages in ({}, {"kind": "curriculum", "levels": [["a"], ["b", "c"]]},
+                       {"kind": "curriculum", "levels": [["a"], ["b"], ["c"]], "mixing": "linear"}):  # fmt: skip
+            made = plan(**options, **stages)
+            assert ((made.fresh + made.stored + made.memory).sum(1) == BATCH).all()
+            assert min(made.fresh.min(), made.stored.min(), made.memory.min()) >= 0
+
+
+@pytest.mark.parametrize("source", ["rollouts", "solutions", "both"])
+def test_memory_is_sampled_only_where_a_constraint_is_made_of_it(source: str):
+    assert bool(plan({"constraint_source": source}).memory.any()) == (source != "solutions")
+    assert not plan({"constraint_source": source, "protected": ["c"]}).memory.any()
+
+
+def test_replay_shares_what_is_trained_over_the_earlier_skills_and_leaves_no_rounding_behind():
+    made = plan({"method": "off"}, replay_share=0.3)
+    assert made.stored[10:20].tolist() == [[5, 0, 0]] * 10
+    assert made.stored[20:].sum(0).tolist() == [25, 25, 0]
+    assert not made.stored[:10].any()
+
+
+def test_refresh_trains_all_skills_in_the_last_steps_of_the_last_stage():
+    made = plan({"method": "off"}, refresh_steps=3)
+    assert made.fresh[-4].tolist() == [0, 0, 16]
+    assert made.stored[-3:].sum(0).tolist() == [16, 16, 0]
+    assert made.fresh[-3:].sum(0).tolist() == [0, 0, 16]
+
+
+def test_a_linear_curriculum_passes_from_level_to_level():
+    made = plan({"method": "off"}, kind="curriculum", levels=[["a"], ["b", "c"]], mixing="linear")
+    assert made.fresh[0].tolist() == [16, 0, 0]
+    assert made.fresh[-1].tolist() == [0, 8, 8]
+    assert made.fresh.sum(0) == pytest.approx([160, 80, 80], abs=1)
+    assert (np.diff(made.fresh[:, 0]) <= 1).all()
+
+
+def test_dealt_numbers_follow_their_weights_within_one():
+    rng = np.random.default_rng(0)
+    weights, totals = rng.random((200, 5)), rng.integers(0, 9, 200)
+    counts = deal(weights, totals)
+    assert (counts.sum(1) == totals).all()
+    owed = np.cumsum(weights / weights.sum(1, keepdims=True) * totals[:, None] - counts, axis=0)
+    assert np.abs(owed).max() < 2
+
+
+def test_a_batch_that_memory_fills_is_refused():
+    with pytest.raises(SettingsError, match="leaves no prompt to train on in stage 3: 16 are memory prompts"):
+        plan(memory_per_protected=8)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "projection", "penalty", "message"),
+    [
+        ({"skill_sequence": ["a", "x"]}, {}, {}, r"protocol.skill_sequence names \['x'\], which skills.names has not"),
+        ({"kind": "curriculum", "levels": [["a"], []]}, {}, {}, "a level without one"),
+        ({"kind": "curriculum", "levels": [["a", "a"]]}, {}, {}, "a skill twice in one level"),
+        ({"memory_per_protected": 0}, {}, {}, "leaves the protected skills without samples"),
+        ({"refresh_steps": 11}, {}, {}, "are taken from the last stage"),
+        ({"kind": "mixed", "replay_share": 0.5}, {}, {}, "protocol.replay_share needs stages"),
+        ({"kind": "mixed"}, {}, {"kind": "ewc", "strength": 1}, "penalty needs stages"),
+        ({}, {}, {"kind": "l2"}, "penalty.strength=0 does nothing"),
+        ({}, {"method": "pcgrad", "epsilon": 0.1}, {}, "knows no slack"),
+        ({}, {"epsilon": float("nan")}, {}, "must be a finite number"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_training(protocol, projection, penalty, message: str):
+    with pytest.raises(ValueError, match=message):
+        settings(projection, penalty, **protocol)
+
+
+def test_rows_come_without_repetition_until_a_skill_is_used_up():
+    made = plan({"method": "off"})
+    rows = [row for step in range(1, 11) for row in schedule(made).at(step).rows]
+    assert all(sorted(rows[start : start + 40]) == list(range(40)) for start in range(0, 160, 40))
+    assert rows[:40] != rows[40:80]
+
+
+def test_memory_comes_from_a_small_store_that_stays_the_same():
+    drawn = schedule(plan())
+    memory = [row for step in range(11, 31) for row, kept in zip(*vars(drawn.at(step)).values(), strict=True) if kept]
+    assert len({row for row in memory if row < 100}) == 5
+    assert len(memory) == 10 * 3 + 10 * 6
+    counts = np.bincount([row for row in memory if row < 100])
+    assert set(counts[counts > 0]) == {60 // 5}
+
+
+def test_a_step_has_the_same_prompts_whatever_was_drawn_before_it():
+    made = plan(replay_share=0.25)
+    first = schedule(made)
+    for step in range(1, 17):
+        first.at(step)
+    assert first.at(17) == schedule(made).at(17)
+    assert first.at(17) != schedule(made, seed=1).at(17)
+    with pytest.raises(IndexError, match="step 31 is not in the plan of 30 steps"):
+        first.at(31)

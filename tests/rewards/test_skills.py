@@ -1,0 +1,33 @@
+import pytest
+
+from rewards.skills import skill_assigner
+
+ROW = {"skill": "sql", "data_source": "code", "extra_info": {"level": 3}}
+
+
+def level_of(row):
+    return f"level{row['extra_info']['level']}"
+
+
+@pytest.mark.parametrize(("by", "skill"), [("column", "sql"), ("data_source", "code"), ("function", "level3")])
+def test_a_row_gets_its_skill_from_what_the_user_names(by: str, skill: str):
+    assert skill_assigner(by, "skill", f"{__name__}:level_of")(ROW) == skill
+
+
+def test_a_row_without_the_column_is_unknown():
+    assert skill_assigner("column", "topic", None)(ROW) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (None, "must be package.module:name"),
+        ("os.path.join", "must be package.module:name"),
+        ("no_such_module:f", "cannot be imported"),
+        ("os.path:no_such_name", "cannot be imported"),
+        ("os.path:sep", "is not a function"),
+    ],
+)
+def test_a_function_that_is_not_there_is_refused(name: str | None, message: str):
+    with pytest.raises(ValueError, match=message):
+        skill_assigner("function", "skill", name)

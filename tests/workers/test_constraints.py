@@ -1,0 +1,179 @@
+"""Constraint gradients on a small language model in one process: a table of bigram logits in place of verl's engine."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+
+from workers.constraints import (
+    HALF,
+    SKILL,
+    GradientAverages,
+    constraint_gradients,
+    diagonal_fisher,
+    rollout_source,
+    solution_batch,
+    solution_source,
+)
+from workers.memory_rows import MEMORY, without_memory
+from workers.solution_store import Solution
+
+WORDS = 5
+MICRO_BATCH = {"micro_batch_size_per_gpu": 2, "use_dynamic_bsz": False}
+SOLUTIONS = [
+    Solution([1, 2], [3, 4], [1, 1]),
+    Solution([2], [0, 1, 3], [1, 0, 1]),
+    Solution([4, 1], [2], [1]),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_rank() -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+class Bigrams:
+    """The part of verl's FSDP engine that constraint gradients use."""
+
+    def __init__(self) -> None:
+        self.module = torch.nn.ParameterList([torch.randn(WORDS, WORDS, generator=torch.manual_seed(0))])
+
+    def log_probs(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Of each next token (the last one's is that of the first, and belongs to no response)."""
+        return self.module[0][tokens].log_softmax(-1)[range(len(tokens)), tokens.roll(-1)]
+
+    def forward_backward_batch(self, data: TensorDict, loss_function, forward_only: bool) -> None:
+        size = tu.get(data, "micro_batch_size_per_gpu")
+        assert len(data) % size == 0
+        for part in tu.chunk_tensordict(data, len(data) // size):
+            values = torch.cat([self.log_probs(row) for row in part["input_ids"].unbind()])
+            loss, _ = loss_function({"log_probs": values}, part)
+            loss.backward()
+
+    def optimizer_zero_grad(self) -> None:
+        self.module.zero_grad()
+
+    def get_data_parallel_group(self) -> None:
+        return None
+
+    def get_data_parallel_size(self) -> int:
+        return 1
+
+
+def likelihood(engine: Bigrams, solution: Solution) -> torch.Tensor:
+    """Mean log-likelihood of the tokens that the model wrote."""
+    tokens = torch.tensor([*solution.prompt, *solution.response])
+    chosen = engine.log_probs(tokens)[len(solution.prompt) - 1 : -1]
+    mask = torch.tensor(solution.mask)
+    return (chosen * mask).sum() / mask.sum()
+
+
+def gradient(engine: Bigrams, value: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(value, engine.module[0])[0]
+
+
+def rollouts(advantages: list[float], skills: list[int], halves: list[int]) -> TensorDict:
+    """The solutions as samples of a step at the parameters that wrote them."""
+    engine, batch = Bigrams(), solution_batch(SOLUTIONS, 1.0)
+    old, rows = [], []
+    for solution, advantage in zip(SOLUTIONS, advantages, strict=True):
+        tokens = torch.tensor([*solution.prompt, *solution.response])
+        old.append(engine.log_probs(tokens).detach()[len(solution.prompt) - 1 : -1])
+        rows.append(torch.full((len(solution.response),), advantage))
+    batch["old_log_probs"] = torch.nested.as_nested_tensor(old, layout=torch.jagged)
+    batch["advantages"] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    batch[SKILL], batch[HALF] = torch.tensor(skills), torch.tensor(halves)
+    return batch
+
+
+def test_the_gradient_of_solutions_is_that_of_their_mean_log_likelihood():
+    engine = Bigrams()
+    (found,), (agreement,) = constraint_gradients(engine, [solution_source(SOLUTIONS, 1.0, 0, 1)], MICRO_BATCH)
+    each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
+    assert torch.allclose(found[0], sum(each) / 3, atol=1e-6)
+    halves = each[0] + each[2], each[1]
+    assert agreement == pytest.approx(
+        float(torch.cosine_similarity(*(half.flatten() for half in halves), dim=0)), abs=1e-5
+    )
+    assert engine.module[0].grad is None
+
+
+def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantages():
+    engine, data = Bigrams(), rollouts([1.0, -2.0, 5.0], [0, 0, 1], [0, 1, 0])
+    (found,), agreements = constraint_gradients(
+        engine, [rollout_source(data, skill) for skill in (0, 1, 2)], MICRO_BATCH
+    )
+    each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
+    assert torch.allclose(found[0], (each[0] - 2 * each[1]) / 2, atol=1e-6)
+    assert torch.allclose(found[1], 5 * each[2], atol=1e-6)
+    assert not found[2].any()
+    assert agreements[0] == pytest.approx(
+        float(-torch.cosine_similarity(each[0].flatten(), each[1].flatten(), dim=0)), abs=1e-5
+    )
+    assert math.isnan(agreements[1])
+    assert math.isnan(agreements[2])
+
+
+def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():
+    assert solution_source([], 1.0, 0, 1) is None
+    (found,), (agreement,) = constraint_gradients(Bigrams(), [None], MICRO_BATCH)
+    assert not found.any()
+    assert math.isnan(agreement)
+
+
+def test_the_ranks_share_the_solutions_of_each_half():
+    shares = [solution_source(SOLUTIONS, 1.0, rank, 2).halves for rank in (0, 1)]
+    assert shares == [([0], [1]), ([2], [])]
+
+
+def test_fisher_information_is_the_mean_of_squared_gradients():
+    engine = Bigrams()
+    (found,) = diagonal_fisher(engine, SOLUTIONS, 1.0, MICRO_BATCH)
+    each = [gradient(engine, likelihood(engine, solution)).square() for solution in SOLUTIONS]
+    assert torch.allclose(found, sum(each) / 3, atol=1e-7)
+    assert not diagonal_fisher(engine, [], 1.0, MICRO_BATCH)[0].any()
+
+
+def test_averages_forget_at_their_rate_and_pass_over_what_has_no_signal():
+    averages = GradientAverages()
+    first, second = torch.tensor([[4.0], [0.0]]), torch.tensor([[0.0], [6.0]])
+    averages.smooth(["a", "b"], [first], [True, False], decay=0.75)
+    assert first.tolist() == [[4.0], [0.0]]
+    averages.smooth(["a", "b"], [second], [True, True], decay=0.75)
+    assert second.tolist() == [[3.0], [6.0]]
+    third, restored = torch.tensor([[0.0], [2.0]]), GradientAverages()
+    restored.restore(averages.state() | {"anchor.0": torch.zeros(1)})
+    restored.smooth(["a", "b"], [third], [False, True], decay=0.75)
+    assert third.tolist() == [[3.0], [5.0]]
+
+
+def sized(memory: list[bool], mini_batch: int) -> TensorDict:
+    data = TensorDict({"x": torch.arange(len(memory)), MEMORY: torch.tensor(memory)}, batch_size=len(memory))
+    tu.assign_non_tensor(data, mini_batch_size=mini_batch, global_batch_size=mini_batch, temperature=0.5)
+    return data
+
+
+def test_memory_is_taken_out_and_the_batch_sizes_follow():
+    part = without_memory(sized([False, True, False, False, True, False], 6), ranks=2, micro_batch_size=3)
+    assert part["x"].tolist() == [0, 2, 3, 5]
+    sizes = [tu.get(part, key) for key in ("mini_batch_size", "global_batch_size", "micro_batch_size_per_gpu")]
+    assert sizes == [4, 4, 1]  # two optimiser steps of two samples on each of two ranks
+    assert tu.get(part, "temperature") == 0.5
+
+
+def test_a_batch_without_memory_stays_the_same_object():
+    data = sized([False, False], 2)
+    assert without_memory(data, ranks=1, micro_batch_size=2) is data
+    assert without_memory(TensorDict({"x": torch.arange(2)}, batch_size=2), ranks=1, micro_batch_size=2)[
+        "x"
+    ].tolist() == [0, 1]
+
+
+def test_samples_that_fill_no_whole_mini_batches_are_refused():
+    with pytest.raises(ValueError, match="3 of a rank's 4 samples are trained on: not 2 equal mini-batches"):
+        without_memory(sized([False, True, False, False], 2), ranks=1, micro_batch_size=None)

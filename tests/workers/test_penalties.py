@@ -1,0 +1,45 @@
+import pytest
+import torch
+
+from workers.penalties import Penalty
+
+
+def shards(*values: float) -> list[torch.Tensor]:
+    return [torch.tensor(values[:1]), torch.tensor(values[1:])]
+
+
+def test_nothing_pulls_in_the_first_stage():
+    gradients = shards(1.0, 2.0, 3.0)
+    assert Penalty().add_gradient(gradients, shards(9.0, 9.0, 9.0), strength=5.0) == 0.0
+    assert gradients[1].tolist() == [2.0, 3.0]
+    assert Penalty().state() == {}
+
+
+def test_l2_pulls_towards_the_parameters_at_the_start_of_the_stage():
+    penalty, old = Penalty(), shards(0.0, 1.0, 2.0)
+    penalty.begin_stage(1, old, None)
+    old[0] += 100.0  # the optimiser goes on with the same memory
+    gradients = shards(0.0, 0.0, 0.0)
+    value = penalty.add_gradient(gradients, shards(2.0, 1.0, 5.0), strength=0.5)
+    assert [gradient.tolist() for gradient in gradients] == [[1.0], [0.0, 1.5]]
+    assert value == pytest.approx(0.5 * 0.5 * (2.0**2 + 3.0**2))
+
+
+def test_ewc_weighs_by_the_information_of_all_finished_stages():
+    penalty = Penalty()
+    penalty.begin_stage(1, shards(9.0, 9.0, 9.0), shards(1.0, 0.0, 2.0))
+    penalty.begin_stage(2, shards(0.0, 0.0, 0.0), shards(0.0, 0.0, 1.0))
+    gradients = shards(0.0, 0.0, 0.0)
+    value = penalty.add_gradient(gradients, shards(1.0, 1.0, 1.0), strength=2.0)
+    assert [gradient.tolist() for gradient in gradients] == [[2.0], [0.0, 6.0]]
+    assert value == pytest.approx(0.5 * 2.0 * (1.0 + 3.0))
+
+
+def test_the_anchor_and_the_information_survive_a_checkpoint_in_their_order():
+    penalty, restored = Penalty(), Penalty()
+    many = [torch.tensor([float(number)]) for number in range(12)]
+    penalty.begin_stage(3, many, [part + 1 for part in many])
+    restored.restore(penalty.state() | {"average.write.0": torch.zeros(1)})
+    assert restored.stage == 3
+    assert torch.equal(torch.cat(restored.anchor), torch.cat(many))
+    assert torch.equal(torch.cat(restored.importance), torch.cat(many) + 1)

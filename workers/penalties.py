@@ -1,0 +1,74 @@
+"""Pulls towards old parameters, the classic guards against forgetting: L2 and EWC. Baselines for projection.
+
+    penalty = strength/2 sum_i F_i (theta_i - theta_old_i)^2
+
+L2: F = 1. EWC (Kirkpatrick et al. 2017, arXiv 1612.00796, eq. 3): F is the diagonal of the Fisher information, summed
+over the finished stages, and theta_old the parameters at the last stage's end (the online form: Schwarz et al. 2018,
+arXiv 1805.06370, with gamma = 1). Nothing pulls in the first stage.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from workers.displacement import numbered
+
+# The field of a batch in which the trainer sends what it wants of a penalty.
+PENALTY = "skillcredit_penalty"
+
+
+@dataclass(frozen=True)
+class WantedPenalty:
+    """kind: l2 or ewc. stage: number of the stage that an update belongs to. solutions: of the stage before (ewc)."""
+
+    kind: str
+    strength: float
+    stage: int
+    solutions: Sequence = ()
+
+
+@dataclass
+class Penalty:
+    """What pulls in this stage; anchor and importance are one tensor a trainable shard, empty in the first stage."""
+
+    stage: int = 0
+    anchor: list[Tensor] = field(default_factory=list)
+    importance: list[Tensor] = field(default_factory=list)
+
+    def begin_stage(self, stage: int, shards: Sequence[Tensor], fisher: Sequence[Tensor] | None) -> None:
+        """Anchor at these parameters; the Fisher information of the finished stage adds to that of earlier ones."""
+        self.stage = stage
+        self.anchor = [shard.clone() for shard in shards]
+        if fisher is not None:
+            old = self.importance or [torch.zeros_like(part) for part in fisher]
+            self.importance = [new + before.to(new.device) for new, before in zip(fisher, old, strict=True)]
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint has to keep, by name; empty in the first stage."""
+        if not self.anchor:
+            return {}
+        parts = {f"anchor.{index}": part for index, part in enumerate(self.anchor)}
+        parts |= {f"importance.{index}": part for index, part in enumerate(self.importance)}
+        return parts | {"penalty_stage": torch.tensor(self.stage)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned (other names are passed over)."""
+        if "penalty_stage" not in tensors:
+            return
+        self.stage = int(tensors["penalty_stage"])
+        self.anchor = numbered(tensors, "anchor.")
+        self.importance = numbered(tensors, "importance.")
+
+    def add_gradient(self, gradients: Sequence[Tensor], shards: Sequence[Tensor], strength: float) -> float:
+        """Add the penalty's gradient to the gradients; returns this rank's part of the penalty."""
+        value = 0.0
+        for index, anchor in enumerate(self.anchor):
+            distance = shards[index] - anchor.to(shards[index].device)
+            pull = strength * distance
+            if self.importance:
+                pull = pull * self.importance[index].to(pull.device)
+            gradients[index].add_(pull)
+            value += 0.5 * float((pull.double() * distance.double()).sum())
+        return value
