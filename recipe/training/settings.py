@@ -192,8 +192,8 @@ class Settings(Group):
             raise ValueError("projection=pcgrad knows no slack: projection.epsilon=0, or projection=qp")
         if self.failures.share and self.stages is not None:
             raise ValueError(
-                f"failures.share={self.failures.share} changes which prompts a step trains on, and protocol={protocol.kind} "
-                "says that itself: failures.share=0, or protocol=mixed"
+                f"failures.share={self.failures.share} changes which prompts a step trains on, and "
+                f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed"
             )
         on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
         if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:

@@ -96,6 +96,7 @@ def verls_batch(self) -> object:
 def test_a_share_of_the_prompts_makes_room_for_failed_ones(monkeypatch, failed, expected):
     monkeypatch.setattr(PPOTrainerSync, "_fetch_one_gen_batch", verls_batch)
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
+    trainer.schedule = None
     trainer.failures = filled(*(f"t/{number}" for number in failed))
     trainer.settings = SimpleNamespace(failures=SimpleNamespace(share=0.5))
     trainer.train_dataset = DataSet()

@@ -6,6 +6,7 @@ from recipe.training.prompts import PromptSchedule
 from recipe.training.settings import Settings, SettingsError
 
 BATCH = 16
+FEEDBACK = {"code_agent": "{test}", "sql_agent": "{result}"}
 
 
 def settings(projection: dict | None = None, penalty: dict | None = None, **protocol) -> Settings:
@@ -20,6 +21,8 @@ def settings(projection: dict | None = None, penalty: dict | None = None, **prot
             "protocol": {"kind": "sequential", "stage_steps": 10, "memory_per_protected": 3} | protocol,
             "credit": {"kind": "off"},
             "projection": {"method": "qp"} | (projection or {}),
+            "agents": {"max_turns": 1, "role": "user", "observation_characters": 1, "feedback": FEEDBACK},
+            "failures": {"share": 0, "capacity": 1},
             "penalty": {"kind": "off"} | (penalty or {}),
             "sandbox": {"timeout": 1, "memory_mb": 64},
         }

@@ -36,12 +36,19 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("skills.names=[write,write]", "lists a skill twice"),
         ("agents.max_turns=0", r"agents\.max_turns: .*greater than or equal to 1"),
         ("agents.feedback.sql_agent='{rows}'", r"feedback '\{rows\}' may name result, query in braces"),
+        ("failures.share=1", r"failures\.share: .*less than 1"),
         ("sandbox.timeout=0", r"sandbox\.timeout: .*greater than 0"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
         read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
+
+
+def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come():
+    stages = ["protocol=sequential", "protocol.stage_steps=2", "failures.share=0.25"]
+    with pytest.raises(SettingsError, match=r"failures\.share=0\.25 changes .*protocol=sequential says that itself"):
+        read_settings(composed(*QUICKSTART, *stages))
 
 
 @pytest.mark.parametrize(
