@@ -16,10 +16,15 @@ from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["compute_score"]
+__all__ = ["compute_score", "setting_names"]
 
-_SETTING_NAMES = {field.name for field in fields(JudgeSettings)}
+_SETTING_NAMES = [field.name for field in fields(JudgeSettings)]
 _logged_failures: set[str] = set()
+
+
+def setting_names() -> list[str]:
+    """The keyword arguments of `compute_score` that decide how answers are judged."""
+    return _SETTING_NAMES
 
 
 async def compute_score(

@@ -55,17 +55,23 @@ def _check_hub_name(name: str) -> list[Problem]:
     return []
 
 
-def _check_files(folder: Path) -> list[Problem]:
+def missing_parts(folder: Path) -> list[str]:
+    """What a Hugging Face model folder lacks, in words."""
     wanted = {
         "no config.json": ["config.json"],
         "no tokenizer (tokenizer.json or tokenizer_config.json)": ["tokenizer.json", "tokenizer_config.json"],
         "no weights (*.safetensors or pytorch_model*.bin)": ["*.safetensors", "pytorch_model*.bin"],
     }
     return [
-        Problem(f"{what} in {folder}", KEY, "save the model there with save_pretrained, its tokenizer too")
+        f"{what} in {folder}"
         for what, patterns in wanted.items()
         if not any(list(folder.glob(pattern)) for pattern in patterns)
     ]
+
+
+def _check_files(folder: Path) -> list[Problem]:
+    mend = "save the model there with save_pretrained, its tokenizer too"
+    return [Problem(what, KEY, mend) for what in missing_parts(folder)]
 
 
 def _check_tokenizer(folder: Path) -> list[Problem]:

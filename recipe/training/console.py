@@ -111,6 +111,29 @@ class SupervisedState:
         return " | ".join(part for part in parts if part)
 
 
+class EvaluationState:
+    """An evaluation, from the samples that it writes; total 0: how many there will be is not known."""
+
+    def __init__(self, total: int, done: int = 0):
+        self.step, self.total = done, total
+        self.judged = self.accepted = 0
+        self.clock = StepClock()
+
+    def take(self, line: dict[str, Any]) -> None:
+        self.step += 1
+        self.clock.tick(time.time())
+        if line["reward"] is not None:
+            self.judged += 1
+            self.accepted += line["reward"]["acc"] == 1.0
+
+    def describe(self) -> str:
+        parts = [f"{self.step} of {self.total} samples" if self.total else f"{self.step} samples"]
+        if self.judged:
+            parts.append(f"{self.accepted / self.judged:.0%} accepted")
+        parts.append(self.clock.left(max(0, self.total - self.step)))
+        return " | ".join(part for part in parts if part)
+
+
 class ProgressReporter:
     """Follows a file of JSON lines in a thread for as long as the ``with`` block lasts."""
 

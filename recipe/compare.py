@@ -1,0 +1,94 @@
+"""Two evaluations side by side: ``python -m recipe.compare BASE TRAINED``, folders of ``recipe.evaluate``.
+
+Both are read on the problems that both have judged; a difference has the 95% bootstrap interval of the paired
+differences, problem by problem.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.metrics import group, values
+from recipe.evaluation.samples import Sample
+from recipe.toys.intervals import Interval, mean_interval
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One metric of one data set in both evaluations, and trained minus base over the common problems."""
+
+    dataset: str
+    metric: str
+    problems: int
+    base: float
+    trained: float
+    change: Interval
+
+
+def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
+    """Every metric of every data set that both hold.
+
+    Raises:
+        FolderError: there is no problem that both have judged.
+    """
+    datasets = sorted({sample.dataset for sample in base} & {sample.dataset for sample in trained})
+    differences = []
+    for dataset in datasets:
+        before, after = (
+            values(group(sample for sample in samples if sample.dataset == dataset)) for samples in (base, trained)
+        )
+        for metric in before:
+            common = sorted(before[metric].keys() & after[metric].keys())
+            if not common:
+                continue
+            pairs = [(before[metric][problem], after[metric][problem]) for problem in common]
+            change = mean_interval([second - first for first, second in pairs])
+            means = [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
+            differences.append(Difference(dataset, metric, len(common), means[0], means[1], change))
+    if not differences:
+        raise FolderError("the two evaluations have no judged problem in common: compare runs over the same --data")
+    return differences
+
+
+def table(differences: list[Difference]) -> Table:
+    """Percent, with the difference in points."""
+    result = Table("data set", "metric", "problems", "base", "trained", "difference [95%]", title="percent, points")
+    for row in differences:
+        points = Interval(*(100 * value for value in (row.change.estimate, row.change.low, row.change.high)))
+        cells = (f"{100 * row.base:.1f}", f"{100 * row.trained:.1f}", points.text(sign="+"))
+        result.add_row(row.dataset, row.metric, str(row.problems), *cells)
+    return result
+
+
+def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[str]:
+    """What else than the model differs between two evaluations, in words."""
+    before, after = base.run_info["settings"], trained.run_info["settings"]
+    keys = [key for key in before | after if key != "model" and before.get(key) != after.get(key)]
+    return [f"{key}: {before.get(key)} in base, {after.get(key)} in trained" for key in keys]
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; returns the exit status."""
+    if len(arguments) != 2:
+        print(__doc__)
+        return 2
+    base, trained = (EvaluationFolder(Path(path)) for path in arguments)
+    try:
+        differing = other_settings(base, trained)
+        journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
+        differences = compare(*(list(samples) for samples in journals))
+    except FolderError as error:
+        print(f"recipe.compare: {error}", file=sys.stderr)
+        return 2
+    Console().print(table(differences))
+    for line in differing:
+        print(f"warning: the evaluations differ in more than the model: {line}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

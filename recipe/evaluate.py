@@ -1,0 +1,263 @@
+"""Evaluate a model: ``python -m recipe.evaluate --model FOLDER --data FILE.parquet ... --out DIR``.
+
+Asks OpenAI-compatible servers (``--url``, several are balanced), or starts vLLM itself on ``--platform``. Every sample
+is kept as soon as it is judged: the same command goes on with an evaluation that was stopped.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import argparse  # isort: skip
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from data_prep.schema import DataFileError
+from data_prep.source import positive
+from recipe.checks.model import missing_parts
+from recipe.evaluation.collecting import Collector
+from recipe.evaluation.endpoints import Endpoints, ServerError
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.metrics import measure
+from recipe.evaluation.problems import Problem, data_files, file_hash, read_data_sets
+from recipe.evaluation.protocol import Protocol, ProtocolName
+from recipe.evaluation.samples import Journal, Sample
+from recipe.evaluation.vllm_server import vllm_server
+from recipe.toys.intervals import Interval
+from recipe.training.console import EvaluationState, ProgressReporter
+from rewards import setting_names
+from rewards.registry import JudgeSettings
+
+REFUSED, FAILED = 2, 1
+SECONDS_BETWEEN_LINES = 10.0
+
+Metrics = dict[str, dict[str, Any]]
+
+
+class RequestError(ValueError):
+    """What was typed cannot be done; the message is for the user."""
+
+
+def parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """The options of every command that evaluates."""
+    options = argparse.ArgumentParser(prog=f"python -m recipe.{command}", description=description)
+    options.add_argument(
+        "--model", help="a Hugging Face folder or name; with --url: the name that the servers know it by"
+    )
+    options.add_argument("--data", nargs="+", required=True, metavar="[NAME=]FILE", help="parquet files of rows")
+    options.add_argument("--out", type=Path, required=True, help="folder of the evaluation; an old one goes on")
+    options.add_argument("--limit", type=positive, help="at most so many problems of each file")
+    servers = options.add_argument_group("servers")
+    servers.add_argument("--url", nargs="+", default=[], help="OpenAI-compatible servers of one model")
+    servers.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="without --url: where vLLM starts")
+    servers.add_argument("--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one word")
+    servers.add_argument("--concurrency", type=positive, default=64, help="requests under way (default 64)")
+    servers.add_argument("--retries", type=int, default=5, help="of a failed request, with growing pauses (default 5)")
+    sampling = options.add_argument_group("sampling")
+    sampling.add_argument("--samples", type=positive, help="answers to a problem (eval@k; default 16)")
+    sampling.add_argument("--temperature", type=float, help="default: 0 for eval@1, else 1")
+    sampling.add_argument("--top-p", type=float, default=1.0)
+    sampling.add_argument("--max-tokens", type=positive, default=2048, help="of one answer (default 2048)")
+    sampling.add_argument("--seed", type=int, default=0)
+    judge = options.add_argument_group("judge")
+    judge.add_argument("--judge", nargs="+", default=[], metavar="KEY=VALUE", help="fields of rewards' JudgeSettings")
+    return options
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    options = parser("evaluate", __doc__)
+    options.add_argument("--protocol", choices=get_args(ProtocolName), default="eval@1")
+    options.add_argument("--budget", type=positive, help="generated tokens a problem (eval@budget)")
+    options.add_argument("--k", type=positive, nargs="+", help="read pass@k for these (eval@k; default: --samples)")
+    options.add_argument("--entropy", action="store_true", help="estimate the entropy from log-probabilities")
+    options.add_argument("--wandb", metavar="PROJECT", help="send the metrics to this project of W&B")
+    return options.parse_args(arguments)
+
+
+def protocol_of(options: argparse.Namespace, name: ProtocolName, **others: Any) -> Protocol:
+    """The protocol that these options mean; RequestError when they do not go together."""
+    sampled = name != "eval@1"
+    samples = options.samples or (16 if name == "eval@k" else 1)
+    temperature = options.temperature if options.temperature is not None else float(sampled)
+    shared = {"top_p": options.top_p, "max_tokens": options.max_tokens, "seed": options.seed}
+    try:
+        return Protocol(name, samples, temperature=temperature, **shared, **others)
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+
+
+def judge_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Fields of JudgeSettings from `KEY=VALUE`, values in YAML; RequestError for one that is none."""
+    settings = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        if key not in setting_names():
+            raise RequestError(f"--judge {text}: unknown setting '{key}'; valid ones: {', '.join(setting_names())}")
+        settings[key] = yaml.safe_load(value)
+    try:
+        JudgeSettings(**settings)
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"--judge: {error}") from None
+    return settings
+
+
+@contextlib.contextmanager
+def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
+    """Urls of servers, and the name of the model there: those that were named, or vLLM started for the block."""
+    if options.url:
+        yield options.url, options.model
+        return
+    if not options.model:
+        raise RequestError("name a model (--model FOLDER), or servers that have one (--url http://HOST:PORT)")
+    folder = Path(options.model).expanduser()
+    missing = missing_parts(folder) if folder.is_dir() else []
+    if missing or (not folder.is_dir() and options.model.startswith(("/", ".", "~"))):
+        raise RequestError(f"--model {options.model}: {'; '.join(missing) or 'no such folder'}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = str(folder) if folder.is_dir() else options.model
+    with vllm_server(name, options.platform, options.out / "vllm.log", shlex.split(options.vllm)) as url:
+        yield [url], name
+
+
+def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
+    """Collects every sample of an evaluation into its folder.
+
+    Raises DataFileError, FolderError, RequestError or ServerError, with messages for the user. Samples that were
+    judged until then are kept.
+    """
+    judge = judge_settings(options.judge)
+    problems = read_data_sets(options.data, options.limit)
+    hashes = {name: file_hash(path) for name, path in data_files(options.data).items()}
+    settings = {"protocol": asdict(protocol), "judge": judge, "data": hashes, "limit": options.limit}
+    folder = EvaluationFolder(options.out)
+    with serving(options) as (urls, name):
+        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, urls, name))
+    return folder, problems, journal.of(problem.key for problem in problems)
+
+
+async def _collect(
+    options: argparse.Namespace,
+    folder: EvaluationFolder,
+    settings: dict[str, Any],
+    problems: Sequence[Problem],
+    protocol: Protocol,
+    urls: Sequence[str],
+    name: str | None,
+) -> Journal:
+    endpoints = Endpoints(urls, key=os.environ.get("OPENAI_API_KEY", "none"), retries=options.retries)
+    try:
+        servers = await endpoints.find_model(name)
+        journal = folder.begin(settings | {"model": endpoints.model}, servers)
+        collector = Collector(endpoints, protocol, journal, judge=settings["judge"], concurrency=options.concurrency)
+        chains = len(problems) * len(protocol.chains)
+        state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
+        with ProgressReporter(journal.path, state, SECONDS_BETWEEN_LINES):
+            await collector.collect(problems)
+    finally:
+        await endpoints.close()
+    for url, reason in endpoints.lost.items():
+        print(f"warning: {url} was given up on the way ({reason}); the others did its work", file=sys.stderr)
+    return journal
+
+
+def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each data set, and of each skill of one that has several (`NAME/SKILL`)."""
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.dataset, []).append(sample)
+    for dataset, found in list(groups.items()):
+        skills = sorted({sample.skill for sample in found})
+        if len(skills) > 1:
+            groups |= {f"{dataset}/{skill}": [item for item in found if item.skill == skill] for skill in skills}
+    return groups
+
+
+def summarize(metrics: Metrics) -> dict[str, Any]:
+    """What a reader looks at first: a few numbers of each data set, and what went wrong in all of them."""
+    names = ("accepted@1", "pass_ratio", "exec_success_rate")
+    return {
+        "data_sets": {
+            dataset: {"problems": found["problems"], "samples": found["samples"], "errors": found["errors"]}
+            | {name: found[name] and found[name]["estimate"] for name in names}
+            for dataset, found in metrics.items()
+        },
+        # NAME/SKILL counts the samples of NAME again.
+        "not_judged": sum(found["not_judged"] for name, found in metrics.items() if "/" not in name),
+        "prompt_too_long": sum(found["prompt_too_long"] for name, found in metrics.items() if "/" not in name),
+    }
+
+
+def table(metrics: Metrics) -> Table:
+    """One row a data set: rates in percent, the first ones with their 95% intervals."""
+    passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
+    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "tokens"]
+    result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
+    for dataset, found in metrics.items():
+        cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
+        cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
+        tokens = found["generated_tokens"]["mean"]
+        result.add_row(dataset, str(found["problems"]), *cells, "-" if tokens is None else f"{tokens:.0f}")
+    return result
+
+
+def rate_text(rate: dict[str, float] | None) -> str:
+    """A rate in percent with its interval; a dash where there is none."""
+    return "-" if rate is None else Interval(**{key: 100 * value for key, value in rate.items()}).text()
+
+
+def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> None:
+    """One W&B run with the metrics flat, as `data set/metric`."""
+    import pandas as pd
+    import wandb
+
+    flat = pd.json_normalize(metrics, sep="/").to_dict(orient="records")[0]
+    with wandb.init(project=project, name=folder.path.name, config=folder.run_info, dir=str(folder.path)) as run:
+        run.log({key: value for key, value in flat.items() if isinstance(value, int | float)})
+
+
+def explain(error: Exception, out: Path) -> int:
+    """Tells the user why an evaluation ended, and what is left; returns the exit status."""
+    kept = out / "samples.jsonl"
+    if isinstance(error, OSError):
+        print(f"stopped: {out} cannot be written: {error.strerror}", file=sys.stderr)
+    else:
+        print(f"stopped: {error}", file=sys.stderr)
+    if kept.exists() and not isinstance(error, FolderError):
+        print(f"what was judged until then is in {kept}; the same command goes on from there", file=sys.stderr)
+    return FAILED if isinstance(error, OSError | ServerError) else REFUSED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = _arguments(arguments)
+    try:
+        protocol = protocol_of(options, options.protocol, budget=options.budget, entropy=options.entropy)
+        folder, problems, samples = evaluate(options, protocol)
+        ks = options.k or [protocol.samples]
+        metrics = {name: measure(found, protocol, ks) for name, found in by_data_set(samples).items()}
+        summary = summarize(metrics)
+        folder.finish(metrics, summary)
+        folder.write_qa(problems, samples, protocol.seed)
+        if options.wandb:
+            send_to_wandb(options.wandb, folder, metrics)
+    except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
+        return explain(error, options.out)
+    Console().print(table(metrics))
+    print(f"{folder.path}: metrics.json, summary.json, run_info.json, samples.jsonl, qa_logs/")
+    for what, meaning in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
+        if summary[what]:
+            print(f"warning: {summary[what]} samples {meaning}; they count nowhere", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What an evaluation is made of: protocols, servers, samples, metrics, the output folder."""

@@ -1,0 +1,98 @@
+"""The folder of an evaluation: `samples.jsonl`, `metrics.json`, `summary.json`, `run_info.json`, `qa_logs/`."""
+
+import json
+import platform
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from data_prep.json_lines import write_lines
+from recipe.evaluation.problems import Problem
+from recipe.evaluation.samples import Journal, Sample
+from recipe.records.run_directory import write_atomically
+
+PACKAGES = ("verl-skillcredit", "verl", "vllm", "transformers", "torch", "openai")
+QA_PER_CLASS = 5
+
+
+class FolderError(ValueError):
+    """The folder holds another evaluation, or none; the message is for the user."""
+
+
+class EvaluationFolder:
+    """Reads and writes what an evaluation leaves."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @property
+    def run_info(self) -> dict[str, Any]:
+        """What was asked of whom; FolderError when the folder holds no evaluation."""
+        return self._read("run_info.json")
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Data set -> metrics; FolderError when the evaluation is not finished."""
+        return self._read("metrics.json")
+
+    def journal(self) -> Journal:
+        return Journal(self.path / "samples.jsonl")
+
+    def begin(self, settings: dict[str, Any], servers: dict[str, Any]) -> Journal:
+        """The journal of a new evaluation, or of one with the same settings that goes on.
+
+        FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
+        """
+        settings = json.loads(json.dumps(settings))
+        if (self.path / "run_info.json").exists():
+            before = self.run_info["settings"]
+            differing = [key for key in settings | before if settings.get(key) != before.get(key)]
+            if differing:
+                told = ", ".join(f"{key} ({before.get(key)} there, {settings.get(key)} now)" for key in differing)
+                raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write("run_info.json", {"settings": settings, "servers": servers, "versions": versions()})
+        return self.journal()
+
+    def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:
+        self._write("metrics.json", metrics)
+        self._write("summary.json", summary)
+
+    def write_qa(self, problems: Iterable[Problem], samples: Iterable[Sample], seed: int) -> None:
+        """`qa_logs/<data set>.jsonl`: up to QA_PER_CLASS samples of each error class with their prompts, to be read."""
+        prompts = {problem.key: problem.messages for problem in problems}
+        classes: dict[tuple[str, str], list[Sample]] = defaultdict(list)
+        for sample in samples:
+            classes[sample.dataset, sample.error].append(sample)
+        chosen: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (dataset, error), found in sorted(classes.items()):
+            for sample in random.Random(f"{seed}/{dataset}/{error}").sample(found, min(QA_PER_CLASS, len(found))):
+                line = {"error": error, "id": sample.id, "number": sample.number, "prompt": prompts[dataset, sample.id]}
+                chosen[dataset].append(line | {"response": sample.answer.text, "reward": sample.reward})
+        for dataset, lines in chosen.items():
+            write_lines(self.path / "qa_logs" / f"{dataset}.jsonl", lines)
+        counts = {f"{dataset}/{error}": len(found) for (dataset, error), found in sorted(classes.items())}
+        write_atomically(self.path / "qa_logs" / "counts.json", json.dumps(counts, indent=2) + "\n")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        if not path.is_file():
+            raise FolderError(f"{self.path} has no {name}: it holds no finished evaluation (python -m recipe.evaluate)")
+        return json.loads(path.read_text())
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        write_atomically(self.path / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that decide what comes out."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,128 @@
+"""Numbers of an evaluation, from its samples alone.
+
+Intervals are 95% bootstrap intervals over problems: samples of one problem are not independent.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from recipe.evaluation.protocol import Protocol, pass_at_k
+from recipe.evaluation.samples import TOO_LONG, Sample
+from recipe.toys.intervals import mean_interval
+
+# The answer was a program (or what its task asks for) that ran to its end, right or wrong.
+RAN = ("none", "wrong_answer", "infeasible")
+
+# Of a sample that was judged: what is averaged, first over the samples of a problem, then over problems.
+PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float]] = {
+    "accepted@1": lambda reward: reward["acc"],
+    "pass_ratio": lambda reward: reward["pass_ratio"],
+    "exec_success_rate": lambda reward: float(reward["error"] in RAN),
+    "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
+    "zero_reward_rate": lambda reward: float(reward["score"] == 0),
+}
+
+
+def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The judged samples of each problem that has any."""
+    problems: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        if sample.judged:
+            problems[sample.id].append(sample)
+    return dict(problems)
+
+
+def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
+    """Metric -> problem -> its mean over the problem's samples."""
+    return {
+        name: {key: float(np.mean([read(sample.reward or {}) for sample in found])) for key, found in problems.items()}
+        for name, read in PER_SAMPLE.items()
+    }
+
+
+def solved(problems: dict[str, list[Sample]], protocol: Protocol, ks: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Problem -> its pass@k for each k that its samples allow, or whether its budget bought an accepted answer."""
+    counts = {key: (len(found), sum(_accepted(sample) for sample in found)) for key, found in problems.items()}
+    if protocol.name == "eval@budget":
+        return {"solved@budget": {key: float(accepted > 0) for key, (_, accepted) in counts.items()}}
+    return {
+        f"pass@{k}": {key: pass_at_k(n, c, k) for key, (n, c) in counts.items() if n >= k}
+        for k in ks
+        if k > 1 and any(n >= k for n, _ in counts.values())
+    }
+
+
+def measure(samples: Sequence[Sample], protocol: Protocol, ks: Sequence[int] = ()) -> dict[str, Any]:
+    """Every metric of one data set, as documented in docs/evaluate.md. Rates are None where nothing was judged."""
+    problems = group(samples)
+    means = values(problems) | solved(problems, protocol, ks)
+    judged = [sample for found in problems.values() for sample in found]
+    entropies = [sample.answer.entropy for sample in judged if sample.answer.entropy is not None]
+    return {
+        "problems": len(problems),
+        "samples": len(judged),
+        "not_judged": sum(not sample.settled for sample in samples),
+        "prompt_too_long": sum(sample.answer.finish == TOO_LONG for sample in samples),
+        "cut_share": _mean([sample.answer.finish == "length" for sample in judged]),
+        **{name: interval(list(found.values())) for name, found in means.items()},
+        "pass_ratio_quantiles": quantiles([sample.reward["pass_ratio"] for sample in judged if sample.reward], 50, 90),
+        "errors": shares(judged),
+        "judge_seconds": quantiles([sample.reward["judge_seconds"] for sample in judged if sample.reward], 50, 95),
+        "generated_tokens": {"mean": _mean([sample.answer.tokens for sample in judged]), **costs(judged)},
+        "entropy": _mean(entropies),
+        "throughput": throughput(judged),
+    }
+
+
+def interval(per_problem: Sequence[float]) -> dict[str, float] | None:
+    """Mean over problems with the ends of its interval; None of no problem."""
+    return asdict(mean_interval(per_problem)) if per_problem else None
+
+
+def quantiles(numbers: Sequence[float], *percents: int) -> dict[str, float | None]:
+    """Mean and percentiles (linear interpolation); None of nothing."""
+    return {"mean": _mean(numbers)} | {
+        f"p{percent}": float(np.percentile(numbers, percent)) if numbers else None for percent in percents
+    }
+
+
+def shares(samples: Sequence[Sample]) -> dict[str, float]:
+    """Share of each error class; they sum to 1."""
+    return {error: number / len(samples) for error, number in Counter(item.error for item in samples).most_common()}
+
+
+def costs(samples: Sequence[Sample]) -> dict[str, float | None]:
+    """All tokens, and what one solved problem costs in generated tokens and in seconds of judging."""
+    tokens = sum(sample.answer.tokens for sample in samples)
+    seconds = sum(sample.reward["judge_seconds"] for sample in samples if sample.reward)
+    solutions = len({sample.id for sample in samples if _accepted(sample)})
+    return {
+        "total": tokens,
+        "per_solved_problem": tokens / solutions if solutions else None,
+        "judge_seconds_per_solved_problem": seconds / solutions if solutions else None,
+    }
+
+
+def throughput(samples: Sequence[Sample]) -> dict[str, float | None]:
+    """Samples and tokens a second of generation: the time during which at least one of these answers was under way,
+    so that pauses, and the parts of an evaluation that was stopped, do not count.
+    """
+    seconds, reached = 0.0, -np.inf
+    for started, ended in sorted((sample.answer.started, sample.answer.ended) for sample in samples):
+        seconds += max(0.0, ended - max(started, reached))
+        reached = max(reached, ended)
+    rates = (len(samples), sum(sample.answer.tokens for sample in samples))
+    per_second, tokens = (number / seconds if seconds > 0 else None for number in rates)
+    return {"seconds": seconds, "samples_per_second": per_second, "tokens_per_second": tokens}
+
+
+def _accepted(sample: Sample) -> bool:
+    return bool(sample.reward and sample.reward["acc"] == 1.0)
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    return float(np.mean(numbers)) if numbers else None

@@ -1,0 +1,75 @@
+"""How many answers a problem gets, how they are sampled, and what they say about the problem.
+
+EVAL@1: one greedy answer. EVAL@k: ``samples`` answers, read with the unbiased pass@k. EVAL@budget: answers until a
+budget of generated tokens is spent.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal, get_args
+
+import numpy as np
+
+ProtocolName = Literal["eval@1", "eval@k", "eval@budget"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is asked of the server for each problem; ValueError for values that do not go together.
+
+    samples: answers to a problem (eval@k). budget: generated tokens a problem (eval@budget).
+    max_tokens: length of one answer. entropy: ask for log-probabilities too, from which entropy is estimated.
+    """
+
+    name: ProtocolName = "eval@1"
+    samples: int = 1
+    budget: int | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 2048
+    seed: int = 0
+    entropy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(ProtocolName):
+            raise ValueError(f"unknown protocol '{self.name}'; valid ones: {', '.join(get_args(ProtocolName))}")
+        if min(self.samples, self.max_tokens) < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ValueError("samples and max_tokens must be positive, temperature >= 0 and top_p in (0, 1]")
+        if self.name == "eval@1" and (self.samples, self.temperature) != (1, 0.0):
+            raise ValueError("eval@1 is one greedy answer: samples 1, temperature 0; for more take eval@k")
+        if self.name != "eval@1" and self.temperature == 0:
+            raise ValueError(f"{self.name} with temperature 0 gives the same answer again and again: set a temperature")
+        if (self.name == "eval@budget") != (self.budget is not None) or (self.budget is not None and self.budget < 1):
+            raise ValueError("eval@budget, and no other protocol, needs a budget of at least one token")
+
+    @property
+    def chains(self) -> list[range | None]:
+        """The numbers of the samples that are drawn one after the other; None: as many as the budget pays for."""
+        return [None] if self.budget is not None else [range(number, number + 1) for number in range(self.samples)]
+
+    def numbers(self, chain: range | None) -> Iterator[int]:
+        return iter(count() if chain is None else chain)
+
+    def tokens_left(self, spent: int) -> int:
+        """The longest answer that may be drawn when a chain has spent so many tokens; below 1 when it is over."""
+        return self.max_tokens if self.budget is None else min(self.max_tokens, self.budget - spent)
+
+    def seed_of(self, problem: str, number: int) -> int:
+        """A seed for each sample of its own, the same on every run and in any order."""
+        digest = hashlib.sha256(f"{self.seed}/{problem}/{number}".encode()).digest()
+        return int.from_bytes(digest[:4], "big") >> 1
+
+
+def pass_at_k(samples: int, accepted: int, k: int) -> float:
+    """The chance that at least one of k answers is right, unbiased from n >= k samples of which c were accepted.
+
+    1 - C(n-c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374, equation 1), as a product that does not overflow.
+    ValueError when k is not in [1, n] or c not in [0, n].
+    """
+    if not 1 <= k <= samples or not 0 <= accepted <= samples:
+        raise ValueError(f"pass@{k} needs 1 <= k <= n and 0 <= c <= n, got n={samples}, c={accepted}")
+    if samples - accepted < k:
+        return 1.0
+    return float(1 - np.prod(1 - k / np.arange(samples - accepted + 1, samples + 1)))

@@ -1,0 +1,96 @@
+"""Samples, and the journal that keeps each as soon as it is judged."""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recipe.records.run_directory import read_jsonl
+
+TOO_LONG = "prompt_too_long"
+"""The `finish` of a problem that the server could not be asked, because its prompt exceeds the context."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server gave. tokens: generated ones; finish: why it ended, `stop` or `length`; entropy: in nats a token,
+    estimated from the sampled tokens, None when it was not asked for; started, ended: seconds since the epoch.
+    """
+
+    text: str
+    tokens: int
+    finish: str
+    entropy: float | None
+    started: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Answer `number` to a problem, with what `rewards.compute_score` says of it; None: there is nothing to judge."""
+
+    dataset: str
+    id: str
+    skill: str
+    number: int
+    answer: Answer
+    reward: dict[str, Any] | None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.dataset, self.id, self.number
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a verdict: the answer was judged, and by a judge that worked."""
+        return self.reward is not None and self.reward["error"] != "infrastructure"
+
+    @property
+    def error(self) -> str:
+        return self.answer.finish if self.reward is None else self.reward["error"]
+
+    @property
+    def settled(self) -> bool:
+        """Whether an evaluation that goes on has nothing left to do for it."""
+        return self.judged or self.answer.finish == TOO_LONG
+
+
+class Journal:
+    """`samples.jsonl`: one line a sample, appended and flushed; of two lines for one sample the later one stands."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.samples: dict[tuple[str, str, int], Sample] = {}
+        for line in read_jsonl(path):
+            sample = Sample(**(line | {"answer": Answer(**line["answer"])}))
+            self.samples[sample.key] = sample
+        _end_last_line(path)
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample; raises OSError when the disk is full."""
+        line = asdict(sample)
+        if sample.reward is not None:
+            line["reward"] = {key: _json_number(value) for key, value in sample.reward.items()}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.samples[sample.key] = sample
+
+    def of(self, problems: Iterable[tuple[str, str]]) -> list[Sample]:
+        """The samples of these problems, in a fixed order."""
+        wanted = set(problems)
+        return sorted((sample for key, sample in self.samples.items() if key[:2] in wanted), key=lambda item: item.key)
+
+
+def _end_last_line(path: Path) -> None:
+    """A line that was cut when an evaluation was killed must not swallow the next one."""
+    if path.exists() and path.stat().st_size:
+        with open(path, "rb+") as file:
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+
+
+def _json_number(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,100 @@
+"""A small HTTP server of the OpenAI protocol, in a thread, or as a process that can die: ``python openai_server.py``.
+
+It answers "say N" with "#### N", or with "#### 0" where the request's seed is odd. A prompt with the word "long" is
+beyond its context.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MODEL = "little-model"
+TOKENS = 5
+
+
+@dataclass
+class Behaviour:
+    """What the server does, and what it was asked. die_after: ends its process, in the middle of a request, after so
+    many answers. answers_as: the model that it names in its answers.
+    """
+
+    model: str = MODEL
+    answers_as: str = MODEL
+    die_after: int | None = None
+    fail: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+
+def reply(request: dict[str, Any], behaviour: Behaviour) -> tuple[int, dict[str, Any]]:
+    prompt = request["messages"][-1]["content"]
+    if behaviour.fail:
+        return 500, {"error": {"message": "out of order"}}
+    if request["model"] != behaviour.model:
+        return 404, {"error": {"message": f"The model `{request['model']}` does not exist."}}
+    if "long" in prompt:
+        return 400, {"error": {"message": "This model's maximum context length is 8 tokens."}}
+    right = request["temperature"] == 0 or request["seed"] % 2 == 0
+    text = f"#### {prompt.split()[-1] if right else 0}"
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    if request.get("logprobs"):
+        choice["logprobs"] = {"content": [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []}] * 2}
+    usage = {"prompt_tokens": 1, "completion_tokens": min(TOKENS, request["max_tokens"]), "total_tokens": 6}
+    shared = {"id": "1", "object": "chat.completion", "created": 0, "model": behaviour.answers_as}
+    return 200, shared | {"choices": [choice], "usage": usage}
+
+
+def make_server(behaviour: Behaviour) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path != "/v1/models":
+                return self._send(404, {"error": {"message": "not found"}})
+            entry = {"id": behaviour.model, "object": "model", "created": 0, "owned_by": "us", "max_model_len": 8}
+            self._send(200, {"object": "list", "data": [entry]})
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            behaviour.requests.append(request)
+            if behaviour.die_after is not None and len(behaviour.requests) > behaviour.die_after:
+                os._exit(9)
+            self._send(*reply(request, behaviour))
+
+        def _send(self, status: int, content: dict[str, Any]) -> None:
+            body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+
+def url_of(server: ThreadingHTTPServer) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+@contextmanager
+def serving(behaviour: Behaviour) -> Iterator[str]:
+    """The url of a server in a thread of this process."""
+    server = make_server(behaviour)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield url_of(server)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    mortal = make_server(Behaviour(die_after=int(sys.argv[1])))
+    print(url_of(mortal), flush=True)
+    mortal.serve_forever()

@@ -1,0 +1,56 @@
+import pytest
+
+from recipe.compare import compare, main
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.samples import Answer, Sample
+
+
+def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
+    return [
+        Sample(
+            dataset, id, "skill", 0, Answer("", 1, "stop", None, 0.0, 1.0),
+            {"score": float(right), "acc": float(right), "pass_ratio": float(right), "judge_seconds": 0.0,
+             "error": "none" if right else "syntax"},
+        )
+        for id, right in verdicts.items()
+    ]  # fmt: skip
+
+
+def test_differences_are_paired_over_the_problems_that_both_have():
+    base = samples({"a": True, "b": False, "c": False, "d": False, "only here": True})
+    trained = samples({"a": True, "b": True, "c": True, "d": False, "only there": False})
+    by_metric = {row.metric: row for row in compare(base, trained)}
+    accepted, syntax = by_metric["accepted@1"], by_metric["syntax_error_rate"]
+    assert (accepted.problems, accepted.base, accepted.trained) == (4, 0.25, 0.75)
+    assert accepted.change.estimate == 0.5
+    assert 0 <= accepted.change.low < 0.5 < accepted.change.high <= 1
+    assert (syntax.base, syntax.trained, syntax.change.estimate) == (0.75, 0.25, -0.5)
+
+
+def test_the_same_evaluation_differs_by_nothing_for_certain():
+    same = samples({"a": True, "b": False})
+    assert {(row.change.low, row.change.high) for row in compare(same, same)} == {(0.0, 0.0)}
+
+
+def test_evaluations_of_other_problems_are_not_compared():
+    with pytest.raises(FolderError, match="no judged problem in common"):
+        compare(samples({"a": True}), samples({"b": True}))
+
+
+def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
+    for name, right, protocol in (("base", False, "eval@1"), ("trained", True, "eval@k")):
+        folder = EvaluationFolder(tmp_path / name)
+        journal = folder.begin({"protocol": protocol, "model": name}, {})
+        for sample in samples({"a": right, "b": right}):
+            journal.add(sample)
+        folder.finish({}, {})
+    assert main([str(tmp_path / "base"), str(tmp_path / "trained")]) == 0
+    printed = capsys.readouterr()
+    assert "+100.0 [+100.0, +100.0]" in printed.out
+    assert "protocol: eval@1 in base, eval@k in trained" in printed.err
+    assert "model:" not in printed.err
+
+
+def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):
+    assert main([str(tmp_path), str(tmp_path)]) == 2
+    assert "holds no finished evaluation" in capsys.readouterr().err

@@ -1,0 +1,165 @@
+"""`recipe.evaluate` against a real HTTP server that speaks the OpenAI protocol."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep.tasks import write_task_rows
+from recipe.evaluate import main
+from recipe.evaluation.folder import EvaluationFolder
+from tests.recipe.evaluation.conftest import task
+from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
+
+
+def run(out: Path, data: Path, *more: str) -> int:
+    return main(["--data", str(data), "--out", str(out), "--retries", "0", *more])
+
+
+def test_the_folder_of_a_greedy_evaluation(tmp_path, data, capsys):
+    with serving(Behaviour()) as url:
+        assert run(tmp_path / "out", data, "--url", url, "--entropy") == 0
+    folder = EvaluationFolder(tmp_path / "out")
+    (dataset,) = folder.metrics
+    found = folder.metrics[dataset]
+    assert found["accepted@1"] == {"estimate": 1.0, "low": 1.0, "high": 1.0}
+    assert (found["problems"], found["generated_tokens"]["mean"], found["entropy"]) == (6, 5.0, 0.5)
+    (server,) = folder.run_info["servers"].values()
+    assert (server["id"], server["max_model_len"]) == (MODEL, 8)
+    assert folder.run_info["settings"]["model"] == MODEL
+    lines = [json.loads(line) for line in (tmp_path / f"out/qa_logs/{dataset}.jsonl").read_text().splitlines()]
+    assert len(lines) == 5
+    assert all(line["response"].split()[-1] == line["prompt"][0]["content"].split()[-1] for line in lines)
+    assert "100.0 [100.0, 100.0]" in capsys.readouterr().out
+
+
+def test_sampled_answers_have_seeds_of_their_own_and_are_shared_among_the_servers(tmp_path, data):
+    one, two = Behaviour(), Behaviour()
+    with serving(one) as first, serving(two) as second:
+        options = ("--protocol", "eval@k", "--samples", "4", "--k", "1", "4", "--url", first, second)
+        assert run(tmp_path / "out", data, *options, "--concurrency", "4") == 0
+    seeds = {request["seed"] for request in one.requests + two.requests}
+    assert len(seeds) == len(one.requests + two.requests) == 24
+    assert min(len(one.requests), len(two.requests)) > 0
+    (found,) = EvaluationFolder(tmp_path / "out").metrics.values()
+    right = sum(seed % 2 == 0 for seed in seeds)
+    assert found["accepted@1"]["estimate"] == pytest.approx(right / 24)
+    assert found["pass@4"]["estimate"] > found["accepted@1"]["estimate"]
+
+
+def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        assert run(tmp_path / "out", data, "--url", url, "--protocol", "eval@budget", "--budget", "12") == 0
+    journal = EvaluationFolder(tmp_path / "out").journal()
+    tokens = [journal.samples[key].answer.tokens for key in sorted(journal.samples)]
+    assert tokens == [5, 5, 2] * 6
+
+
+def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path, data, capsys):
+    out, program = tmp_path / "out", Path(__file__).with_name("openai_server.py")
+    with subprocess.Popen([sys.executable, str(program), "4"], stdout=subprocess.PIPE, text=True) as mortal:
+        assert mortal.stdout is not None
+        url = mortal.stdout.readline().strip()
+        assert run(out, data, "--url", url, "--concurrency", "1") == 1
+    message = capsys.readouterr().err
+    assert "no server answers any more" in message
+    assert "goes on from there" in message
+    assert len(EvaluationFolder(out).journal().samples) == 4
+    with open(out / "samples.jsonl", "a") as file:
+        file.write('{"dataset": "own", "id": "cut in the mid')
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        assert run(out, data, "--url", url) == 0
+    assert {request["messages"][0]["content"] for request in behaviour.requests} == {"say 5", "say 6"}
+    (found,) = EvaluationFolder(out).metrics.values()
+    assert found["problems"] == 6
+
+
+def test_the_others_do_the_work_of_a_server_that_fails(tmp_path, data, capsys):
+    healthy = Behaviour()
+    with serving(healthy) as good, serving(Behaviour(fail=True)) as bad:
+        assert run(tmp_path / "out", data, "--url", bad, good) == 0
+    assert len(healthy.requests) == 6
+    assert f"{bad}/v1 was given up" in capsys.readouterr().err
+
+
+def test_a_server_of_another_model_is_refused(tmp_path, data, capsys):
+    with serving(Behaviour(model="other")) as other, serving(Behaviour()) as url:
+        assert run(tmp_path / "a", data, "--url", other, "--model", MODEL) == 1
+        assert "serves other, but 'little-model' was asked for" in capsys.readouterr().err
+        assert run(tmp_path / "b", data, "--url", url, other) == 1
+        assert "different models" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_server_that_is_exchanged_on_the_way_is_noticed(tmp_path, data, capsys):
+    with serving(Behaviour(answers_as="other")) as url:
+        assert run(tmp_path / "out", data, "--url", url) == 1
+    assert "answers as 'other'" in capsys.readouterr().err
+    assert EvaluationFolder(tmp_path / "out").journal().samples == {}
+
+
+def test_an_address_without_the_protocol_is_told_apart_from_one_where_nothing_answers(tmp_path, data, capsys):
+    with serving(Behaviour()) as url:
+        assert run(tmp_path / "out", data, "--url", f"{url}/elsewhere") == 1
+    assert "answers 404" in capsys.readouterr().err
+    assert run(tmp_path / "out", data, "--url", url) == 1
+    assert "is the server up?" in capsys.readouterr().err
+
+
+def test_a_prompt_beyond_the_context_is_left_out_and_told(tmp_path, capsys):
+    write_task_rows(tmp_path / "own.parquet", [task(1), task(2, "a long way to say 2")])
+    with serving(Behaviour()) as url:
+        assert run(tmp_path / "out", tmp_path / "own.parquet", "--url", url) == 0
+    (found,) = EvaluationFolder(tmp_path / "out").metrics.values()
+    assert (found["problems"], found["prompt_too_long"]) == (1, 1)
+    assert "1 samples do not fit into the context" in capsys.readouterr().err
+
+
+def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, data, capsys):
+    with serving(Behaviour()) as url:
+        assert run(tmp_path / "out", data, "--url", url) == 0
+        assert run(tmp_path / "out", data, "--url", url, "--limit", "2") == 2
+    assert "another limit (None there, 2 now)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--judge", "shap=binary"], "unknown setting 'shap'; valid ones: partial_credit"),
+        (["--judge", "shape=round"], "unknown 'round'; valid ones: binary"),
+        (["--protocol", "eval@budget"], "needs a budget"),
+        (["--temperature", "1"], "one greedy answer"),
+        (["--model", "/nowhere/model"], "no such folder"),
+        ([], "name a model"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, data, capsys, options, message):
+    assert run(tmp_path / "out", data, *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on(tmp_path, data, monkeypatch):
+    """The answers are kept: only the judge is asked again."""
+    import rewards
+    from rewards.verdict import Verdict
+
+    working = rewards.compute_score
+
+    async def broken(*arguments, **settings):
+        return Verdict.not_judged().as_reward(0.0)
+
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        monkeypatch.setattr(rewards, "compute_score", broken)
+        assert run(tmp_path / "out", data, "--url", url) == 0
+        folder = EvaluationFolder(tmp_path / "out")
+        assert [found["not_judged"] for found in folder.metrics.values()] == [6]
+        monkeypatch.setattr(rewards, "compute_score", working)
+        assert run(tmp_path / "out", data, "--url", url) == 0
+    assert len(behaviour.requests) == 6
+    assert [(found["problems"], found["not_judged"]) for found in folder.metrics.values()] == [(6, 0)]

@@ -1,0 +1,68 @@
+import pytest
+
+from recipe.evaluation.metrics import measure, throughput
+from recipe.evaluation.protocol import Protocol
+from recipe.evaluation.samples import TOO_LONG, Answer, Sample
+
+FOUR = Protocol("eval@k", samples=2, temperature=1.0)
+
+
+def sample(id: str, number: int, error: str | None, *, tokens=10, finish="stop", ratio=0.0, started=0.0, ended=1.0):
+    right = error == "none"
+    reward = None
+    if error is not None:
+        reward = {"score": float(right), "acc": float(right), "pass_ratio": 1.0 if right else ratio, "error": error}
+        reward["judge_seconds"] = 0.5
+    return Sample("set", id, "skill", number, Answer("text", tokens, finish, None, started, ended), reward)
+
+
+def test_rates_are_means_over_problems_of_means_over_their_samples():
+    found = measure(
+        [
+            sample("a", 0, "none"), sample("a", 1, "none"),
+            sample("b", 0, "wrong_answer", ratio=0.5), sample("b", 1, "syntax"),
+            sample("c", 0, "none"),
+        ],
+        FOUR, [2],
+    )  # fmt: skip
+    assert (found["problems"], found["samples"]) == (3, 5)
+    assert found["accepted@1"]["estimate"] == pytest.approx(2 / 3)
+    assert found["pass_ratio"]["estimate"] == pytest.approx((1 + 0.25 + 1) / 3)
+    assert found["exec_success_rate"]["estimate"] == pytest.approx((1 + 0.5 + 1) / 3)
+    assert found["syntax_error_rate"]["estimate"] == pytest.approx(0.5 / 3)
+    assert found["pass@2"]["estimate"] == pytest.approx(1 / 2)  # c has too few samples
+    assert found["errors"] == {"none": 0.6, "wrong_answer": 0.2, "syntax": 0.2}
+    assert found["pass_ratio_quantiles"] == {"mean": 0.7, "p50": 1.0, "p90": 1.0}
+
+
+def test_tokens_and_seconds_of_judging_are_shared_among_the_solved_problems():
+    found = measure([sample("a", 0, "none"), sample("a", 1, "none", tokens=20), sample("b", 0, "timeout")], FOUR)
+    assert found["generated_tokens"] == {
+        "mean": pytest.approx(40 / 3), "total": 40, "per_solved_problem": 40.0,
+        "judge_seconds_per_solved_problem": 1.5,
+    }  # fmt: skip
+
+
+def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_told():
+    found = measure(
+        [sample("a", 0, "none"), sample("b", 0, "infrastructure"), sample("c", 0, None, finish=TOO_LONG)], Protocol()
+    )
+    assert (found["problems"], found["not_judged"], found["prompt_too_long"]) == (1, 1, 1)
+    assert found["accepted@1"] == {"estimate": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_nothing_judged_gives_no_rates():
+    found = measure([sample("a", 0, "infrastructure")], Protocol())
+    assert (found["accepted@1"], found["judge_seconds"]["p95"], found["cut_share"]) == (None, None, None)
+
+
+def test_pauses_do_not_count_as_time_of_generation():
+    times = [(0.0, 2.0), (1.0, 3.0), (10.0, 11.0)]
+    found = throughput([sample("a", n, "none", started=start, ended=end) for n, (start, end) in enumerate(times)])
+    assert found == {"seconds": 4.0, "samples_per_second": 0.75, "tokens_per_second": 7.5}
+
+
+def test_a_budget_solves_a_problem_with_one_accepted_answer():
+    paid = Protocol("eval@budget", temperature=1.0, budget=9)
+    found = measure([sample("a", 0, "syntax"), sample("a", 1, "none"), sample("b", 0, "syntax")], paid)
+    assert found["solved@budget"]["estimate"] == 0.5
