@@ -56,11 +56,12 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
 
 def table(differences: list[Difference]) -> Table:
     """Percent, with the difference in points."""
-    result = Table("data set", "metric", "problems", "base", "trained", "difference [95%]", title="percent, points")
+    result = Table("data set (problems)", "metric", "base", "trained", "difference [95%]", title="percent, points")
+    result.columns[-1].no_wrap = True
     for row in differences:
         points = Interval(*(100 * value for value in (row.change.estimate, row.change.low, row.change.high)))
         cells = (f"{100 * row.base:.1f}", f"{100 * row.trained:.1f}", points.text(sign="+"))
-        result.add_row(row.dataset, row.metric, str(row.problems), *cells)
+        result.add_row(f"{row.dataset} ({row.problems})", row.metric, *cells)
     return result
 
 

@@ -48,7 +48,7 @@ def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
     printed = capsys.readouterr()
     assert "+100.0 [+100.0, +100.0]" in printed.out
     assert "protocol: eval@1 in base, eval@k in trained" in printed.err
-    assert "model:" not in printed.err
+    assert "model: base" not in printed.err
 
 
 def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):

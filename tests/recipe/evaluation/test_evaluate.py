@@ -15,7 +15,7 @@ from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
 
 
 def run(out: Path, data: Path, *more: str) -> int:
-    return main(["--data", str(data), "--out", str(out), "--retries", "0", *more])
+    return main(["--data", f"own={data}", "--out", str(out), "--retries", "0", *more])
 
 
 def test_the_folder_of_a_greedy_evaluation(tmp_path, data, capsys):

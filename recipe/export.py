@@ -1,0 +1,180 @@
+"""A checkpoint as a model: ``python -m recipe.export RUN [--step N] [--out DIR]`` leaves a Hugging Face folder.
+
+Shards are merged by verl's model merger, LoRA by PEFT, into the model that the run began with. Then vLLM and
+transformers answer some validation prompts greedily; if their texts differ the command fails and says where.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import argparse  # isort: skip
+import asyncio
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, ListConfig
+
+from data_prep.schema import DataFileError, read_rows
+from data_prep.source import positive
+from recipe.evaluation.endpoints import Endpoints, ServerError
+from recipe.evaluation.protocol import Protocol
+from recipe.evaluation.vllm_server import last_error, vllm_server
+from recipe.records.run_directory import RunDirectory
+
+REFUSED, FAILED = 2, 1
+
+Messages = list[dict[str, str]]
+
+
+class ExportError(ValueError):
+    """The checkpoint cannot be exported; the message is for the user."""
+
+
+def checkpoint(run: RunDirectory, step: int | None) -> Path:
+    """The actor's folder of a step, by default the last; ExportError names the steps that there are."""
+    if not (run.path / "config.yaml").is_file():
+        raise ExportError(f"{run.path} is no run directory of recipe.train: it has no config.yaml")
+    steps = sorted(int(path.name.removeprefix("global_step_")) for path in run.checkpoints.glob("global_step_*"))
+    wanted = run.last_checkpoint if step is None else step
+    folder = run.checkpoints / f"global_step_{wanted}" / "actor"
+    if not folder.is_dir():
+        found = ", ".join(map(str, steps)) or "none"
+        raise ExportError(f"{run.path} has no checkpoint of step {wanted}; steps there: {found}")
+    return folder
+
+
+def merge(actor: Path, base: str, out: Path) -> None:
+    """Writes the model of a checkpoint to `out`, which appears when it is complete.
+
+    base: the model that training began with; LoRA is merged into its own weights, because verl's merger rounds all
+    weights to bfloat16. Raises ExportError when the merger fails, OSError when the disk is full.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+        merged, log = Path(folder) / "merged", Path(folder) / "log"
+        command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+        command += ["--local_dir", str(actor), "--target_dir", str(merged)]
+        with open(log, "w") as output:
+            if subprocess.run(command, stdout=output, stderr=output).returncode:
+                raise ExportError(f"verl's model merger failed on {actor}: {last_error(log)}")
+        if (merged / "lora_adapter").is_dir():
+            merged = merge_adapter(base, merged / "lora_adapter", Path(folder) / "with_adapter")
+        shutil.move(merged, out)
+
+
+def merge_adapter(base: str, adapter: Path, out: Path) -> Path:
+    """The base model with a LoRA adapter merged in, with the base's tokenizer, in the base's dtype."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype="auto"), adapter)
+    model.merge_and_unload().save_pretrained(out)
+    AutoTokenizer.from_pretrained(base).save_pretrained(out)
+    return out
+
+
+def validation_prompts(config: DictConfig, count: int) -> list[Messages]:
+    """The first prompts of the run's validation files; DataFileError when they are gone."""
+    files = config.data.val_files
+    rows = [row for path in (files if isinstance(files, ListConfig) else [files]) for row in read_rows(Path(path))]
+    return [[message.model_dump() for message in row.prompt] for row in rows[:count]]
+
+
+def texts_of_transformers(model: Path, prompts: Sequence[Messages], max_tokens: int) -> list[str]:
+    """Greedy answers in float32, without special tokens."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    network.to("cuda" if torch.cuda.is_available() else "cpu")
+    texts = []
+    for messages in prompts:
+        inputs = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        ).to(network.device)
+        output = network.generate(**inputs, max_new_tokens=max_tokens, do_sample=False)
+        texts.append(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
+    return texts
+
+
+def texts_of_vllm(
+    model: Path, prompts: Sequence[Messages], max_tokens: int, platform: str, options: Sequence[str]
+) -> list[str]:
+    """Greedy answers in float32 of vLLM's own server."""
+
+    async def ask_all(url: str) -> list[str]:
+        endpoints = Endpoints([url])
+        await endpoints.find_model(str(model))
+        protocol = Protocol(max_tokens=max_tokens)
+        answers = [endpoints.ask(messages, protocol, seed=0, max_tokens=max_tokens) for messages in prompts]
+        texts = [answer.text for answer in await asyncio.gather(*answers)]
+        await endpoints.close()
+        return texts
+
+    log = model.with_name(f"{model.name}.vllm.log")
+    with vllm_server(str(model), platform, log, ["--dtype", "float32", *options]) as url:
+        texts = asyncio.run(ask_all(url))
+    log.unlink()
+    return texts
+
+
+def first_difference(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
+    """Where two lists of texts first differ, in words; None where they do not."""
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        if one != other:
+            return f"prompt {number}: transformers {one[:200]!r}, vLLM {other[:200]!r}"
+    return None
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m recipe.export", description=__doc__)
+    options.add_argument("run", type=Path, help="run directory of recipe.train")
+    options.add_argument("--step", type=positive, help="of the checkpoint (default: the last)")
+    options.add_argument("--out", type=Path, help="folder of the model (default: RUN/export/global_step_N)")
+    options.add_argument("--prompts", type=int, default=8, help="validation prompts to compare on; 0: no comparison")
+    options.add_argument("--max-tokens", type=positive, default=64, help="of an answer in the comparison")
+    options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="where vLLM answers")
+    options.add_argument("--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one word")
+    return options.parse_args(arguments)
+
+
+def export(options: argparse.Namespace) -> Path:
+    """Merges and compares; raises ExportError, DataFileError, ServerError or OSError with a message for the user."""
+    run = RunDirectory(options.run)
+    actor = checkpoint(run, options.step)
+    out = options.out or run.path / "export" / actor.parent.name
+    if out.exists():
+        raise ExportError(f"{out} exists already; remove it, or choose another --out")
+    config = run.read_config()
+    prompts = validation_prompts(config, options.prompts)
+    merge(actor, config.actor_rollout_ref.model.path, out)
+    print(f"model: {out}")
+    if prompts:
+        theirs = texts_of_vllm(out, prompts, options.max_tokens, options.platform, shlex.split(options.vllm))
+        difference = first_difference(texts_of_transformers(out, prompts, options.max_tokens), theirs)
+        if difference:
+            raise ServerError(f"vLLM and transformers give other greedy texts for {out}: {difference}")
+        print(f"vLLM and transformers give the same greedy text for {len(prompts)} validation prompts")
+    return out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    try:
+        export(_arguments(arguments))
+    except (ExportError, DataFileError) as error:
+        print(f"recipe.export: {error}", file=sys.stderr)
+        return REFUSED
+    except (ServerError, OSError) as error:
+        print(f"recipe.export: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

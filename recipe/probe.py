@@ -1,0 +1,101 @@
+"""Is this data worth training on? ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
+
+Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and tells accuracy, reward
+variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` holds the prompts that carry signal and may
+be trained on.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import json  # isort: skip
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from data_prep.json_lines import write_lines
+from data_prep.roles import may_train
+from data_prep.schema import DataFileError, read_rows, write_rows
+from recipe.evaluate import RequestError, evaluate, explain, parser, protocol_of
+from recipe.evaluation.endpoints import ServerError
+from recipe.evaluation.folder import FolderError
+from recipe.evaluation.metrics import group
+from recipe.evaluation.problems import Problem, data_files
+from recipe.evaluation.samples import Sample
+from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict
+from recipe.records.run_directory import write_atomically
+
+Signals = dict[str, dict[str, Signal]]
+
+
+def signals_of(samples: Iterable[Sample]) -> Signals:
+    """Data set -> problem -> signal, for all that was judged."""
+    datasets: dict[str, list[Sample]] = {}
+    for sample in samples:
+        datasets.setdefault(sample.dataset, []).append(sample)
+    grouped = {dataset: group(found) for dataset, found in datasets.items()}
+    return {
+        name: {id: signal(found) for id, found in problems.items()} for name, problems in grouped.items() if problems
+    }
+
+
+def write_probe(out: Path, signals: Signals) -> None:
+    """`probe.json`: each data set with its verdict; `prompts.jsonl`: each prompt."""
+    means = {dataset: mean_signal(list(found.values())) for dataset, found in signals.items()}
+    told = {dataset: asdict(mean) | {"verdict": verdict(mean) or ["in range"]} for dataset, mean in means.items()}
+    write_atomically(out / "probe.json", json.dumps(told, indent=2) + "\n")
+    lines = (
+        {"dataset": name, "id": id} | asdict(item) for name, found in signals.items() for id, item in found.items()
+    )
+    write_lines(out / "prompts.jsonl", lines)
+
+
+def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: set[str]) -> tuple[int, int]:
+    """Writes the rows of `source` that are to be kept and may be trained on; returns how many, and how many of those to
+    be kept may not be trained on.
+    """
+    allowed = {problem.id for problem in problems if may_train(problem.id, problem.role)}
+    rows = [row for row in read_rows(source) if row.extra_info.id in keep & allowed]
+    if rows:
+        write_rows(path, rows)
+    return len(rows), len(keep - allowed)
+
+
+def table(signals: Signals) -> Table:
+    result = Table("data set", "prompts", "accuracy", "variance", "entropy", "verdict", title="learning signal")
+    for dataset, found in signals.items():
+        mean = mean_signal(list(found.values()))
+        entropy = "-" if mean.entropy is None else f"{mean.entropy:.2f}"
+        told = "\n".join(verdict(mean)) or "in range"
+        result.add_row(dataset, str(len(found)), f"{mean.accuracy:.1%}", f"{mean.variance:.3f}", entropy, told)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = parser("probe", __doc__)
+    options.add_argument("--min-variance", type=float, default=VARIANCE, help=f"of a prompt to keep ({VARIANCE})")
+    chosen = options.parse_args(arguments)
+    try:
+        protocol = protocol_of(chosen, "eval@k", entropy=True)
+        _, problems, samples = evaluate(chosen, protocol)
+        signals = signals_of(samples)
+        write_probe(chosen.out, signals)
+        Console().print(table(signals))
+        for dataset, source in data_files(chosen.data).items():
+            keep = carrying(signals.get(dataset, {}), chosen.min_variance)
+            own = [problem for problem in problems if problem.dataset == dataset]
+            path = chosen.out / f"{dataset}.parquet"
+            rows, reserved = write_carrying(path, source, own, keep)
+            told = f"{path}: {rows} of {len(own)} prompts" if rows else f"{dataset}: no prompt to train on"
+            print(told + (f"; {reserved} more carry signal but may not be trained on" if reserved else ""))
+    except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
+        return explain(error, chosen.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

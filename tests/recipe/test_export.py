@@ -1,0 +1,62 @@
+"""What `recipe.export` does around verl's merger; the merger itself runs in tests/e2e."""
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from data_prep.micro_model import make
+from recipe.export import checkpoint, first_difference, main, merge_adapter
+from recipe.records.run_directory import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    (run.path / "config.yaml").write_text("data: {}\n")
+    for step in (7, 14):
+        (run.checkpoints / f"global_step_{step}" / "actor").mkdir(parents=True)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("14")
+    return run
+
+
+def test_the_last_checkpoint_is_taken_where_no_step_is_named(run):
+    assert checkpoint(run, None).parent.name == "global_step_14"
+    assert checkpoint(run, 7).parent.name == "global_step_7"
+
+
+def test_a_step_that_is_not_there_is_refused_with_those_that_are(run, capsys):
+    assert main([str(run.path), "--step", "8"]) == 2
+    assert "no checkpoint of step 8; steps there: 7, 14" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "is no run directory" in capsys.readouterr().err
+
+
+def test_a_model_that_is_there_is_never_overwritten(run, capsys):
+    (run.path / "export" / "global_step_14").mkdir(parents=True)
+    assert main([str(run.path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_path):
+    make(tmp_path / "base", hidden=32, layers=1, heads=1)
+    adapted = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(tmp_path / "base"),
+        LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False),
+    )
+    adapted.save_pretrained(tmp_path / "adapter")
+    out = merge_adapter(str(tmp_path / "base"), tmp_path / "adapter", tmp_path / "out")
+    tokens = torch.tensor([[5, 9, 2, 40]])
+    with torch.no_grad():
+        logits, base = (AutoModelForCausalLM.from_pretrained(path)(tokens).logits for path in (out, tmp_path / "base"))
+        torch.testing.assert_close(logits, adapted(tokens).logits)
+    assert (logits - base).abs().max() > 1e-3
+    assert (out / "tokenizer.json").exists()
+
+
+def test_the_first_text_that_differs_is_shown():
+    assert first_difference(["a", "b"], ["a", "b"]) is None
+    assert first_difference(["a", "b"], ["a", "c"]) == "prompt 1: transformers 'b', vLLM 'c'"
