@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -156,7 +157,8 @@ async def _collect(
     endpoints = Endpoints(urls, key=os.environ.get("OPENAI_API_KEY", "none"), retries=options.retries)
     try:
         servers = await endpoints.find_model(name)
-        journal = folder.begin(settings | {"model": endpoints.model}, servers)
+        files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
+        journal = folder.begin(settings | {"model": endpoints.model}, servers, files)
         collector = Collector(endpoints, protocol, journal, judge=settings["judge"], concurrency=options.concurrency)
         chains = len(problems) * len(protocol.chains)
         state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
@@ -234,6 +236,12 @@ def explain(error: Exception, out: Path) -> int:
     if kept.exists() and not isinstance(error, FolderError):
         print(f"what was judged until then is in {kept}; the same command goes on from there", file=sys.stderr)
     return FAILED if isinstance(error, OSError | ServerError) else REFUSED
+
+
+def evaluate_model(model: str | Path, data: Sequence[str], out: Path, *more: str) -> int:
+    """One evaluation as a process of its own, as a user would type it; returns its exit status."""
+    command = [sys.executable, "-m", "recipe.evaluate", "--model", str(model), "--data", *data, "--out", str(out)]
+    return subprocess.run([*command, *more]).returncode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
@@ -89,8 +90,8 @@ def texts_of_transformers(model: Path, prompts: Sequence[Messages], max_tokens: 
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     network.to("cuda" if torch.cuda.is_available() else "cpu")
     texts = []
     for messages in prompts:

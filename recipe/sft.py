@@ -1,19 +1,27 @@
 """Supervised training by verl's SFT trainer: ``python -m recipe.sft sft_experiment=NAME key=value ...``.
 
-Starts itself under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face
+Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face
 folder at ``<trainer.default_local_dir>/global_step_<N>/huggingface``, and all that the ranks print in ``sft.log``.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
 
 import os  # isort: skip
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
+from data_prep.schema import DataFileError, Demonstration, write_rows
+from data_prep.splits import split_by_hash
+from recipe import compare
+from recipe.evaluate import evaluate_model
+from recipe.evaluation.folder import FolderError
+from recipe.evaluation.verified import demonstrations, read_verified
 from recipe.training.console import ProgressReporter, SupervisedState
 
 REFUSED, FAILED = 2, 1
@@ -22,16 +30,68 @@ SECONDS_BETWEEN_LINES = 10.0
 
 def launch(config: DictConfig) -> int:
     """Run one process a rank under torchrun, show how far they are, and return the exit status."""
-    missing = [path for path in (config.data.train_files, config.model.path) if not Path(path).exists()]
-    if missing:
-        print(f"refused before training: no such file or folder: {', '.join(missing)}", file=sys.stderr)
-        return REFUSED
     folder = Path(config.trainer.default_local_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        files = verified_files(config, folder / "verified")
+    except (FolderError, DataFileError) as error:
+        print(f"refused before training: {error}", file=sys.stderr)
+        return REFUSED
+    wanted = [files.get("train", config.data.train_files), config.model.path, *config.report.data]
+    if missing := [path for path in wanted if not Path(path).exists()]:
+        print(f"refused before training: no such file or folder: {', '.join(missing)}", file=sys.stderr)
+        return REFUSED
+    overrides = [f"data.{split}_files={path}" for split, path in files.items()]
+    status = (
+        report(config, config.model.path, folder / "before")
+        or train_under_torchrun(config, folder, overrides)
+        or report(config, trained_model(folder), folder / "after")
+    )
+    if status == 0 and config.report.data:
+        return compare.main([str(folder / "before"), str(folder / "after")])
+    return status
+
+
+def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
+    """The files of `verified.evaluations`, by split; none where no evaluation is named.
+
+    A problem is held out, or trained on, with all its answers. Raises FolderError or DataFileError.
+    """
+    if not config.verified.evaluations:
+        return {}
+    solved, reserved = read_verified(map(Path, config.verified.evaluations))
+    held_out = int(config.verified.held_out_percent)
+    rows: dict[str, list[Demonstration]] = {"train": [], "val": []}
+    for row in demonstrations(solved, config.verified.per_problem):
+        rows[split_by_hash(row.extra_info.id, {"val": held_out, "train": 100 - held_out})].append(row)
+    # verl wants a validation file; of very few problems perhaps none falls into it.
+    rows["val"] = rows["val"] or rows["train"][:1]
+    count = sum(write_rows(folder / f"{split}.parquet", found) for split, found in rows.items())
+    left_out = f"; {reserved} problems may not be trained on" if reserved else ""
+    print(f"{count} accepted answers to {len(solved)} problems{left_out}: {folder}")
+    return {split: str(folder / f"{split}.parquet") for split in rows}
+
+
+def report(config: DictConfig, model: str | Path, out: Path) -> int:
+    """Evaluates a model where a report is wanted; returns the exit status."""
+    if not config.report.data:
+        return 0
+    options = ["--protocol", config.report.protocol, *shlex.split(config.report.options)]
+    platform = "cpu" if config.trainer.device == "cpu" else "gpu"
+    return evaluate_model(model, config.report.data, out, "--platform", platform, *options)
+
+
+def trained_model(folder: Path) -> Path:
+    """The Hugging Face folder of the last checkpoint."""
+    return max(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2])) / "huggingface"
+
+
+def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[str]) -> int:
+    """The training itself, with its progress on the console; returns the exit status."""
     metrics, log = folder / "metrics.jsonl", folder / "sft.log"
     metrics.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc_per_node={config.trainer.n_gpus_per_node}", "-m", "recipe.sft", *sys.argv[1:]]
+    command += [f"--nproc_per_node={config.trainer.n_gpus_per_node}", "-m", "recipe.sft", *sys.argv[1:], *overrides]
     state = SupervisedState(config.trainer.total_training_steps or 0)
     with open(log, "w") as output, ProgressReporter(metrics, state, SECONDS_BETWEEN_LINES):
         status = subprocess.run(command, stdout=output, stderr=output, env=_environment(config, metrics)).returncode

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.json_lines import write_lines
-from recipe.evaluation.problems import Problem
+from recipe.evaluation.problems import Problem, file_hash, read_data_sets
 from recipe.evaluation.samples import Journal, Sample
 from recipe.records.run_directory import write_atomically
 
@@ -41,9 +41,19 @@ class EvaluationFolder:
     def journal(self) -> Journal:
         return Journal(self.path / "samples.jsonl")
 
-    def begin(self, settings: dict[str, Any], servers: dict[str, Any]) -> Journal:
+    def problems(self) -> list[Problem]:
+        """The problems that were evaluated, from their data files; FolderError when one is gone or has changed."""
+        info = self.run_info
+        texts = [f"{name}={path}" for name, path in info["files"].items()]
+        for name, path in info["files"].items():
+            if not Path(path).is_file() or file_hash(Path(path)) != info["settings"]["data"][name]:
+                raise FolderError(f"{path} is not there any more, or not the file that {self.path} was made with")
+        return read_data_sets(texts, info["settings"]["limit"])
+
+    def begin(self, settings: dict[str, Any], servers: dict[str, Any], files: dict[str, str] | None = None) -> Journal:
         """The journal of a new evaluation, or of one with the same settings that goes on.
 
+        files: data set -> absolute path of its data file; where it lies does not count as a setting.
         FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
         """
         settings = json.loads(json.dumps(settings))
@@ -54,7 +64,9 @@ class EvaluationFolder:
                 told = ", ".join(f"{key} ({before.get(key)} there, {settings.get(key)} now)" for key in differing)
                 raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write("run_info.json", {"settings": settings, "servers": servers, "versions": versions()})
+        self._write(
+            "run_info.json", {"settings": settings, "servers": servers, "files": files or {}, "versions": versions()}
+        )
         return self.journal()
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:

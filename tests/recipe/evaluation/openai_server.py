@@ -75,7 +75,11 @@ def make_server(behaviour: Behaviour) -> ThreadingHTTPServer:
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that leaves before its answer is no error of ours."""
+
+    return Server(("127.0.0.1", 0), Handler)
 
 
 def url_of(server: ThreadingHTTPServer) -> str:

@@ -1,0 +1,106 @@
+"""Training data from the verified samples of evaluations: demonstrations (rejection sampling) and preference pairs."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from data_prep.normal_form import solution_tokens
+from data_prep.roles import may_train
+from data_prep.schema import Demonstration, ExtraInfo, Message
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.problems import Problem
+from recipe.evaluation.samples import Sample
+
+Solved = dict[tuple[str, str], tuple[Problem, list[Sample]]]
+
+
+def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
+    """The judged samples, each text of a problem once, of all problems that may be trained on; and how many problems
+    may not. Cut answers are left out.
+
+    Raises:
+        FolderError: a folder is no evaluation, or none of its problems may be trained on.
+    """
+    found: Solved = {}
+    reserved: set[tuple[str, str]] = set()
+    for folder in map(EvaluationFolder, folders):
+        problems = {problem.key: problem for problem in folder.problems()}
+        for sample in folder.journal().of(problems):
+            problem = problems[sample.dataset, sample.id]
+            if not may_train(problem.id, problem.role):
+                reserved.add(problem.key)
+            elif sample.judged and sample.answer.finish == "stop":
+                found.setdefault(problem.key, (problem, []))[1].append(sample)
+    if not found:
+        raise FolderError(
+            f"no sample to train on: {len(reserved)} problems of these evaluations may not be trained on "
+            "(their role is not train); evaluate the model on a training file"
+        )
+    return {key: (problem, distinct(samples)) for key, (problem, samples) in found.items()}, len(reserved)
+
+
+def distinct(samples: Iterable[Sample]) -> list[Sample]:
+    """The first of those whose answers are the same but for layout, comments and chosen names."""
+    first: dict[tuple[str, ...], Sample] = {}
+    for sample in samples:
+        first.setdefault(tuple(solution_tokens(sample.answer.text)), sample)
+    return list(first.values())
+
+
+def demonstrations(solved: Solved, per_problem: int) -> list[Demonstration]:
+    """Up to so many accepted answers to each problem, as supervised examples."""
+    made = []
+    for problem, samples in solved.values():
+        accepted = [sample for sample in samples if sample.reward and sample.reward["acc"] == 1.0]
+        for sample in accepted[:per_problem]:
+            messages = [Message.model_validate(message) for message in problem.messages]
+            messages.append(Message(role="assistant", content=sample.answer.text))
+            extra = ExtraInfo(split="verified", index=sample.number, id=problem.id)
+            made.append(Demonstration(messages=messages, skill=problem.skill, correct=True, extra_info=extra))
+    return made
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two answers to one problem, of which the first is better by `margin` of the pass ratio."""
+
+    problem: Problem
+    chosen: Sample
+    rejected: Sample
+    margin: float
+
+    @property
+    def surplus(self) -> int:
+        """Tokens by which the chosen answer is longer."""
+        return self.chosen.answer.tokens - self.rejected.answer.tokens
+
+
+def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0) -> list[Pair]:
+    """Preference pairs with a margin of the pass ratio, up to so many of each problem, balanced in length.
+
+    A preference that always goes with the longer answer teaches length. So the pairs of all problems are drawn such
+    that the surpluses cancel: each problem, in an order by seed, gives those that bring the sum nearest to zero.
+    """
+    problems = list(solved.values())
+    random.Random(seed).shuffle(problems)
+    drawn: list[Pair] = []
+    surplus = 0
+    for problem, samples in problems:
+        candidates = [pair for pair in _ordered_pairs(problem, samples) if pair.margin >= min_margin]
+        for _ in range(min(per_problem, len(candidates))):
+            best = min(candidates, key=lambda pair: (abs(surplus + pair.surplus), -pair.margin))
+            candidates.remove(best)
+            surplus += best.surplus
+            drawn.append(best)
+    return drawn
+
+
+def _ordered_pairs(problem: Problem, samples: Sequence[Sample]) -> list[Pair]:
+    ratios = [(sample, sample.reward["pass_ratio"]) for sample in samples if sample.reward]
+    return [
+        Pair(problem, one, other, ratio - lower)
+        for (one, ratio), (other, lower) in product(ratios, repeat=2)
+        if ratio > lower
+    ]
