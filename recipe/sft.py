@@ -1,7 +1,9 @@
 """Supervised training by verl's SFT trainer: ``python -m recipe.sft sft_experiment=NAME key=value ...``.
 
-Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face
-folder at ``<trainer.default_local_dir>/global_step_<N>/huggingface``, and all that the ranks print in ``sft.log``.
+Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself
+under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face folder at
+``<trainer.default_local_dir>/global_step_<N>/huggingface``, all that the ranks print in ``sft.log``, and with
+``report.data`` the evaluations ``before`` and ``after``.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -21,6 +23,7 @@ from data_prep.splits import split_by_hash
 from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
+from recipe.evaluation.problems import data_files
 from recipe.evaluation.verified import demonstrations, read_verified
 from recipe.training.console import ProgressReporter, SupervisedState
 
@@ -37,8 +40,8 @@ def launch(config: DictConfig) -> int:
     except (FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
-    wanted = [files.get("train", config.data.train_files), config.model.path, *config.report.data]
-    if missing := [path for path in wanted if not Path(path).exists()]:
+    wanted = [files.get("train", config.data.train_files), config.model.path, *data_files(config.report.data).values()]
+    if missing := [str(path) for path in wanted if not Path(path).exists()]:
         print(f"refused before training: no such file or folder: {', '.join(missing)}", file=sys.stderr)
         return REFUSED
     overrides = [f"data.{split}_files={path}" for split, path in files.items()]
