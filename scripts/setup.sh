@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv with exact versions and installs the project in editable mode.
 #   bash scripts/setup.sh [cpu|gpu]
+#   bash scripts/setup.sh dpo          after one of these: .venv-dpo, which recipe.dpo needs (requirements/dpo.txt)
 # Where packages come from is pip's business (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... picks an
 # interpreter. A second run with nothing changed does nothing.
 set -euo pipefail
@@ -29,9 +30,29 @@ step() { # description, command...
     fi
 }
 
+set_up_dpo() {
+    local own=.venv-dpo stamp packages
+    [ -e $venv/.stamp ] || fail "making $own" "$venv, whose packages it uses, is not there" "first bash scripts/setup.sh [cpu|gpu]"
+    stamp=$(cat requirements/dpo.txt $venv/.stamp | sha256sum | cut -c1-64)
+    [ "$(cat $own/.stamp 2>/dev/null)" != "$stamp" ] || return 0
+    mkdir -p $own
+    log=$own/setup.log
+    : >"$log"
+    step "making $own" $venv/bin/python -m venv $own
+    packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "$packages" >"$($own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages_of_venv.pth"
+    step "installing TRL" $own/bin/python -m pip install --no-deps --disable-pip-version-check -r requirements/dpo.txt
+    step "importing TRL" $own/bin/python -c 'from trl import DPOTrainer'
+    echo "$stamp" >$own/.stamp
+}
+
 case $platform in
     cpu | gpu) ;;
-    *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu]" ;;
+    dpo)
+        set_up_dpo
+        exit
+        ;;
+    *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu|dpo]" ;;
 esac
 
 find_python() {

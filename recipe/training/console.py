@@ -5,6 +5,7 @@ restart.
 """
 
 import json
+import math
 import sys
 import threading
 import time
@@ -56,7 +57,12 @@ class StepClock:
         if len(self.ended) < 2:
             return ""
         seconds = steps * (self.ended[-1] - self.ended[0]) / (len(self.ended) - 1)
-        return f"about {seconds / 60:.1f} min left" if seconds >= 60 else f"about {seconds:.0f} s left"
+        return time_left(seconds)
+
+
+def time_left(seconds: float) -> str:
+    """A duration in words."""
+    return f"about {seconds / 60:.1f} min left" if seconds >= 60 else f"about {seconds:.0f} s left"
 
 
 class TrainingState:
@@ -115,13 +121,14 @@ class EvaluationState:
     """An evaluation, from the samples that it writes; total 0: how many there will be is not known."""
 
     def __init__(self, total: int, done: int = 0):
-        self.step, self.total = done, total
+        self.step, self.total, self.earlier = done, total, done
         self.judged = self.accepted = 0
-        self.clock = StepClock()
+        self.begun, self.ended = math.inf, 0.0
 
     def take(self, line: dict[str, Any]) -> None:
         self.step += 1
-        self.clock.tick(time.time())
+        self.begun = min(self.begun, line["answer"]["started"])
+        self.ended = max(self.ended, line["answer"]["ended"])
         if line["reward"] is not None:
             self.judged += 1
             self.accepted += line["reward"]["acc"] == 1.0
@@ -130,8 +137,10 @@ class EvaluationState:
         parts = [f"{self.step} of {self.total} samples" if self.total else f"{self.step} samples"]
         if self.judged:
             parts.append(f"{self.accepted / self.judged:.0%} accepted")
-        parts.append(self.clock.left(max(0, self.total - self.step)))
-        return " | ".join(part for part in parts if part)
+        if self.earlier < self.step < self.total:
+            seconds = (self.total - self.step) * (self.ended - self.begun) / (self.step - self.earlier)
+            parts.append(time_left(seconds))
+        return " | ".join(parts)
 
 
 class ProgressReporter:

@@ -2,7 +2,7 @@ import io
 import json
 import time
 
-from recipe.training.console import ProgressReporter, StepClock, SupervisedState, TrainingState
+from recipe.training.console import EvaluationState, ProgressReporter, StepClock, SupervisedState, TrainingState
 
 
 def test_the_state_follows_the_events_of_a_run():
@@ -55,3 +55,11 @@ def test_lines_appear_while_the_file_grows_and_half_a_line_waits(tmp_path):
             time.sleep(0.1)
     assert "0 of 4 steps done | ready" in stream.getvalue()
     assert "99" not in stream.getvalue()
+
+
+def test_an_evaluation_tells_its_share_of_accepted_answers_and_how_long_the_rest_takes():
+    state = EvaluationState(total=10, done=2)
+    assert state.describe() == "2 of 10 samples"
+    for ended, right in ((1.0, 1.0), (4.0, 0.0)):
+        state.take({"answer": {"started": 0.0, "ended": ended}, "reward": {"acc": right}})
+    assert state.describe() == "4 of 10 samples | 50% accepted | about 12 s left"

@@ -1,0 +1,158 @@
+"""Preference training: ``python -m recipe.dpo --model FOLDER --evaluations DIR ... --out DIR``.
+
+Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
+answer by at least ``--margin`` of the pass ratio, lengths balanced. TRL trains LoRA in an environment of its own
+(``bash scripts/setup.sh dpo``). The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before
+and after.
+"""
+
+import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+
+import argparse  # isort: skip
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from data_prep.json_lines import write_lines
+from data_prep.schema import DataFileError
+from data_prep.source import positive
+from data_prep.splits import split_by_hash
+from recipe import compare
+from recipe.checks.model import missing_parts
+from recipe.evaluate import evaluate_model
+from recipe.evaluation.folder import FolderError
+from recipe.evaluation.problems import data_files
+from recipe.evaluation.verified import Pair, pairs, read_verified
+from recipe.evaluation.vllm_server import last_error
+from recipe.records.run_directory import read_jsonl, write_atomically
+from recipe.training.preference import Settings
+
+REFUSED, FAILED = 2, 1
+HELD_OUT_PERCENT = 10
+PROJECT = Path(__file__).resolve().parent.parent
+PYTHON = PROJECT / ".venv-dpo" / "bin" / "python"
+
+
+class RequestError(ValueError):
+    """What was typed cannot be done; the message is for the user."""
+
+
+def line(pair: Pair) -> dict[str, Any]:
+    """A pair as TRL reads it."""
+    answers = {"chosen": pair.chosen.answer.text, "rejected": pair.rejected.answer.text}
+    return {"prompt": list(pair.problem.messages)} | {
+        name: [{"role": "assistant", "content": text}] for name, text in answers.items()
+    }
+
+
+def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
+    """`train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; RequestError when one would be empty."""
+    shares = {"val": HELD_OUT_PERCENT, "train": 100 - HELD_OUT_PERCENT}
+    files = {split: out / f"{split}_pairs.jsonl" for split in shares}
+    for split, path in files.items():
+        lines = [line(pair) for pair in found if split_by_hash(pair.problem.id, shares) == split]
+        if not lines:
+            raise RequestError(
+                f"{len(found)} pairs are too few to hold some out: take more samples or problems, or a smaller --margin"
+            )
+        write_lines(path, lines)
+    return files
+
+
+def reward_accuracies(log: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """Share of held-out pairs whose better answer the implicit reward prefers: before and after the training."""
+    found = [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry]
+    return found[0], found[-1]
+
+
+def train(settings: Settings, out: Path) -> int:
+    """Runs TRL in its own environment; returns the exit status."""
+    write_atomically(out / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
+    log = out / "dpo.log"
+    command = [str(PYTHON), "-m", "recipe.training.preference", str((out / "settings.json").absolute())]
+    with open(log, "w") as output:
+        status = subprocess.run(
+            command, stdout=output, stderr=output, cwd=PROJECT, env=os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+        ).returncode
+    if status:
+        print(f"the preference training failed: {last_error(log)}; all of its output: {log}", file=sys.stderr)
+        return FAILED
+    before, after = reward_accuracies(read_jsonl(Path(settings.log)))
+    print(f"reward accuracy on held-out pairs: {before:.1%} before, {after:.1%} after; model in {settings.out}")
+    return 0
+
+
+def prepare(options: argparse.Namespace) -> Settings:
+    """Pairs and settings; raises RequestError, FolderError or DataFileError before anything expensive starts."""
+    if not PYTHON.exists():
+        raise RequestError(f"no {PYTHON}: TRL has an environment of its own, make it with bash scripts/setup.sh dpo")
+    if missing := missing_parts(options.model):
+        raise RequestError(f"--model: {'; '.join(missing)}")
+    if gone := [str(path) for path in data_files(options.report).values() if not path.is_file()]:
+        raise RequestError(f"--report: no such file: {', '.join(gone)}")
+    if (options.out / "model").exists():
+        raise RequestError(f"{options.out / 'model'} exists already; choose another --out")
+    solved, reserved = read_verified(options.evaluations)
+    found = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
+    files = write_pairs(found, options.out)
+    surplus = sum(pair.surplus for pair in found) / len(found)
+    print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
+    print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
+    own = {field.name: getattr(options, field.name) for field in fields(Settings) if hasattr(options, field.name)}
+    paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": options.model}
+    paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
+    device = "cpu" if options.platform == "cpu" else "cuda"
+    return Settings(**own | {name: str(path.absolute()) for name, path in paths.items()} | {"device": device})
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m recipe.dpo", description=__doc__)
+    options.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    options.add_argument("--evaluations", type=Path, nargs="+", required=True, help="folders of recipe.evaluate")
+    options.add_argument("--out", type=Path, required=True)
+    options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu")
+    options.add_argument("--margin", type=float, default=0.5, help="of the pass ratio within a pair (default 0.5)")
+    options.add_argument("--per-problem", type=positive, default=2, help="pairs of one problem (default 2)")
+    options.add_argument("--report", nargs="+", default=[], metavar="FILE", help="rows to evaluate on before and after")
+    options.add_argument("--report-options", default="", metavar="OPTIONS", help="of recipe.evaluate, as one word")
+    for field in fields(Settings):
+        if field.name in ("model", "train_pairs", "val_pairs", "out", "log", "device"):
+            continue
+        name = f"--{field.name.replace('_', '-')}"
+        if field.type is bool:
+            options.add_argument(name, action="store_true")
+        else:
+            default = field.default
+            options.add_argument(name, type=type(default), default=default, help=f"(default {default})")
+    return options.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = _arguments(arguments)
+    try:
+        settings = prepare(options)
+    except (RequestError, FolderError, DataFileError) as error:
+        print(f"refused before training: {error}", file=sys.stderr)
+        return REFUSED
+    report = ("--platform", options.platform, *shlex.split(options.report_options))
+    folders = {name: options.out / name for name in ("before", "after")}
+    if options.report and (status := evaluate_model(settings.model, options.report, folders["before"], *report)):
+        return status
+    if status := train(settings, options.out):
+        return status
+    if not options.report:
+        return 0
+    return evaluate_model(settings.out, options.report, folders["after"], *report) or compare.main(
+        [str(folders["before"]), str(folders["after"])]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

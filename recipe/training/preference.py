@@ -1,0 +1,91 @@
+"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290) with LoRA, by TRL and where TRL is.
+
+``python -m recipe.training.preference SETTINGS.json``, as recipe.dpo starts it. The reference is the model without its
+adapter, so there is no second copy of the weights; ``precompute_reference`` saves its forward passes too, and the
+memory of their activations. Imports nothing of this project: TRL lives apart from verl.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """model: Hugging Face folder. train_pairs, val_pairs: JSON lines with prompt, chosen and rejected, each a list of
+    chat messages. out: folder of the merged model. log: JSON lines of the metrics. device: cpu or cuda.
+    """
+
+    model: str
+    train_pairs: str
+    val_pairs: str
+    out: str
+    log: str
+    device: str = "cpu"
+    beta: float = 0.1
+    lr: float = 5e-6
+    epochs: float = 1.0
+    batch_size: int = 32
+    micro_batch_size: int = 4
+    max_length: int = 4096
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    precompute_reference: bool = False
+    seed: int = 0
+
+
+def train(settings: Settings) -> None:
+    """Trains on the pairs, logs reward accuracies before and after, and saves the model with its adapter merged in."""
+    from datasets import load_dataset
+    from peft import LoraConfig
+    from transformers import AutoTokenizer
+    from trl import DPOConfig, DPOTrainer
+
+    on_gpu = settings.device == "cuda"
+    out = Path(settings.out)
+    arguments = DPOConfig(
+        output_dir=str(out.with_name("checkpoints")),
+        model_init_kwargs={"dtype": "bfloat16" if on_gpu else "float32"},
+        beta=settings.beta,
+        learning_rate=settings.lr,
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.micro_batch_size,
+        per_device_eval_batch_size=settings.micro_batch_size,
+        gradient_accumulation_steps=max(1, settings.batch_size // settings.micro_batch_size),
+        max_length=settings.max_length,
+        precompute_ref_log_probs=settings.precompute_reference,
+        use_cpu=not on_gpu,
+        bf16=on_gpu,
+        gradient_checkpointing=on_gpu,
+        lr_scheduler_type="cosine",
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        seed=settings.seed,
+    )
+    pairs = load_dataset("json", data_files={"train": settings.train_pairs, "val": settings.val_pairs})
+    tokenizer = AutoTokenizer.from_pretrained(settings.model)
+    trainer = DPOTrainer(
+        settings.model,
+        args=arguments,
+        train_dataset=pairs["train"],
+        eval_dataset=pairs["val"],
+        processing_class=tokenizer,
+        peft_config=LoraConfig(
+            r=settings.lora_rank, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+        ),
+    )
+    trainer.evaluate()
+    trainer.train()
+    trainer.evaluate()
+    partial = out.with_name(f".{out.name}.partial")
+    trainer.model.merge_and_unload().save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    partial.rename(out)
+    Path(settings.log).write_text("".join(json.dumps(line) + "\n" for line in trainer.state.log_history))
+
+
+if __name__ == "__main__":
+    train(Settings(**json.loads(Path(sys.argv[1]).read_text())))

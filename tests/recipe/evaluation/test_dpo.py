@@ -1,0 +1,68 @@
+"""What `recipe.dpo` does around TRL."""
+
+import json
+
+import pytest
+
+import recipe.dpo
+from recipe.dpo import RequestError, main, reward_accuracies, write_pairs
+from recipe.evaluation.verified import pairs
+from scripts.check_pins import PROJECT, contradictions, read_metadata, read_pins
+from tests.recipe.evaluation.conftest import task
+from tests.recipe.evaluation.test_verified import evaluation, sample, solved
+
+
+def offered(count: int):
+    return solved(*[[sample(f"p{n}", 0, f"good {n}", 1.0), sample(f"p{n}", 1, "bad", 0.0)] for n in range(count)])
+
+
+def test_pairs_are_written_as_chats_and_no_problem_is_on_both_sides(tmp_path):
+    files = write_pairs(pairs(offered(40), min_margin=0.5, per_problem=2), tmp_path)
+    lines = {split: [json.loads(line) for line in path.read_text().splitlines()] for split, path in files.items()}
+    texts = {split: {line["chosen"][0]["content"] for line in found} for split, found in lines.items()}
+    assert len(texts["train"]) + len(texts["val"]) == 40
+    assert not texts["train"] & texts["val"]
+    assert lines["val"][0]["rejected"] == [{"role": "assistant", "content": "bad"}]
+    assert set(lines["val"][0]) == {"prompt", "chosen", "rejected"}
+
+
+def test_too_few_pairs_are_refused(tmp_path):
+    with pytest.raises(RequestError, match="0 pairs are too few"):
+        write_pairs(pairs(solved([sample("p", 0, "x", 1.0)]), min_margin=0.5, per_problem=2), tmp_path)
+
+
+def test_reward_accuracies_are_those_of_the_first_and_the_last_evaluation():
+    log = [{"eval_rewards/accuracies": 0.0}, {"loss": 0.7}, {"eval_rewards/accuracies": 0.9}, {"train_runtime": 1.0}]
+    assert reward_accuracies(log) == (0.0, 0.9)
+
+
+def arguments(tmp_path, evaluation_folder) -> list[str]:
+    return ["--model", str(tmp_path), "--evaluations", str(evaluation_folder), "--out", str(tmp_path / "out")]
+
+
+def test_without_its_environment_it_says_how_to_make_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path / "bin" / "python")
+    assert main(arguments(tmp_path, tmp_path)) == 2
+    assert "make it with bash scripts/setup.sh dpo" in capsys.readouterr().err
+
+
+def test_an_evaluation_that_is_not_there_and_a_model_that_is_none_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
+    assert main(arguments(tmp_path, tmp_path)) == 2
+    assert "no config.json" in capsys.readouterr().err
+    monkeypatch.setattr(recipe.dpo, "missing_parts", lambda folder: [])
+    assert main(arguments(tmp_path, tmp_path)) == 2
+    assert "holds no finished evaluation" in capsys.readouterr().err
+    reserved = evaluation(tmp_path, [task(1, role="test")], [sample("own/1", 0, "x", 1.0)])
+    assert main(arguments(tmp_path, reserved.path)) == 2
+    assert "may not be trained on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_the_packages_that_trl_uses_are_pinned_as_it_needs_them(platform):
+    file, own = PROJECT / "requirements" / f"{platform}.txt", PROJECT / "requirements" / "dpo.txt"
+    needed = read_metadata(own)["trl"]
+    pins, metadata = read_pins(file) | read_pins(own), read_metadata(file) | {"trl": needed}
+    assert len(needed.requires) > 5
+    assert [problem for problem in contradictions(pins, metadata, [], file.stem) if problem.startswith("trl")] == []
+    assert "trl" not in read_pins(file)
