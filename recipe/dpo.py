@@ -65,10 +65,12 @@ def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
     return files
 
 
-def reward_accuracies(log: Iterable[dict[str, Any]]) -> tuple[float, float]:
-    """Share of held-out pairs whose better answer the implicit reward prefers: before and after the training."""
-    found = [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry]
-    return found[0], found[-1]
+def reward_accuracy(log: Iterable[dict[str, Any]]) -> float:
+    """Share of held-out pairs whose better answer the trained model's implicit reward prefers.
+
+    Before the training it says nothing: model and reference are the same, all rewards zero.
+    """
+    return [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry][-1]
 
 
 def train(settings: Settings, out: Path) -> int:
@@ -83,8 +85,8 @@ def train(settings: Settings, out: Path) -> int:
     if status:
         print(f"the preference training failed: {last_error(log)}; all of its output: {log}", file=sys.stderr)
         return FAILED
-    before, after = reward_accuracies(read_jsonl(Path(settings.log)))
-    print(f"reward accuracy on held-out pairs: {before:.1%} before, {after:.1%} after; model in {settings.out}")
+    accuracy = reward_accuracy(read_jsonl(Path(settings.log)))
+    print(f"reward accuracy on held-out pairs: {accuracy:.1%}; model in {settings.out}")
     return 0
 
 

@@ -203,6 +203,8 @@ def table(metrics: Metrics) -> Table:
     passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
     headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "tokens"]
     result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
+    for column in result.columns[2 : 3 + len(passes)]:
+        column.no_wrap = True
     for dataset, found in metrics.items():
         cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
         cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]

@@ -36,7 +36,7 @@ class Settings:
 
 
 def train(settings: Settings) -> None:
-    """Trains on the pairs, logs reward accuracies before and after, and saves the model with its adapter merged in."""
+    """Trains on the pairs, logs the reward accuracy on held-out pairs, and saves the merged model."""
     from datasets import load_dataset
     from peft import LoraConfig
     from transformers import AutoTokenizer
@@ -77,7 +77,6 @@ def train(settings: Settings) -> None:
             r=settings.lora_rank, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
         ),
     )
-    trainer.evaluate()
     trainer.train()
     trainer.evaluate()
     partial = out.with_name(f".{out.name}.partial")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import recipe.dpo
-from recipe.dpo import RequestError, main, reward_accuracies, write_pairs
+from recipe.dpo import RequestError, main, reward_accuracy, write_pairs
 from recipe.evaluation.verified import pairs
 from scripts.check_pins import PROJECT, contradictions, read_metadata, read_pins
 from tests.recipe.evaluation.conftest import task
@@ -31,9 +31,8 @@ def test_too_few_pairs_are_refused(tmp_path):
         write_pairs(pairs(solved([sample("p", 0, "x", 1.0)]), min_margin=0.5, per_problem=2), tmp_path)
 
 
-def test_reward_accuracies_are_those_of_the_first_and_the_last_evaluation():
-    log = [{"eval_rewards/accuracies": 0.0}, {"loss": 0.7}, {"eval_rewards/accuracies": 0.9}, {"train_runtime": 1.0}]
-    assert reward_accuracies(log) == (0.0, 0.9)
+def test_the_reward_accuracy_is_that_of_the_last_evaluation():
+    assert reward_accuracy([{"eval_rewards/accuracies": 0.4}, {"loss": 0.7}, {"eval_rewards/accuracies": 0.9}]) == 0.9
 
 
 def arguments(tmp_path, evaluation_folder) -> list[str]:

@@ -1,0 +1,55 @@
+"""Evaluations in one table, and the best of them: ``python -m recipe.choose [--metric NAME] DIR ...``.
+
+The table goes to the error output, the name of the best folder to the standard output, for scripts. The rule: the
+highest mean of the metric over data sets, each data set counting alike; of equals the first that was named.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from recipe.evaluate import Metrics, table
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+
+REFUSED = 2
+
+
+def score(metrics: Metrics, metric: str) -> float:
+    """The mean of a metric over data sets (their skills do not count again); FolderError where it was not measured."""
+    found = [entry.get(metric) for name, entry in metrics.items() if "/" not in name]
+    estimates = [entry["estimate"] for entry in found if entry]
+    if not estimates or len(estimates) < len(found):
+        raise FolderError(f"'{metric}' was not measured on every data set")
+    return sum(estimates) / len(estimates)
+
+
+def best(evaluations: dict[str, Metrics], metric: str) -> str:
+    """The name of the evaluation with the highest score; FolderError when they are not over the same data sets."""
+    if len({tuple(sorted(metrics)) for metrics in evaluations.values()}) > 1:
+        raise FolderError("the evaluations are not over the same data sets")
+    return max(evaluations, key=lambda name: score(evaluations[name], metric))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = argparse.ArgumentParser(prog="python -m recipe.choose", description=__doc__)
+    options.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate")
+    options.add_argument("--metric", default="accepted@1")
+    chosen = options.parse_args(arguments)
+    try:
+        evaluations = {str(path): EvaluationFolder(path).metrics for path in chosen.folders}
+        winner = best(evaluations, chosen.metric)
+    except FolderError as error:
+        print(f"recipe.choose: {error}", file=sys.stderr)
+        return REFUSED
+    rows = {f"{name}: {dataset}": found for name, metrics in evaluations.items() for dataset, found in metrics.items()}
+    Console(stderr=True).print(table(rows))
+    print(winner)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

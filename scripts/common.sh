@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# What the launchers of the studies share; sourced by them. Variables that a user sets:
+#   PLATFORM   cpu (default), gpu_1x8 or gpu_ray
+#   DRY_RUN    1: print the commands, run none
+#   PYTHON     the interpreter (default .venv/bin/python)
+#   EVALUATE   more options of recipe.evaluate for every evaluation, such as "--limit 100 --max-tokens 512"
+#   TRAIN      more overrides of recipe.train for every run, such as "trainer.total_training_steps=5"
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PLATFORM=${PLATFORM:-cpu}
+PYTHON=${PYTHON:-.venv/bin/python}
+serving=$([ "$PLATFORM" = cpu ] && echo cpu || echo gpu)
+
+say() { printf '%s\n' "$*" >&2; }
+
+run() { # command...: show it, and run it unless this is a dry run
+    printf '+ %s\n' "$(printf '%q ' "$@")" >&2
+    [ -n "${DRY_RUN:-}" ] || "$@" >&2
+}
+
+need() { # path, what makes it: stop when a stage is started without the one before
+    [ -n "${DRY_RUN:-}" ] || [ -e "$1" ] || { say "stopped: no $1; first $2"; exit 2; }
+}
+
+evaluate() { # model, out, options...: nothing is done again that was done
+    [ ! -e "$2/metrics.json" ] || { say "$2 of an earlier run is used"; return; }
+    # shellcheck disable=SC2086
+    run "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --out "${@:2}" ${EVALUATE:-}
+}
+
+grpo() { # experiment, model, run name, overrides...: a run, and its model in outputs/EXPERIMENT/NAME/model
+    local folder=outputs/$1/$3
+    [ ! -e "$folder/model" ] || { say "$folder/model of an earlier run is used"; return; }
+    # shellcheck disable=SC2086
+    run "$PYTHON" -m recipe.train "experiment=$1" "platform=$PLATFORM" "actor_rollout_ref.model.path=$2" \
+        "run.name=$3" "${@:4}" ${TRAIN:-}
+    run "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving"
+}
+
+study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
+    local model=${1:?which model? a Hugging Face folder} data=data/$TASK out=outputs/$TASK
+    local adaptation=full length=(--max-tokens "$LENGTH")
+    [ "$PLATFORM" != cpu ] || adaptation=lora # one machine: adapters
+    [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data"
+    [ -e "$out/probe/probe.json" ] || run "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
+        --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}"
+    grpo "$TASK" "$model" "${NAME:-study}" "model_preset=${PRESET}" "adaptation=$adaptation"
+    evaluate "$model" "$out/base" --data "$data/test.parquet" "${length[@]}"
+    evaluate "$out/${NAME:-study}/model" "$out/trained" --data "$data/test.parquet" "${length[@]}"
+    run "$PYTHON" -m recipe.compare "$out/base" "$out/trained"
+}
