@@ -29,22 +29,29 @@ evaluate() { # model, out, options...: nothing is done again that was done
 }
 
 grpo() { # experiment, model, run name, overrides...: a run, and its model in outputs/EXPERIMENT/NAME/model
-    local folder=outputs/$1/$3
+    local folder=outputs/$1/$3 one_machine=()
+    # Without a GPU there is no sequence parallelism, and micro-batches are counted, not filled by tokens.
+    [ "$PLATFORM" != cpu ] || [ "$1" = quickstart ] || one_machine=(
+        actor_rollout_ref.actor.ulysses_sequence_parallel_size=1
+        actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16
+        actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=16
+        actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16)
     [ ! -e "$folder/model" ] || { say "$folder/model of an earlier run is used"; return; }
     # shellcheck disable=SC2086
     run "$PYTHON" -m recipe.train "experiment=$1" "platform=$PLATFORM" "actor_rollout_ref.model.path=$2" \
-        "run.name=$3" "${@:4}" ${TRAIN:-}
+        "run.name=$3" "${one_machine[@]}" "${@:4}" ${TRAIN:-}
     run "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving"
 }
 
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
     local model=${1:?which model? a Hugging Face folder} data=data/$TASK out=outputs/$TASK
-    local adaptation=full length=(--max-tokens "$LENGTH")
+    local adaptation=full length=(--max-tokens "$LENGTH") preset=()
+    [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora # one machine: adapters
     [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data"
     [ -e "$out/probe/probe.json" ] || run "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
         --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}"
-    grpo "$TASK" "$model" "${NAME:-study}" "model_preset=${PRESET}" "adaptation=$adaptation"
+    grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation"
     evaluate "$model" "$out/base" --data "$data/test.parquet" "${length[@]}"
     evaluate "$out/${NAME:-study}/model" "$out/trained" --data "$data/test.parquet" "${length[@]}"
     run "$PYTHON" -m recipe.compare "$out/base" "$out/trained"

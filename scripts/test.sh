@@ -12,7 +12,7 @@ bash scripts/setup.sh cpu
 python=.venv/bin/python
 # Whose imports take ten seconds (verl, transformers): one process pays them, while another runs everything else.
 stack=(tests/configs tests/data_prep tests/recipe/checks tests/recipe/training tests/workers tests/test_verl_names.py
-    tests/rewards/test_crediting.py tests/rewards/test_manager.py tests/rewards/test_tokens.py)
+    tests/recipe/test_export.py tests/rewards/test_crediting.py tests/rewards/test_manager.py tests/rewards/test_tokens.py)
 
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10) log status=0

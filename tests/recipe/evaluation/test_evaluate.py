@@ -58,6 +58,7 @@ def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
     assert tokens == [5, 5, 2] * 6
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path, data, capsys):
     out, program = tmp_path / "out", Path(__file__).with_name("openai_server.py")
     with subprocess.Popen([sys.executable, str(program), "4"], stdout=subprocess.PIPE, text=True) as mortal:
