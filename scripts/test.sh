@@ -11,8 +11,9 @@ bash scripts/setup.sh cpu
 .venv/bin/mypy
 python=.venv/bin/python
 # Whose imports take ten seconds (verl, transformers): one process pays them, while another runs everything else.
-stack=(tests/configs tests/data_prep tests/recipe/checks tests/recipe/training tests/workers tests/test_verl_names.py
-    tests/recipe/test_export.py tests/rewards/test_crediting.py tests/rewards/test_manager.py tests/rewards/test_tokens.py)
+stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/recipe/test_export.py
+    tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer}.py
+    tests/rewards/test_{crediting,manager,tokens}.py)
 
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10) log status=0

@@ -10,6 +10,8 @@ import pytest
 from scripts.check_verl_names import PACKAGES, PROJECT, SNAPSHOT, problems, snapshot_of
 from scripts.library_uses import Reader, Use
 
+pytestmark = pytest.mark.slow  # imports all of verl
+
 LIBRARY = """
     RATE = 1
 

@@ -12,6 +12,8 @@ from recipe.train import set_steps
 from recipe.training.settings import read_settings
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow  # each composes a configuration
+
 FOLDER = Path(configs.__path__[0])
 # Each baseline with one projection, so that one composition tries two files.
 ARMS = {

@@ -56,11 +56,6 @@ def test_a_7b_is_accepted_on_every_gpu_platform(platform: str, adaptation: str) 
     check(platform, "qwen2_5_7b", adaptation)
 
 
-@pytest.mark.parametrize("preset", presets())
-def test_every_preset_is_accepted_on_one_node(preset: str) -> None:
-    check("gpu_1x8", preset, "lora")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", GPU_PLATFORMS)
 @pytest.mark.parametrize("preset", presets())

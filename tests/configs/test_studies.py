@@ -9,6 +9,8 @@ from recipe.preflight import compose_training
 from recipe.training.settings import read_settings
 from tests.configs.test_platforms import accepted_by_verl
 
+pytestmark = pytest.mark.slow  # each composes a configuration
+
 FILES = ("data.train_files=train.parquet", "data.val_files=val.parquet")
 
 

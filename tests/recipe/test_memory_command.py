@@ -9,6 +9,8 @@ import pytest
 from recipe import memory
 from recipe.memory import main, preset_table, read_plan
 
+pytestmark = pytest.mark.slow  # each composes a configuration
+
 DOCS = Path(__file__).parents[2] / "docs" / "platforms.md"
 
 

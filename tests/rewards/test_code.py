@@ -7,6 +7,8 @@ from data_prep.micro import problems
 from rewards import compute_score
 from rewards.code import CodeTruth
 
+pytestmark = pytest.mark.slow  # with the sandbox
+
 PAIR = CodeTruth(
     tests=[
         "assert f(1, 2)[0] == 4",

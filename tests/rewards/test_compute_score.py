@@ -10,6 +10,8 @@ from rewards import compute_score, registry
 from rewards.sandbox import InfrastructureError
 from rewards.verdict import ErrorKind, Verdict
 
+pytestmark = pytest.mark.slow  # with the sandbox
+
 KEYS = {
     "score", "acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard", "judge_seconds"
 }  # fmt: skip

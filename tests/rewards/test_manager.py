@@ -11,7 +11,7 @@ from data_prep.micro_model import make_tokenizer
 from rewards.environments import EPISODE
 from rewards.manager import SkillCreditRewardManager
 
-CONFIG = OmegaConf.create({"skills": {"column": "skill"}})
+CONFIG = OmegaConf.create({"skills": {"by": "column", "column": "skill", "function": None}})
 
 
 def _trajectory(text: str) -> DataProto:

@@ -10,6 +10,8 @@ import rewards
 from rewards import compute_score, sql_driver
 from rewards.sql import Database, SqlTruth, same_rows
 
+pytestmark = pytest.mark.slow  # with the sandbox
+
 SETUP = "CREATE TABLE t(a INTEGER,b REAL,c TEXT);INSERT INTO t VALUES"
 ROWS = "(1,2.5,'x'),(2,NULL,'y'),(3,0.5,NULL)"
 OTHER = "(4,2.5,'x'),(7,1.0,'y')"

@@ -6,6 +6,8 @@ from pydantic import ValidationError
 from rewards import compute_score
 from rewards.stdio import StdioTruth
 
+pytestmark = pytest.mark.slow  # with the sandbox
+
 CASES = [("2 3\n", "5\n"), ("10 20\n", "30\n"), ("1 -1\n", "0\n"), ("7 0\n", "7\n")]
 TRUTH = StdioTruth.model_validate(
     {"cases": [{"stdin": stdin, "expected": expected} for stdin, expected in CASES], "visible": 1}

@@ -9,6 +9,8 @@ import pytest
 
 from recipe.toy import main
 
+pytestmark = pytest.mark.slow  # each starts the command
+
 
 def test_credit_writes_table_numbers_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["credit", "--seeds", "6", "--limit", "3", "--learning-rate", "4", "--out", str(tmp_path / "a")]) == 0

@@ -21,7 +21,7 @@ def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: 
     monkeypatch.setattr(trainer_base, "upsample_batch_to_divisible_size", padded)
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
     trainer.config = composed("experiment=quickstart", "actor_rollout_ref.actor.ppo_mini_batch_size=1")
-    trainer.global_steps, trainer.use_critic = 1, False
+    trainer.global_steps, trainer.use_critic, trainer._memory_prompts = 1, False, set()
     trainer.tokenizer = SimpleNamespace(eos_token_id=0)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
     lengths = {f"u{number}_0_0": 1 + number**2 for number in range(13)}  # one session of a group was lost
