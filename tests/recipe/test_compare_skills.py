@@ -9,6 +9,8 @@ from recipe import compare_skills
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow  # with whole run directories
+
 
 @pytest.fixture(scope="module")
 def config() -> DictConfig:

@@ -13,6 +13,8 @@ from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.model_shape import KNOWN_SHAPES, ModelShape
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow  # composes a dozen configurations
+
 GIB = 2**30
 SEVEN = KNOWN_SHAPES["Qwen/Qwen2.5-7B-Instruct"]
 THIRTY_TWO = KNOWN_SHAPES["Qwen/Qwen2.5-32B-Instruct"]

@@ -13,6 +13,8 @@ from recipe.evaluation.folder import EvaluationFolder
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
 
+pytestmark = pytest.mark.slow  # with HTTP servers
+
 
 def run(out: Path, data: Path, *more: str) -> int:
     return main(["--data", f"own={data}", "--out", str(out), "--retries", "0", *more])

@@ -10,6 +10,8 @@ from recipe.probe import main
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 
+pytestmark = pytest.mark.slow  # with HTTP servers
+
 
 def sample(score: float, tokens: int = 1, entropy: float | None = None) -> Sample:
     return Sample(
