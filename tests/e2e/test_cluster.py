@@ -61,6 +61,7 @@ def submitted(
         "trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
+        "run.generations_per_step=128",  # all: among a few there may be no solution of several steps
         PYTHON=sys.executable, **cluster,
     )  # fmt: skip
     output, _ = job.communicate(timeout=900)

@@ -25,7 +25,6 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     command = train(
         "experiment=quickstart", f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}",
-        "actor_rollout_ref.rollout.val_kwargs.n=2",
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
     wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=1200)
@@ -70,7 +69,8 @@ def test_the_data_come_in_the_order_that_they_would_have_had(killed_and_continue
 
 def test_sampled_accuracy_on_held_out_prompts_rises(killed_and_continued: RunDirectory):
     mean = {row.skill: row for row in skill_table(killed_and_continued)}["mean"]
-    # 408 samples a validation: the standard error of a difference is about 0.03 before the prompts are paired.
+    # 204 samples a validation: the standard error of a difference is about 0.05 before the prompts are paired; the
+    # rise seen was 0.2.
     assert mean.change >= 0.05, mean
 
 

@@ -1,8 +1,5 @@
 """The pins of requirements/ agree with each other's metadata, and the check itself can fail."""
 
-import json
-import platform
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,6 @@ from scripts.check_pins import (
     DELIBERATE,
     PROJECT,
     Package,
-    ask_index,
-    compact,
     contradictions,
     read_metadata,
     read_pins,
@@ -115,13 +110,3 @@ def test_a_pin_that_is_not_exact_or_is_there_twice_is_refused(tmp_path: Path) ->
         (tmp_path / "pins.txt").write_text(text)
         with pytest.raises(ValueError, match="not an exact pin"):
             read_pins(tmp_path / "pins.txt")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    (platform.system(), platform.machine(), sys.version_info[:2]) != ("Linux", "x86_64", (3, 11)),
-    reason="pip resolves for the machine that it runs on; the pins are for Linux, x86-64, Python 3.11",
-)
-def test_pips_own_resolver_accepts_the_gpu_pins_and_the_index_still_says_the_same() -> None:
-    entries = compact(ask_index(GPU), read_roots(GPU))
-    assert entries == json.loads(GPU.with_suffix(".requires.json").read_text())
