@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from recipe.training.settings import CreditSettings
+from workers.credit import shape_advantages
+
 PREFIX = "credit_"
 COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds")
 
@@ -25,6 +28,29 @@ def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.
         credits[row, : len(own)] = torch.from_numpy(own)
         step_ids[row, : len(steps)] = torch.from_numpy(steps)
     return credits, step_ids
+
+
+def shaped_by_credit(
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    uids: Sequence[str],
+    infos: Sequence[dict[str, Any]],
+    credit: CreditSettings,
+) -> tuple[list[torch.Tensor], dict[str, float]]:
+    """Advantages of each sample, moved between its tokens by its credits, and the metrics of it.
+
+    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample.
+    """
+    mask = response_mask.to_padded_tensor(0)
+    credits, step_ids = credit_tensors(infos, mask.shape[1])
+    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
+    shaped, statistics = shape_advantages(
+        advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
+        normalization=credit.normalization, tolerance=credit.tolerance,
+        groups=torch.tensor([numbers[uid] for uid in uids]),
+    )  # fmt: skip
+    rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
+    return rows, statistics | replay_metrics(infos)
 
 
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
