@@ -55,6 +55,14 @@ class _Part:
     turns: Sequence[tuple[int, int]] = ()
 
 
+@dataclass
+class _Spent:
+    """What the replays of one sample took: answers of the cache, and seconds of judging the others."""
+
+    cache_hits: int = 0
+    judge_seconds: float = 0.0
+
+
 def reward_of(info: Mapping[str, Any]) -> float:
     """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
 
@@ -89,10 +97,10 @@ class CreditService:
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
         token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause; counts and seconds.
         """
-        hits = [0]
+        spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
-            found = await self._estimate(sample, part, judge, hits)
+            found = await self._estimate(sample, part, judge, spent)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -106,8 +114,9 @@ class CreditService:
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
             "credit_replays": found.replays,
-            "credit_cache_hits": hits[0],
+            "credit_cache_hits": spent.cache_hits,
             "credit_seconds": found.seconds,
+            "credit_judge_seconds": spent.judge_seconds,
         }
 
     def _part(self, sample: Sample, tokenizer: Any) -> _Part:
@@ -122,7 +131,7 @@ class CreditService:
         ids = sample.token_ids[start:end]
         return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
 
-    async def _estimate(self, sample: Sample, part: _Part, judge: Judge, hits: list[int]) -> Credits:
+    async def _estimate(self, sample: Sample, part: _Part, judge: Judge, spent: "_Spent") -> Credits:
         score = reward_of(sample.info)
         siblings: list[Any] = []
         written: str | tuple[str, ...] = part.text
@@ -142,12 +151,16 @@ class CreditService:
         async def verify(changed: str | tuple[str, ...]) -> float:
             async def run() -> float:
                 if isinstance(changed, str):
-                    return reward_of(await judge(changed))
-                assert sample.environment is not None
-                return reward_of(await judge(await play(sample.environment(), changed)))
+                    answer = changed
+                else:
+                    assert sample.environment is not None
+                    answer = await play(sample.environment(), changed)
+                info = await judge(answer)
+                spent.judge_seconds += float(info.get("judge_seconds", 0.0))
+                return reward_of(info)
 
             key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]
-            hits[0] += key in self.cache
+            spent.cache_hits += key in self.cache
             return await self.cache.score(key, run)
 
         return await estimate(

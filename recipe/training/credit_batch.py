@@ -9,9 +9,10 @@ import torch
 
 from recipe.training.settings import CreditSettings
 from workers.credit import shape_advantages
+from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds")
+COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "judge_seconds")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,13 +37,16 @@ def shaped_by_credit(
     uids: Sequence[str],
     infos: Sequence[dict[str, Any]],
     credit: CreditSettings,
+    step: int,
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Advantages of each sample, moved between its tokens by its credits, and the metrics of it.
 
-    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample.
+    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: of training, so that
+    a control draws anew in each.
     """
     mask = response_mask.to_padded_tensor(0)
     credits, step_ids = credit_tensors(infos, mask.shape[1])
+    credits = ablated(credits, credit.ablation, seed=1_000_003 * credit.seed + step)
     numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
     shaped, statistics = shape_advantages(
         advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
@@ -56,8 +60,9 @@ def shaped_by_credit(
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    ``replays``, ``seconds`` (of waiting in the reward workers): sums; ``valid_intervention_share`` of what was asked
-    for, ``cache_hit_share`` of what was judged, ``unjudged_share``; ``uncredited/<cause>``: shares of samples.
+    ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging): sums;
+    ``valid_intervention_share`` of what was asked for, ``cache_hit_share`` of what was judged, ``unjudged_share``;
+    ``uncredited/<cause>``: shares of samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -66,6 +71,7 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
+        "credit/judge_seconds": total["judge_seconds"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
         "credit/unjudged_share": total["unjudged"] / judged,

@@ -34,7 +34,10 @@ def reward_infos(batch: KVBatchMeta) -> list[dict[str, Any]]:
 
 
 def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """``reward/<component>``: its mean over the samples that were verified; ``reward/error/<class>``: its share."""
+    """``reward/<component>``: its mean over the samples that were verified; ``reward/error/<class>``: its share.
+
+    ``reward/sandbox_seconds``: the sum of what judging all of them and their replays took, what a step's verdicts cost.
+    """
     values: dict[str, list[float]] = defaultdict(list)
     verified = [info for info in infos if info and not info.get("masked")]
     for info in verified:
@@ -44,7 +47,9 @@ def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             elif isinstance(value, int | float) and not key.startswith(PREFIX):
                 values[key].append(float(value))
     count = max(len(verified), 1)
-    return {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}
+    means = {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}
+    seconds = (float(info.get(key, 0.0)) for info in infos for key in ("judge_seconds", f"{PREFIX}judge_seconds"))
+    return means | {"reward/sandbox_seconds": sum(seconds)}
 
 
 def digest_of_prompts(extra_infos: Iterable[Mapping[str, Any]]) -> str:

@@ -181,7 +181,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         """
         data = fetch(batch, "advantages", "response_mask", "uid")
         uids = [str(uid) for uid in list(data["uid"])]
-        rows, found = shaped_by_credit(data["advantages"], data["response_mask"], uids, infos, self.settings.credit)
+        rows, found = shaped_by_credit(
+            data["advantages"], data["response_mask"], uids, infos, self.settings.credit, self.global_steps
+        )
         metrics.update(found)
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)

@@ -9,16 +9,21 @@ from recipe.training.samples import component_means, digest_of_prompts, jagged, 
 
 def test_components_are_means_over_the_samples_that_were_verified():
     infos = [
-        {"acc": 1.0, "format": 0.5, "error": "none", "masked": 0.0, "skill": "sql", "credit_seconds": 9.0},
-        {"acc": 0.0, "format": 1.0, "error": "timeout", "masked": 0.0, "skill": "sql"},
-        {"acc": 0.0, "format": 0.0, "error": "infrastructure", "masked": 1.0},
+        {
+            "acc": 1.0, "format": 0.5, "error": "none", "masked": 0.0, "skill": "sql", "credit_seconds": 9.0,
+            "judge_seconds": 0.5, "credit_judge_seconds": 2.0,
+        },
+        {"acc": 0.0, "format": 1.0, "error": "timeout", "masked": 0.0, "judge_seconds": 0.25},
+        {"acc": 0.0, "format": 0.0, "error": "infrastructure", "masked": 1.0, "judge_seconds": 0.0},
         {},
-    ]
+    ]  # fmt: skip
     assert component_means(infos) == {
         "reward/acc": 0.5,
         "reward/format": 0.75,
         "reward/error/none": 0.5,
         "reward/error/timeout": 0.5,
+        "reward/judge_seconds": 0.375,
+        "reward/sandbox_seconds": 2.75,
     }
 
 
