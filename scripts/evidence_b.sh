@@ -16,7 +16,7 @@ for seed in ${SEEDS:-0 1 2 3 4}; do
         for arm in $arms; do
             # shellcheck disable=SC2046
             run_once $folder "$arm" "$arm.$name.s$seed" experiment=paper_b \
-                "protocol.skill_sequence=${order[$name]}" $(seed_words "$seed") "$@"
+                "protocol.skill_sequence=${order[$name]}" $(staged_seed_words "$seed") "$@"
         done
     done
 done

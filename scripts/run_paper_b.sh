@@ -35,11 +35,11 @@ matrix=outputs/paper_b_$scale sweep=outputs/paper_b_${scale}_epsilon
 for seed in ${SEEDS:-0}; do
     for arm in ${ARMS:-grpo kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}; do
         # shellcheck disable=SC2046
-        run_once "$matrix" "$arm" "$arm.s$seed" "${words[@]}" $(seed_words "$seed") "$@"
+        run_once "$matrix" "$arm" "$arm.s$seed" "${words[@]}" $(staged_seed_words "$seed") "$@"
     done
     for epsilon in ${EPSILONS-0.0 0.01 0.03 0.1 0.3}; do
         # shellcheck disable=SC2046
-        run_once "$sweep" qp_solutions "epsilon$epsilon.s$seed" "${words[@]}" $(seed_words "$seed") \
+        run_once "$sweep" qp_solutions "epsilon$epsilon.s$seed" "${words[@]}" $(staged_seed_words "$seed") \
             projection.epsilon="$epsilon" projection.epsilon_kind=cosine "$@"
     done
 done
