@@ -119,6 +119,8 @@ class ProjectionSettings(Group):
     average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
     forgetting_margin: float = Field(default=0.05, ge=0, le=1)
+    forgetting_accuracy: Literal["validation", "training"] = "validation"
+    forgetting_average: float = Field(default=0.8, ge=0, lt=1)
     max_protected: int = Field(default=8, ge=1)
 
 
@@ -195,6 +197,14 @@ class Settings(Group):
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, and "
                 f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed"
+            )
+        watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
+        sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0
+        if watched and self.stages is not None and not sampled:
+            raise ValueError(
+                "projection.forgetting_accuracy=training sees samples of the earlier skills only where memory "
+                "prompts or replay bring them: projection.constraint_source=rollouts or both, "
+                "protocol.replay_share > 0, or forgetting_accuracy=validation"
             )
         on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
         if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:
