@@ -87,7 +87,7 @@ class Protector:
         return [tuple(solution) for solution in self.solutions.of(name)[-count:]]
 
     def metrics(self, earlier: Sequence[str] | None = None) -> dict[str, float]:
-        """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions kept."""
+        """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions."""
         numbers = {}
         if self.names:
             known = [name for name in self.names if name in self.trigger.best]

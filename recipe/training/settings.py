@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rewards.environments import ENVIRONMENTS
+from workers.aggregators import AGGREGATORS
 
 
 class SettingsError(ValueError):
@@ -109,7 +110,9 @@ class FailuresSettings(Group):
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
-    method: Literal["off", "qp", "sequential_margin", "pcgrad", "none"]
+    method: Literal[
+        "off", "qp", "sequential_margin", "pcgrad", "none", "UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"
+    ]
     protected: list[str] | None = None
     epsilon: float = 0.0
     epsilon_kind: Literal["absolute", "cosine"] = "absolute"
@@ -191,8 +194,8 @@ class Settings(Group):
         projection, protocol = self.projection, self.protocol
         if not math.isfinite(projection.epsilon):
             raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
-        if projection.method == "pcgrad" and projection.epsilon:
-            raise ValueError("projection=pcgrad knows no slack: projection.epsilon=0, or projection=qp")
+        if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
+            raise ValueError(f"projection={projection.method} knows no slack: projection.epsilon=0, or projection=qp")
         if self.failures.share and self.stages is not None:
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, and "

@@ -38,7 +38,8 @@ def names(group: str) -> set[str]:
 
 def test_every_file_of_the_groups_is_composed_here():
     assert names("baseline") == set(ARMS)
-    assert names("projection") == set(ARMS.values())
+    assert names("projection") == {*ARMS.values(), "torchjd"}
+    assert read_settings(paper_b("projection=torchjd")).projection.method == "UPGrad"
     assert names("penalty") == {"off", "l2", "ewc"}
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
