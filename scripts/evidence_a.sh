@@ -7,22 +7,17 @@
 # credits in another order or with the opposite sign. Can be stopped and started again: finished runs are not done again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/arms_a.sh
-suite=${SUITE:-parts}
-data=data/${suite// /_}
+python=${PYTHON:-.venv/bin/python}
+suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
+study=evidence_a data=data/${suite// /_}
+[ "$suite" = parts ] || study=$study.${suite// /_}
 bash scripts/setup.sh cpu
 # shellcheck disable=SC2086
 bash scripts/micro_start.sh "$data" --skills $suite
-folder=outputs/evidence_a
-[ "$suite" = parts ] || folder=$folder.${suite// /_}
-for seed in ${SEEDS:-0 1 2 3 4}; do
-    for arm in ${ARMS:-grpo delete truncate shapley shuffled inverted}; do
-        seeded=()
-        [ "$arm" = grpo ] || seeded=("credit.seed=$seed")
-        # shellcheck disable=SC2046
-        run_once "$folder" "$arm" "$arm.s$seed" experiment=evidence_a data.train_files="$data/train.parquet" \
-            data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" \
-            skills.names="[${suite// /,}]" $(seed_words "$seed") "${seeded[@]}" "$@"
-    done
-done
-${PYTHON:-.venv/bin/python} -m recipe.compare_speed "$folder" --reach "${REACH:-0.8}"
+failed=0
+$python -m recipe.train --multirun experiment=evidence_a data.seed="${seeds// /,}" \
+    arm="${arms// /,}" run.experiment="$study" \
+    'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
+    data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@" || failed=$?
+$python -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
+exit $failed

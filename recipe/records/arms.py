@@ -9,7 +9,7 @@ from recipe.records.run_directory import RunDirectory
 def finished_runs(folder: Path) -> list[RunDirectory]:
     """The runs in a folder that came to their end, by name."""
     runs = [RunDirectory(path.parent) for path in sorted(folder.glob("*/events.jsonl"))]
-    return [run for run in runs if any(event["event"] == "end" for event in run.events())]
+    return [run for run in runs if run.finished]
 
 
 def arm_of(run: RunDirectory) -> str:
