@@ -15,6 +15,7 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
+from workers.agop import AGOP, WantedAgop, agop_metrics
 from workers.constraints import (
     GradientAverages,
     constraint_gradients,
@@ -56,12 +57,15 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        wanted, pull = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY))
+        wanted, pull, agop = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
         metrics: dict[str, float] = {}
         with self.engine.train_mode():  # where weights are offloaded they are on the device inside
             before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
+            if agop:
+                metrics = agop_metrics(self.engine, data, WantedAgop(**agop), self._micro_batch(), self._ranks())
             if wanted:
-                self._update, metrics = self._begin_update(data, wanted, before)
+                self._update, found = self._begin_update(data, wanted, before)
+                metrics |= found
             if pull:
                 self._pull, self._pulled = WantedPenalty(**pull), 0.0
                 self._begin_stage(data, self._pull)

@@ -127,6 +127,14 @@ class ProjectionSettings(Group):
     max_protected: int = Field(default=8, ge=1)
 
 
+class AgopSettings(Group):
+    """Statistics of the average gradient outer product of the policy gradient (``agop.*``)."""
+
+    every: int = Field(ge=0)
+    parts: int = Field(ge=2)
+    top: int = Field(ge=1)
+
+
 class PenaltySettings(Group):
     """A pull towards the parameters at the start of a stage, a baseline for projection (``penalty.*``)."""
 
@@ -154,6 +162,7 @@ class Settings(Group):
     agents: AgentsSettings
     failures: FailuresSettings
     penalty: PenaltySettings
+    agop: AgopSettings
     sandbox: SandboxSettings
 
     @property

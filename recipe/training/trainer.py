@@ -28,6 +28,7 @@ from recipe.training.batch_skills import (
     memory_flags,
     prompt_halves,
     prompt_of,
+    prompt_parts,
     skill_ids,
 )
 from recipe.training.credit_batch import shaped_by_credit
@@ -43,6 +44,7 @@ from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy,
 from recipe.training.unverified import check_share, leave_out, masked_positions
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
+from workers.agop import AGOP, PART
 from workers.constraints import HALF, SKILL
 from workers.memory_rows import MEMORY
 from workers.penalties import PENALTY
@@ -133,7 +135,22 @@ class SkillCreditTrainer(PPOTrainerSync):
                 self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
+        if self._measures_agop:
+            batch = self._name_parts(batch, infos)
         return batch
+
+    @property
+    def _measures_agop(self) -> bool:
+        return self.settings.agop.every > 0 and self.global_steps % self.settings.agop.every == 0
+
+    def _name_parts(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
+        """Tell the actor which samples make each of the gradients; memory and what was not verified make none."""
+        memory = self._memory_flags(batch)
+        left_out = [flag or not info or bool(info.get("masked")) for flag, info in zip(memory, infos, strict=True)]
+        parts = prompt_parts([prompt_of(key) for key in batch.keys], left_out, self.settings.agop.parts)
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict({PART: parts}, batch_size=len(parts))
+        )
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
         """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
@@ -170,6 +187,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         for key, wanted in (
             (PROTECTION, self.protector.protection(earlier)),
             (PENALTY, self.protector.pull(stage, finished)),
+            (AGOP, self.settings.agop.model_dump(exclude={"every"}) if self._measures_agop else None),
         ):
             if wanted:
                 batch.extra_info[key] = wanted

@@ -19,6 +19,7 @@ def _run(model: str, folder: str) -> None:
     import torch
     from verl.utils import tensordict_utils as tu
 
+    from workers.agop import AGOP, PART
     from workers.constraints import HALF, SKILL, solution_batch
     from workers.memory_rows import MEMORY
     from workers.penalties import PENALTY, Penalty
@@ -35,6 +36,7 @@ def _run(model: str, folder: str) -> None:
             data[name] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
         data[SKILL] = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1][:kept])
         data[HALF] = torch.tensor([0, 0, 1, 1] * 2)[:kept]
+        data[PART] = torch.tensor([0, 0, 1, 1, -1, -1, -1, -1][:kept])
         data[MEMORY] = torch.tensor([False] * 4 + [True] * 4)[:kept]
         loader = {"epochs": 1, "seed": 0, "dataloader_kwargs": {"shuffle": False}, "calculate_entropy": False}
         tu.assign_non_tensor(data, temperature=1.0, mini_batch_size=kept, global_batch_size=kept, **loader)
@@ -44,7 +46,11 @@ def _run(model: str, folder: str) -> None:
 
     def update(worker, data) -> dict[str, float]:
         metrics = tu.get(worker.train_mini_batch(data), "metrics")
-        return {name: float(value[-1]) for name, value in metrics.items() if name.startswith(("projection", "penalty"))}
+        return {
+            name: float(value[-1])
+            for name, value in metrics.items()
+            if name.startswith(("projection", "penalty", "agop"))
+        }
 
     stored = [tuple(solution) for solution in solutions[3:]]
     constraints = [
@@ -60,8 +66,9 @@ def _run(model: str, folder: str) -> None:
     }
     with_memory, without = _worker(model), _worker(model)
     update(with_memory, batch(8))
-    update(without, batch(4))
+    measured = update(without, batch(4, **{AGOP: {"parts": 2, "top": 1}}))
     found = {
+        "agop": measured,
         "memory": max(
             float((one - other).abs().max())
             for one, other in zip(with_memory._shards(), without._shards(), strict=True)
@@ -123,6 +130,13 @@ def found(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 def test_an_update_with_memory_is_the_update_without_it(found: dict):
     assert found["memory"] == 0
+
+
+def test_the_spectrum_of_the_gradient_is_measured_and_changes_nothing(found: dict):
+    numbers = found["agop"]  # of the run without memory, which is the same as the one with
+    assert 1 <= numbers["agop/effective_rank"] <= 2
+    assert 0 < numbers["agop/eigenvalue_1"] <= numbers["agop/trace"]
+    assert "agop/eigenvalue_2" not in numbers
 
 
 def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict):
