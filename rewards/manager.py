@@ -16,6 +16,7 @@ from rewards.crediting import CreditService, Sample
 from rewards.edits import Changed
 from rewards.environments import EPISODE, Episode, of_config
 from rewards.groups import GroupBoard
+from rewards.policy import PolicyServers
 from rewards.replay import Plan
 from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
@@ -39,8 +40,14 @@ def credit_service(config: Any) -> CreditService | None:
         board = _SharedBoard(size, credit.patience)
     else:
         board = GroupBoard(size, credit.patience)
+    policy = PolicyServers.of_config(config) if credit.method == "resample" else None
     return CreditService(
-        plan, board, skip_equal_groups=credit.skip_equal_groups, seed=credit.seed, cache_size=credit.cache_size
+        plan,
+        board,
+        policy=policy,
+        skip_equal_groups=credit.skip_equal_groups,
+        seed=credit.seed,
+        cache_size=credit.cache_size,
     )
 
 
@@ -96,7 +103,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         else:
             answer = self._answer(episode, token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
-        credit = await self._credit(fields, text, token_ids, info, problem, episode)
+        credit = await self._credit(item, text, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
@@ -108,6 +115,10 @@ class SkillCreditRewardManager(RewardManagerBase):
         length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
         return response_ids[:length].tolist()
 
+    def _prompt_ids(self, item: Any) -> list[int]:
+        prompt_ids = item.batch["prompts"]
+        return prompt_ids[item.batch["attention_mask"][: prompt_ids.shape[-1]] != 0].tolist()
+
     def _answer(self, episode: Episode, token_ids: list[int]) -> str:
         """The text of the turn that an agent's environment took for the answer."""
         start, end = episode["turns"][episode["answer"]]
@@ -115,7 +126,7 @@ class SkillCreditRewardManager(RewardManagerBase):
 
     async def _credit(
         self,
-        fields: Any,
+        item: Any,
         text: str,
         token_ids: list[int],
         info: dict[str, Any],
@@ -123,6 +134,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         episode: Episode | None,
     ) -> dict[str, Any]:
         """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
+        fields = item.non_tensor_batch
         if self.credits is None or TRAINED_ON not in fields:
             return {}
         sample = Sample(
@@ -132,6 +144,8 @@ class SkillCreditRewardManager(RewardManagerBase):
             text=text,
             token_ids=token_ids,
             info=info,
+            prompt_ids=self._prompt_ids(item),
+            limit=self.config.data.max_response_length,
         )
         if episode:
             environment = partial(of_config, self.config, episode["agent"], sample.problem[1])

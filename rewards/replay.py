@@ -1,13 +1,16 @@
 """Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
 
-Estimand: the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment has none). With
+Estimand: the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment has none); but for
+resample, where the policy writes on from the step, so that a credit is its total effect. With
 R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
     shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
+    resample          c_t = V(up to t) - V(up to t-1), V the mean of R over continuations by the policy, at last R(tau)
 
-Sources: Shapley, "A value for n-person games" (1953), for the last; ../docs/credit.md for the choice between them.
+Sources: Shapley, "A value for n-person games" (1953); VinePPO (arXiv 2410.01679) for resample; ../docs/credit.md for
+the choice between them.
 """
 
 import asyncio
@@ -22,14 +25,17 @@ from typing import Any, Literal
 from rewards.edits import Changed, Edits, ProgramEdits, TurnEdits
 from rewards.segments import UNITS, NoSteps, Step, Unit, segment
 
-Method = Literal["delete", "truncate", "replace", "shapley"]
-METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley")
+Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
+METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley", "resample")
 Choice = Literal["longest", "uniform"]
 CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
 # The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
 # that remain, for replay against a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
+
+# The solution as the policy writes it on after so many of its characters; the second number is a seed.
+Resume = Callable[[int, int], Awaitable[str]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Plan:
         for value, valid in ((self.method, METHODS), (self.unit, UNITS), (self.choice, CHOICES)):
             if value not in valid:
                 raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
+        if self.method == "resample" and self.unit == "turn":
+            raise ValueError("resample can't write on turns, which an environment answers: take another unit")
 
 
 @dataclass(frozen=True)
@@ -86,14 +94,19 @@ async def estimate(
     rng: random.Random | None = None,
     siblings: Sequence[Any] = (),
     turns: Sequence[tuple[int, int]] = (),
+    resume: Resume | None = None,
 ) -> Credits:
     """The credits of one solution whose score is known.
 
     verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
     siblings: other solutions of the same problem, for `replace`; with unit "turn" the actions of each. turns: for unit
-    "turn", the characters [start, end) of each assistant turn in the solution.
+    "turn", the characters [start, end) of each assistant turn in the solution. resume: for `resample`.
+
+    Raises ValueError for `resample` without `resume`.
     """
+    if plan.method == "resample" and resume is None:
+        raise ValueError("resample needs the policy: pass resume")
     started = time.perf_counter()
     try:
         steps = segment(solution, plan.unit, text_steps=plan.text_steps, turns=turns)
@@ -106,7 +119,7 @@ async def estimate(
         edits = ProgramEdits(solution, steps, plan.unit, plan.text_steps, siblings)
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
-    replayer = _Replayer(verify)
+    replayer = _Replayer(verify, resume)
     again = await replayer.score(edits.whole(), fresh=True) if plan.check_flaky else score
     if again != score:
         cause = "flaky" if math.isfinite(again) else "unjudged"
@@ -122,8 +135,9 @@ async def estimate(
 class _Replayer:
     """Gives changed solutions to the verifier and counts what comes of it."""
 
-    def __init__(self, verify: Verify):
+    def __init__(self, verify: Verify, resume: Resume | None = None):
         self.verify = verify
+        self.resume = resume
         self.asked = self.invalid = self.unjudged = self.judged = 0
 
     async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
@@ -139,6 +153,20 @@ class _Replayer:
         self.judged += not fresh
         self.unjudged += not math.isfinite(value)
         return value
+
+    async def value(self, kept: int, seeds: Sequence[int]) -> float:
+        """V of the first `kept` characters: the mean of R over continuations, one a seed; NaN where none was judged."""
+        scores = await asyncio.gather(*(self._continued(kept, seed) for seed in seeds))
+        known = [value for value in scores if math.isfinite(value)]
+        return sum(known) / len(known) if known else math.nan
+
+    async def _continued(self, kept: int, seed: int) -> float:
+        assert self.resume is not None
+        try:
+            changed: str | None = await self.resume(kept, seed)
+        except Exception:  # the policy could not be asked: no intervention, and no credit
+            changed = None
+        return await self.score(changed)
 
 
 async def _one_at_a_time(
@@ -196,6 +224,18 @@ async def _shapley(
     return _shared(gains, blocks, len(steps))
 
 
+async def _resample(
+    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+) -> list[float]:
+    """Credits of consecutive blocks, with continuations from the start of each; the budget counts continuations."""
+    blocks = even_blocks(len(steps), plan.budget)
+    seeds = [[rng.getrandbits(31) for _ in range(plan.budget // len(blocks))] for _ in blocks]
+    starts = [steps[block[0]].start for block in blocks]
+    values = await asyncio.gather(*(replayer.value(*each) for each in zip(starts, seeds, strict=True)))
+    gains = [after - before for before, after in pairwise([*values, score])]
+    return _shared(gains, blocks, len(steps))
+
+
 def even_blocks(steps: int, blocks: int) -> list[range]:
     """Consecutive steps in at most so many blocks of nearly equal size."""
     blocks = min(steps, blocks)
@@ -212,4 +252,10 @@ def _shared(gains: Sequence[float], blocks: Sequence[range], steps: int) -> list
     return values
 
 
-_METHODS = {"delete": _one_at_a_time, "replace": _one_at_a_time, "truncate": _truncate, "shapley": _shapley}
+_METHODS = {
+    "delete": _one_at_a_time,
+    "replace": _one_at_a_time,
+    "truncate": _truncate,
+    "shapley": _shapley,
+    "resample": _resample,
+}

@@ -12,7 +12,7 @@ from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "judge_seconds")
+COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "judge_seconds", "resampled_tokens")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +60,8 @@ def shaped_by_credit(
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging): sums;
+    ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging) and
+    ``resampled_tokens`` (that the policy wrote for method resample): sums;
     ``valid_intervention_share`` of what was asked for, ``cache_hit_share`` of what was judged, ``unjudged_share``;
     ``uncredited/<cause>``: shares of samples.
     """
@@ -72,6 +73,7 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
         "credit/judge_seconds": total["judge_seconds"],
+        "credit/resampled_tokens": total["resampled_tokens"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
         "credit/unjudged_share": total["unjudged"] / judged,

@@ -67,7 +67,7 @@ class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
     kind: Literal["off", "counterfactual"]
-    method: Literal["delete", "truncate", "replace", "shapley"] = "delete"
+    method: Literal["delete", "truncate", "replace", "shapley", "resample"] = "delete"
     unit: Literal["statement", "line", "paragraph", "turn"] = "statement"
     text_steps: bool = False
     budget: int = Field(default=4, ge=1)
@@ -178,6 +178,12 @@ class Settings(Group):
         if self.projection.method == "off":
             return []
         return list((self.projection.protected if self.projection.protected is not None else self.skills.names) or [])
+
+    @model_validator(mode="after")
+    def _turns_are_not_resampled(self) -> "Settings":
+        if self.credit.method == "resample" and self.credit.unit == "turn":
+            raise ValueError("credit.method=resample can't write on turns, which an environment answers: credit.unit")
+        return self
 
     @model_validator(mode="after")
     def _protected_skills_are_known(self) -> "Settings":

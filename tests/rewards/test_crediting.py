@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,23 @@ def test_keys_are_the_same_on_every_path():
 def test_the_reward_of_credit_is_the_share_of_tests(info, expected):
     value = reward_of(info)
     assert math.isnan(value) if expected is None else value == expected
+
+
+def test_the_policy_writes_on_after_whole_tokens_with_the_room_that_is_left():
+    asked = []
+
+    async def policy(token_ids, limit, seed):
+        asked.append((TOKENIZER.decode(token_ids), limit))
+        return TOKENIZER.encode("b = 3" if limit == 14 else "a = 1\nb = 2")
+
+    plan = {"method": "resample", "budget": 2}
+    one = replace(sample(ratio=1.0), prompt_ids=TOKENIZER.encode("ask "), limit=20)
+    (found,) = run(one, service=service(skip_equal_groups=False, plan=plan, policy=policy), judge=Judge())
+    assert asked == [("ask ", 20), ("ask a = 1\n", 14)]
+    # from nothing the policy is worth 1, after the first line 0.5; the solution itself 1
+    assert found["credit_values"].tolist() == [-0.5, 0.5]
+    assert found["credit_resampled_tokens"] == 11 + 5
+    assert found["credit_cause"] == ""
 
 
 def test_choices_do_not_depend_on_the_order_of_arrival():

@@ -11,7 +11,9 @@ from data_prep.micro_model import make_tokenizer
 from rewards.environments import EPISODE
 from rewards.manager import SkillCreditRewardManager
 
-CONFIG = OmegaConf.create({"skills": {"by": "column", "column": "skill", "function": None}})
+CONFIG = OmegaConf.create(
+    {"data": {"max_response_length": 64}, "skills": {"by": "column", "column": "skill", "function": None}}
+)
 
 
 def _trajectory(text: str) -> DataProto:

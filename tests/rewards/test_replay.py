@@ -124,6 +124,55 @@ def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
     assert (found.unjudged, found.cause) == (1, "")
 
 
+def resampled(solution, continuations, score, **plan):
+    """Credits where the policy writes the `continuations` in turn after any prefix, and all four lines are wanted."""
+    asked = []
+
+    async def verify(changed):
+        return present(0, 1, 2, 3)(set(changed.splitlines()))
+
+    async def resume(kept, seed):
+        asked.append((kept, seed))
+        lines = continuations[len(asked) % len(continuations)]
+        return solution[:kept] + "\n".join(lines[solution[:kept].count("\n") :])
+
+    options = {"budget": 4, "method": "resample"} | plan
+    found = asyncio.run(estimate(solution, verify, Plan(**options), score=score, resume=resume))
+    return found, asked
+
+
+def test_resampling_gives_a_step_what_it_does_to_what_the_policy_writes_after_it():
+    wrong = PROGRAM.replace("c = 3", "c = 9")
+    found, asked = resampled(wrong, [LINES], score=0.0)
+    assert found.values == [0.0, 0.0, -1.0, 0.0]  # right until the third line, lost from there on
+    assert sorted(kept for kept, _ in asked) == [0, 6, 12, 18]
+    assert (found.replays, found.asked, found.invalid) == (4, 4, 0)
+
+
+def test_resampled_credits_add_up_to_the_score_less_what_the_policy_is_worth_without_any_step():
+    other = ["x = 0", *LINES[1:]]  # half of what the policy writes from nothing is wrong
+    found, asked = resampled(PROGRAM, [LINES, other], score=1.0, budget=8)
+    assert sum(found.values) == pytest.approx(1.0 - 0.5)
+    assert found.values[0] == pytest.approx(0.5)
+    assert len(asked) == 8
+    assert len({seed for _, seed in asked}) == 8
+    assert asked == resampled(PROGRAM, [LINES, other], score=1.0, budget=8)[1]
+
+
+def test_a_policy_that_cannot_be_asked_gives_no_credit_and_resampling_needs_one():
+    async def verify(changed):
+        return 1.0
+
+    async def resume(kept, seed):
+        raise ConnectionError("the server is gone")
+
+    plan = Plan(method="resample")
+    found = asyncio.run(estimate(PROGRAM, verify, plan, score=1.0, resume=resume))
+    assert (found.cause, found.invalid) == ("no_valid_replay", 4)
+    with pytest.raises(ValueError, match="resample needs the policy"):
+        asyncio.run(estimate(PROGRAM, verify, plan, score=1.0))
+
+
 @pytest.mark.parametrize(("check_flaky", "cause"), [(True, "unjudged"), (False, "no_valid_replay")])
 def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky, cause):
     async def verify(changed):
@@ -153,7 +202,12 @@ def test_solutions_without_several_steps_say_why(solution, cause):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"budget": 0}, "at least 1"), ({"method": "guess"}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
+    [
+        ({"budget": 0}, "at least 1"),
+        ({"method": "guess"}, "valid: delete"),
+        ({"choice": "best"}, "valid: longest"),
+        ({"method": "resample", "unit": "turn"}, "can't write on turns"),
+    ],
 )
 def test_a_plan_that_cannot_be_is_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -30,7 +30,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
     [
         ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
-        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace' or 'shapley'"),
+        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
