@@ -62,8 +62,11 @@ class _Part:
 
 @dataclass
 class _Spent:
-    """What the replays of one sample took: answers of the cache, seconds of judging the others, generated tokens."""
+    """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
+    knew, seconds of judging the others, generated tokens.
+    """
 
+    requests: int = 0
     cache_hits: int = 0
     resampled_tokens: int = 0
     judge_seconds: float = 0.0
@@ -129,6 +132,7 @@ class CreditService:
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
             "credit_replays": found.replays,
+            "credit_requests": spent.requests,
             "credit_cache_hits": spent.cache_hits,
             "credit_seconds": found.seconds,
             "credit_judge_seconds": spent.judge_seconds,
@@ -176,6 +180,7 @@ class CreditService:
                 return reward_of(info)
 
             key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]
+            spent.requests += 1
             spent.cache_hits += key in self.cache
             return await self.cache.score(key, run)
 

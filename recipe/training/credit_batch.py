@@ -12,7 +12,17 @@ from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "judge_seconds", "resampled_tokens")
+COUNTS = (
+    "asked",
+    "invalid",
+    "unjudged",
+    "replays",
+    "requests",
+    "cache_hits",
+    "seconds",
+    "judge_seconds",
+    "resampled_tokens",
+)
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,8 +72,8 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 
     ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging) and
     ``resampled_tokens`` (that the policy wrote for method resample): sums;
-    ``valid_intervention_share`` of what was asked for, ``cache_hit_share`` of what was judged, ``unjudged_share``;
-    ``uncredited/<cause>``: shares of samples.
+    ``valid_intervention_share`` of what was asked for; ``cache_hit_share`` of the scores asked for, checks for
+    flakiness included; ``unjudged_share`` of what was judged; ``uncredited/<cause>``: shares of samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -75,6 +85,6 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/judge_seconds": total["judge_seconds"],
         "credit/resampled_tokens": total["resampled_tokens"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
-        "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
+        "credit/cache_hit_share": total["cache_hits"] / max(total["requests"], 1.0),
         "credit/unjudged_share": total["unjudged"] / judged,
     } | {f"credit/uncredited/{cause}": count / max(len(credited), 1) for cause, count in sorted(causes.items())}

@@ -71,6 +71,7 @@ def test_equal_programs_of_a_step_are_verified_once():
     found = run(*group, service=service(size=5), judge=judge)
     assert judge.calls == 3  # the program itself, and without each line
     assert sum(one["credit_cache_hits"] for one in found) == 9
+    assert sum(one["credit_requests"] for one in found) == 12  # of four samples: the check and two replays
     assert sum(one["credit_judge_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
 
 
