@@ -16,7 +16,7 @@ import numpy as np
 
 from rewards.environments import Environment, play
 from rewards.extraction import find_block
-from rewards.replay import Credits, Plan, estimate
+from rewards.replay import Credits, Plan, Resume, estimate
 from rewards.score_cache import ScoreCache
 from rewards.tokens import token_offsets, token_steps
 
@@ -31,7 +31,8 @@ class Sample:
     """One finished trajectory whose score is known.
 
     turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
-    turn that is its answer. environment: makes a fresh environment, for the replay of turns.
+    turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
+    the first tokens of the response to new ones after them.
     """
 
     group: str
@@ -43,6 +44,7 @@ class Sample:
     turns: Sequence[tuple[int, int]] = ()
     answer: int = -1
     environment: Callable[[], Environment] | None = None
+    go_on: Callable[[Sequence[int]], Awaitable[list[int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,11 @@ class CreditService:
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
         token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause; counts and seconds.
         """
-        hits = [0]
+        hits, written = [0], [0]
         try:
             part = self._part(sample, tokenizer)
-            found = await self._estimate(sample, part, judge, hits)
+            resume = _resumer(sample, part, tokenizer, written) if sample.go_on else None
+            found = await self._estimate(sample, part, judge, hits, resume)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -108,6 +111,7 @@ class CreditService:
             "credit_replays": found.replays,
             "credit_cache_hits": hits[0],
             "credit_seconds": found.seconds,
+            "credit_generated": written[0],
         }
 
     def _part(self, sample: Sample, tokenizer: Any) -> _Part:
@@ -122,7 +126,9 @@ class CreditService:
         ids = sample.token_ids[start:end]
         return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
 
-    async def _estimate(self, sample: Sample, part: _Part, judge: Judge, hits: list[int]) -> Credits:
+    async def _estimate(
+        self, sample: Sample, part: _Part, judge: Judge, hits: list[int], resume: Resume | None
+    ) -> Credits:
         score = reward_of(sample.info)
         siblings: list[Any] = []
         written: str | tuple[str, ...] = part.text
@@ -152,7 +158,7 @@ class CreditService:
 
         return await estimate(
             part.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings,
-            turns=part.turns,
+            turns=part.turns, resume=resume,
         )  # fmt: skip
 
     def _plan_with_savings(self) -> Plan:
@@ -174,6 +180,20 @@ def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tupl
     steps[part.first : part.first + len(own)] = own
     shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
     return [(start + shift, end + shift) for start, end in spans], steps
+
+
+def _resumer(sample: Sample, part: _Part, tokenizer: Any, written: list[int]) -> Resume:
+    """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
+    offsets = token_offsets(tokenizer, part.token_ids)
+
+    async def resume(cut: int) -> str:
+        assert sample.go_on is not None
+        kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
+        new = await sample.go_on(sample.token_ids[: part.first + kept])
+        written[0] += len(new)
+        return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+
+    return resume
 
 
 def _program(text: str) -> str:

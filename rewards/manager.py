@@ -16,6 +16,7 @@ from rewards.crediting import CreditService, Sample
 from rewards.edits import Changed
 from rewards.environments import EPISODE, Episode, of_config
 from rewards.groups import GroupBoard
+from rewards.policy import SharedPolicy, wanted
 from rewards.replay import Plan
 from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
@@ -32,7 +33,10 @@ def credit_service(config: Any) -> CreditService | None:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return None
-    plan = Plan(credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky)
+    plan = Plan(
+        credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
+        credit.continuations,
+    )  # fmt: skip
     size = config.actor_rollout_ref.rollout.n
     board: Any
     if config.reward.num_workers > 1:
@@ -71,6 +75,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
+        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if wanted(config) else None
         self._reported: set[str] = set()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -83,7 +88,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         item = data[-1:][0]
         fields = item.non_tensor_batch
         extra_info = dict(fields.get("extra_info") or {})
-        token_ids = self._response_ids(item)
+        token_ids = _response_ids(item)
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         problem = {
             "data_source": fields["data_source"],
@@ -96,17 +101,13 @@ class SkillCreditRewardManager(RewardManagerBase):
         else:
             answer = self._answer(episode, token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
-        credit = await self._credit(fields, text, token_ids, info, problem, episode)
+        prompt_ids = _prompt_ids(item)
+        credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
         info |= {"masked": float(masked), "skill": self.skill_of(fields)}
         return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
-
-    def _response_ids(self, item: Any) -> list[int]:
-        response_ids = item.batch["responses"]
-        length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
-        return response_ids[:length].tolist()
 
     def _answer(self, episode: Episode, token_ids: list[int]) -> str:
         """The text of the turn that an agent's environment took for the answer."""
@@ -117,6 +118,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         self,
         fields: Any,
         text: str,
+        prompt_ids: list[int],
         token_ids: list[int],
         info: dict[str, Any],
         problem: dict[str, Any],
@@ -132,6 +134,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             text=text,
             token_ids=token_ids,
             info=info,
+            go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
         )
         if episode:
             environment = partial(of_config, self.config, episode["agent"], sample.problem[1])
@@ -153,3 +156,15 @@ class SkillCreditRewardManager(RewardManagerBase):
         if text not in self._reported:
             self._reported.add(text)
             logger.exception("a verifier raised; its samples are masked")
+
+
+def _prompt_ids(item: Any) -> list[int]:
+    """A prompt's tokens, without the padding before them."""
+    prompt_ids = item.batch["prompts"]
+    return prompt_ids[item.batch["attention_mask"][: len(prompt_ids)].bool()].tolist()
+
+
+def _response_ids(item: Any) -> list[int]:
+    response_ids = item.batch["responses"]
+    length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
+    return response_ids[:length].tolist()

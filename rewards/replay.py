@@ -1,13 +1,17 @@
 """Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
 
-Estimand: the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment has none). With
-R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
+With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
     shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
+    resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of what the policy makes of a prefix
 
-Sources: Shapley, "A value for n-person games" (1953), for the last; ../docs/credit.md for the choice between them.
+Estimand: but for `resample` the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment
+has none). `resample` measures the total effect: what a step does to everything that comes after it.
+
+Sources: Shapley, "A value for n-person games" (1953); Kazemnejad et al., "VinePPO" (arXiv 2410.01679), for the value
+of a prefix by its continuations; ../docs/credit.md for the choice between them.
 """
 
 import asyncio
@@ -22,14 +26,16 @@ from typing import Any, Literal
 from rewards.edits import Changed, Edits, ProgramEdits, TurnEdits
 from rewards.segments import UNITS, NoSteps, Step, Unit, segment
 
-Method = Literal["delete", "truncate", "replace", "shapley"]
-METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley")
+Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
+METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley", "resample")
 Choice = Literal["longest", "uniform"]
 CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
 # The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
 # that remain, for replay against a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
+# The solution up to this character and what the policy, asked anew, makes of it.
+Resume = Callable[[int], Awaitable[str]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Plan:
     budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
     choice: which steps when there are more than the budget: the longest, or equally likely ones.
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit.
+    continuations: of `resample`, how many the value of each prefix is the mean of; each is a replay of the budget.
     """
 
     method: Method = "delete"
@@ -48,10 +55,15 @@ class Plan:
     budget: int = 4
     choice: Choice = "longest"
     check_flaky: bool = True
+    continuations: int = 1
 
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise ValueError(f"budget is {self.budget} replays a trajectory; it must be at least 1 (or use credit=off)")
+        if self.method == "resample" and self.unit == "turn":
+            raise ValueError("method 'resample' goes on inside an answer; unit 'turn' has 'truncate' and 'shapley'")
+        if not 1 <= self.continuations <= self.budget:
+            raise ValueError(f"continuations is {self.continuations}; it must be from 1 to the budget, {self.budget}")
         for value, valid in ((self.method, METHODS), (self.unit, UNITS), (self.choice, CHOICES)):
             if value not in valid:
                 raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
@@ -86,13 +98,14 @@ async def estimate(
     rng: random.Random | None = None,
     siblings: Sequence[Any] = (),
     turns: Sequence[tuple[int, int]] = (),
+    resume: Resume | None = None,
 ) -> Credits:
     """The credits of one solution whose score is known.
 
     verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
     siblings: other solutions of the same problem, for `replace`; with unit "turn" the actions of each. turns: for unit
-    "turn", the characters [start, end) of each assistant turn in the solution.
+    "turn", the characters [start, end) of each assistant turn in the solution. resume: the policy, for `resample`.
     """
     started = time.perf_counter()
     try:
@@ -106,7 +119,7 @@ async def estimate(
         edits = ProgramEdits(solution, steps, plan.unit, plan.text_steps, siblings)
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
-    replayer = _Replayer(verify)
+    replayer = _Replayer(verify, resume)
     if plan.check_flaky and await replayer.score(edits.whole(), fresh=True) != score:
         return Credits(steps, [math.nan] * len(steps), cause="flaky", seconds=time.perf_counter() - started)
     method = _METHODS[plan.method]
@@ -120,8 +133,9 @@ async def estimate(
 class _Replayer:
     """Gives changed solutions to the verifier and counts what comes of it."""
 
-    def __init__(self, verify: Verify):
+    def __init__(self, verify: Verify, resume: Resume | None = None):
         self.verify = verify
+        self.resume = resume
         self.asked = self.invalid = self.unjudged = self.judged = 0
 
     async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
@@ -137,6 +151,24 @@ class _Replayer:
         self.judged += not fresh
         self.unjudged += not math.isfinite(value)
         return value
+
+    async def value(self, cut: int, continuations: int) -> float:
+        """V of the solution up to this character: the mean of those continuations that could be judged, else NaN."""
+        scores = await asyncio.gather(*(self._continued(cut) for _ in range(continuations)))
+        judged = [score for score in scores if math.isfinite(score)]
+        return sum(judged) / len(judged) if judged else math.nan
+
+    async def _continued(self, cut: int) -> float:
+        if self.resume is None:
+            raise ValueError("method 'resample' needs the policy, to go on from a prefix")
+        try:
+            text = await self.resume(cut)
+        except Exception:  # an engine that cannot be asked says nothing of the step
+            self.asked += 1
+            self.judged += 1
+            self.unjudged += 1
+            return math.nan
+        return await self.score(text)
 
 
 async def _one_at_a_time(
@@ -194,6 +226,17 @@ async def _shapley(
     return _shared(gains, blocks, len(steps))
 
 
+async def _resample(
+    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+) -> list[float]:
+    """Credits of consecutive blocks of steps, one value before each; the budget counts continuations."""
+    blocks = even_blocks(len(steps), plan.budget // plan.continuations)
+    cuts = [steps[block[0]].start for block in blocks]
+    before = await asyncio.gather(*(replayer.value(cut, plan.continuations) for cut in cuts))
+    gains = [after - first for first, after in pairwise([*before, score])]
+    return _shared(gains, blocks, len(steps))
+
+
 def even_blocks(steps: int, blocks: int) -> list[range]:
     """Consecutive steps in at most so many blocks of nearly equal size."""
     blocks = min(steps, blocks)
@@ -210,4 +253,10 @@ def _shared(gains: Sequence[float], blocks: Sequence[range], steps: int) -> list
     return values
 
 
-_METHODS = {"delete": _one_at_a_time, "replace": _one_at_a_time, "truncate": _truncate, "shapley": _shapley}
+_METHODS = {
+    "delete": _one_at_a_time,
+    "replace": _one_at_a_time,
+    "truncate": _truncate,
+    "shapley": _shapley,
+    "resample": _resample,
+}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds")
+COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "generated")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,8 +30,9 @@ def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    ``replays``, ``seconds`` (of waiting in the reward workers): sums; ``valid_intervention_share`` of what was asked
-    for, ``cache_hit_share`` of what was judged, ``unjudged_share``; ``uncredited/<cause>``: shares of samples.
+    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``generated_tokens`` (by the policy, for
+    replays). ``valid_intervention_share`` of what was asked for; ``cache_hit_share`` and ``unjudged_share`` of what
+    was judged; ``uncredited/<cause>``: shares of samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -40,6 +41,7 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
+        "credit/generated_tokens": total["generated"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
         "credit/unjudged_share": total["unjudged"] / judged,

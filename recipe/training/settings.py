@@ -3,6 +3,7 @@
 Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be.
 """
 
+import dataclasses
 import difflib
 import math
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rewards.environments import ENVIRONMENTS
+from rewards.replay import Plan
 
 
 class SettingsError(ValueError):
@@ -66,12 +68,13 @@ class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
     kind: Literal["off", "counterfactual"]
-    method: Literal["delete", "truncate", "replace", "shapley"] = "delete"
+    method: Literal["delete", "truncate", "replace", "shapley", "resample"] = "delete"
     unit: Literal["statement", "line", "paragraph", "turn"] = "statement"
     text_steps: bool = False
     budget: int = Field(default=4, ge=1)
     choice: Literal["longest", "uniform"] = "longest"
     check_flaky: bool = True
+    continuations: int = Field(default=1, ge=1)
     skip_equal_groups: bool = True
     patience: float = Field(default=60.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
@@ -79,6 +82,12 @@ class CreditSettings(Group):
     strength: float = Field(default=0.0, ge=0)
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
+
+    @model_validator(mode="after")
+    def _replays_can_be_made(self) -> "CreditSettings":
+        chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
+        Plan(**chosen)
+        return self
 
 
 class AgentsSettings(Group):

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,3 +171,17 @@ def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
     assert found["credit_values"].tolist() == [0.5, 0.5]
     assert found["credit_steps"].tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
     assert found["credit_spans"].tolist() == [[13, 18], [19, 24]]
+
+
+async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
+    given = []
+
+    async def go_on(prefix):
+        given.append(TOKENIZER.decode(prefix))
+        return [*TOKENIZER.encode("b = 2"), TOKENIZER.eos_token_id]
+
+    credits = service(skip_equal_groups=False, plan={"method": "resample"})
+    found = await credits.credit(replace(sample(ratio=1.0), go_on=go_on), TOKENIZER, Judge())
+    assert given == ["", "a = 1\n"]
+    assert found["credit_values"].tolist() == [0.5, 0.0]
+    assert found["credit_generated"] == 12

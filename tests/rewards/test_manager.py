@@ -9,7 +9,7 @@ from verl import DataProto
 
 from data_prep.micro_model import make_tokenizer
 from rewards.environments import EPISODE
-from rewards.manager import SkillCreditRewardManager
+from rewards.manager import TRAINED_ON, SkillCreditRewardManager
 
 CONFIG = OmegaConf.create({"skills": {"by": "column", "column": "skill", "function": None}})
 
@@ -103,3 +103,40 @@ async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
     result = await _manager(compute_score).run_single(_agents_trajectory(failed=True))
     assert (result["reward_score"], result["reward_extra_info"]["masked"]) == (0.0, 1.0)
     assert result["reward_extra_info"]["error"] == "infrastructure"
+
+
+async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
+    config = OmegaConf.merge(
+        CONFIG,
+        {
+            "credit": {"kind": "counterfactual", "method": "resample", "unit": "statement", "text_steps": False}
+            | {"budget": 4, "choice": "longest", "check_flaky": False, "continuations": 1, "patience": 1.0}
+            | {"skip_equal_groups": False, "seed": 0, "cache_size": 8},
+            "reward": {"num_workers": 1},
+            "actor_rollout_ref": {"rollout": {"n": 1, "response_length": 20}},
+        },
+    )
+    tokenizer, asked = make_tokenizer(), []
+
+    class Engine:
+        class go_on:
+            @staticmethod
+            async def remote(token_ids, room):
+                asked.append((tokenizer.decode(token_ids), room))
+                return tokenizer.encode("b=2")
+
+    async def compute_score(solution_str, **arguments):
+        return {"score": float("a=1" in solution_str), "error": "none"}
+
+    manager = SkillCreditRewardManager(config, tokenizer, compute_score)
+    assert manager.policy is not None
+    manager.policy.actor = Engine
+    data = _trajectory("a=1\nb=2")
+    data.batch["prompts"] = torch.tensor([[tokenizer.pad_token_id, *tokenizer.encode("p")]])
+    data.batch["attention_mask"] = torch.tensor([[0] + [1] * (data.batch["attention_mask"].shape[1])])
+    data.non_tensor_batch |= {
+        name: np.array([value], dtype=object) for name, value in (("uid", "u"), ("session_id", 0), (TRAINED_ON, True))
+    }
+    info = (await manager.run_single(data))["reward_extra_info"]
+    assert asked == [("p", 20), ("pa=1\n", 16)]
+    assert info["credit_values"].tolist() == [1.0, 0.0]

@@ -205,3 +205,54 @@ def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
     assert math.isnan(found.values[0])
     assert math.isnan(found.values[2])
     assert found.invalid == 2
+
+
+def resampled(policy, reward=additive, **plan):
+    """Credits of PROGRAM where the policy goes on from any of its characters; what it was given to go on from."""
+    prefixes = []
+
+    async def resume(cut):
+        prefixes.append(PROGRAM[:cut])
+        return policy(PROGRAM[:cut])
+
+    async def verify(changed):
+        return reward(set(changed.splitlines()))
+
+    options = Plan(**{"method": "resample", "budget": 100} | plan)
+    score = reward(set(LINES))
+    return asyncio.run(estimate(PROGRAM, verify, options, score=score, resume=resume)), prefixes
+
+
+def test_resampling_credits_a_step_with_what_it_does_to_the_policys_own_continuations():
+    # This policy writes the last line wherever it goes on: the solution's own last line earned nothing.
+    found, prefixes = resampled(lambda prefix: prefix + LINES[3])
+    assert prefixes == ["", "a = 1\n", "a = 1\nb = 2\n", "a = 1\nb = 2\nc = 3\n"]
+    assert found.values == pytest.approx([0.1, 0.2, 0.3, 0.0])
+    assert sum(found.values) == pytest.approx(additive(set(LINES)) - additive({LINES[3]}))
+
+
+def test_the_budget_of_resampling_counts_continuations_and_values_are_their_means():
+    outcomes = iter([0.0, 1.0, 0.5, 0.5, 1.0, 1.0])
+    found, prefixes = resampled(
+        lambda prefix: "", lambda lines: 1.0 if lines else next(outcomes), budget=5, continuations=2
+    )
+    assert prefixes == ["", "", "a = 1\nb = 2\n", "a = 1\nb = 2\n"]  # two blocks, two continuations each
+    assert found.replays == 4
+    assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
+
+
+def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
+    def policy(prefix):
+        if prefix.endswith("b = 2\n"):
+            raise ConnectionError
+        return prefix + LINES[3]
+
+    found, _ = resampled(policy)
+    assert [math.isnan(value) for value in found.values] == [False, True, True, False]
+    assert found.unjudged == 1
+
+
+@pytest.mark.parametrize("plan", [{"unit": "turn"}, {"continuations": 5, "budget": 4}, {"continuations": 0}])
+def test_plans_of_resampling_that_cannot_be_made_are_refused(plan):
+    with pytest.raises(ValueError, match=r"method|continuations"):
+        Plan(method="resample", **plan)

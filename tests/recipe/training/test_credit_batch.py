@@ -1,12 +1,12 @@
 import numpy as np
 import torch
 
-from recipe.training.credit_batch import credit_tensors, replay_metrics
+from recipe.training.credit_batch import COUNTS, credit_tensors, replay_metrics
 from workers.credit import shape_advantages
 
 
 def info(values, steps, cause="", **counts):
-    numbers = dict.fromkeys(("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds"), 0) | counts
+    numbers = dict.fromkeys(COUNTS, 0) | counts
     return {
         "credit_values": np.array(values, dtype=np.float32),
         "credit_steps": np.array(steps, dtype=np.int32),
@@ -40,7 +40,7 @@ def test_a_step_without_any_credit_is_a_batch_without_columns():
 def test_metrics_add_up_costs_and_name_causes():
     metrics = replay_metrics(
         [
-            info([1.0], [0], asked=4, invalid=1, replays=3, cache_hits=1, seconds=0.5),
+            info([1.0], [0], asked=4, invalid=1, replays=3, cache_hits=1, seconds=0.5, generated=7),
             info([], [], "equal_group"),
             info([], [], "equal_group"),
             {},
@@ -48,6 +48,7 @@ def test_metrics_add_up_costs_and_name_causes():
     )
     assert metrics["credit/replays"] == 3
     assert metrics["credit/replay_seconds"] == 0.5
+    assert metrics["credit/generated_tokens"] == 7
     assert metrics["credit/valid_intervention_share"] == 0.75
     assert metrics["credit/cache_hit_share"] == 1 / 3
     assert metrics["credit/uncredited/equal_group"] == 2 / 3

@@ -30,7 +30,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
     [
         ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
-        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace' or 'shapley'"),
+        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
@@ -43,6 +43,11 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
         read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
+
+
+def test_replays_that_cannot_be_made_are_refused_before_training():
+    with pytest.raises(SettingsError, match=r"credit: .*unit 'turn' has 'truncate'"):
+        read_settings(composed(*QUICKSTART, "credit=counterfactual", "credit.method=resample", "credit.unit=turn"))
 
 
 def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come():
