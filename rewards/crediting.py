@@ -57,6 +57,15 @@ class _Part:
     turns: Sequence[tuple[int, int]] = ()
 
 
+@dataclass
+class _Spent:
+    """What the replays of one sample took: answers of the cache, seconds of judging the others, tokens generated."""
+
+    cache_hits: int = 0
+    judge_seconds: float = 0.0
+    generated: int = 0
+
+
 def reward_of(info: Mapping[str, Any]) -> float:
     """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
 
@@ -91,11 +100,11 @@ class CreditService:
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
         token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause; counts and seconds.
         """
-        hits, written = [0], [0]
+        spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
-            resume = _resumer(sample, part, tokenizer, written) if sample.go_on else None
-            found = await self._estimate(sample, part, judge, hits, resume)
+            resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
+            found = await self._estimate(sample, part, judge, spent, resume)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -109,9 +118,10 @@ class CreditService:
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
             "credit_replays": found.replays,
-            "credit_cache_hits": hits[0],
+            "credit_cache_hits": spent.cache_hits,
             "credit_seconds": found.seconds,
-            "credit_generated": written[0],
+            "credit_judge_seconds": spent.judge_seconds,
+            "credit_generated": spent.generated,
         }
 
     def _part(self, sample: Sample, tokenizer: Any) -> _Part:
@@ -127,7 +137,7 @@ class CreditService:
         return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
 
     async def _estimate(
-        self, sample: Sample, part: _Part, judge: Judge, hits: list[int], resume: Resume | None
+        self, sample: Sample, part: _Part, judge: Judge, spent: _Spent, resume: Resume | None
     ) -> Credits:
         score = reward_of(sample.info)
         siblings: list[Any] = []
@@ -148,12 +158,16 @@ class CreditService:
         async def verify(changed: str | tuple[str, ...]) -> float:
             async def run() -> float:
                 if isinstance(changed, str):
-                    return reward_of(await judge(changed))
-                assert sample.environment is not None
-                return reward_of(await judge(await play(sample.environment(), changed)))
+                    answer = changed
+                else:
+                    assert sample.environment is not None
+                    answer = await play(sample.environment(), changed)
+                info = await judge(answer)
+                spent.judge_seconds += float(info.get("judge_seconds", 0.0))
+                return reward_of(info)
 
             key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]
-            hits[0] += key in self.cache
+            spent.cache_hits += key in self.cache
             return await self.cache.score(key, run)
 
         return await estimate(
@@ -182,7 +196,7 @@ def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tupl
     return [(start + shift, end + shift) for start, end in spans], steps
 
 
-def _resumer(sample: Sample, part: _Part, tokenizer: Any, written: list[int]) -> Resume:
+def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
     """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
     offsets = token_offsets(tokenizer, part.token_ids)
 
@@ -190,7 +204,7 @@ def _resumer(sample: Sample, part: _Part, tokenizer: Any, written: list[int]) ->
         assert sample.go_on is not None
         kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
         new = await sample.go_on(sample.token_ids[: part.first + kept])
-        written[0] += len(new)
+        spent.generated += len(new)
         return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
 
     return resume

@@ -1,12 +1,16 @@
 """Which skill, half and part of the batch each sample of a step belongs to, as the actor's numbers."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from transfer_queue import KVBatchMeta
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+
+from recipe.training.failure_buffer import task_of
+from recipe.training.samples import fetch
+from workers.solution_store import Solution
 
 
 def skill_ids(names: Sequence[str], infos: Sequence[dict[str, Any]]) -> torch.Tensor:
@@ -51,6 +55,22 @@ def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], exclude
         if accepted and prompt_of(key) not in excluded:
             found.setdefault(prompt_of(key), position)
     return list(found.values())
+
+
+def accepted_solutions(
+    batch: KVBatchMeta, infos: Sequence[dict[str, Any]], excluded: set[str]
+) -> Iterator[tuple[str, str, Solution]]:
+    """Skill, task and tokens of what the verifier accepted of a step's samples, the first of each prompt.
+
+    excluded: prompts whose samples are not trained on.
+    """
+    positions = first_accepted(batch.keys, infos, excluded)
+    if not positions:
+        return
+    fields = ("prompts", "responses", "response_mask")
+    data = fetch(batch, *fields, "extra_info", keys=[batch.keys[position] for position in positions])
+    for row, (position, info) in enumerate(zip(positions, list(data["extra_info"]), strict=True)):
+        yield infos[position]["skill"], task_of(info), Solution(*(data[field][row].tolist() for field in fields))
 
 
 def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from recipe.training.settings import CreditSettings
+from workers.credit import shape_advantages
+from workers.credit_ablation import ablated
+
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "generated")
+COUNTS = ("asked", "invalid", "unjudged", "replays", "cache_hits", "seconds", "judge_seconds", "generated")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,12 +31,38 @@ def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.
     return credits, step_ids
 
 
+def shaped_by_credit(
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    uids: Sequence[str],
+    infos: Sequence[dict[str, Any]],
+    credit: CreditSettings,
+    step: int,
+) -> tuple[list[torch.Tensor], dict[str, float]]:
+    """Advantages of each sample, moved between its tokens by its credits, and the metrics of it.
+
+    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: of training, so that
+    a control draws anew in each.
+    """
+    mask = response_mask.to_padded_tensor(0)
+    credits, step_ids = credit_tensors(infos, mask.shape[1])
+    credits = ablated(credits, credit.ablation, seed=1_000_003 * credit.seed + step)
+    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
+    shaped, statistics = shape_advantages(
+        advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
+        normalization=credit.normalization, tolerance=credit.tolerance,
+        groups=torch.tensor([numbers[uid] for uid in uids]),
+    )  # fmt: skip
+    rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
+    return rows, statistics | replay_metrics(infos)
+
+
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``generated_tokens`` (by the policy, for
-    replays). ``valid_intervention_share`` of what was asked for; ``cache_hit_share`` and ``unjudged_share`` of what
-    was judged; ``uncredited/<cause>``: shares of samples.
+    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging),
+    ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of what was asked for,
+    ``cache_hit_share`` and ``unjudged_share`` of what was judged, ``uncredited/<cause>`` of samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -42,6 +72,7 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
         "credit/generated_tokens": total["generated"],
+        "credit/judge_seconds": total["judge_seconds"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": min(1.0, total["cache_hits"] / judged),
         "credit/unjudged_share": total["unjudged"] / judged,

@@ -82,6 +82,7 @@ class CreditSettings(Group):
     strength: float = Field(default=0.0, ge=0)
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
+    ablation: Literal["none", "shuffled", "inverted"] = "none"
 
     @model_validator(mode="after")
     def _replays_can_be_made(self) -> "CreditSettings":

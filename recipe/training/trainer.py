@@ -1,18 +1,12 @@
-"""verl's synchronous V1 trainer with our hooks. Nothing of verl's step is copied here.
+"""verl's synchronous V1 trainer with our hooks. Nothing of verl's step is copied here, and no idea of ours lives here.
 
-What is ours: the actor worker, masking of samples that could not be verified, accuracy per skill, and the
-run directory.
+Each hook calls the module that holds its idea: prompts (`prompts`, `retries`), masking (`unverified`), credit
+(`credit_batch`), skills and protection (`batch_skills`, `protector`), state (`resume`), records (`recipe.records`).
 """
 
-import hashlib
-import json
-from collections import defaultdict
 from functools import cached_property
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import numpy as np
 import ray
 import torch
 import transfer_queue as tq
@@ -23,41 +17,36 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
-from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
-from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import update_skill_report
 from recipe.training.batch_skills import (
+    accepted_solutions,
     dealt_over_ranks,
-    first_accepted,
     memory_flags,
     prompt_halves,
     prompt_of,
     skill_ids,
 )
-from recipe.training.credit_batch import PREFIX, credit_tensors, replay_metrics
-from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.credit_batch import shaped_by_credit
+from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.plan import make_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
+from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
+from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
+from recipe.training.samples import component_means, digest_of_prompts, fetch, jagged, readable_samples, reward_infos
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
+from recipe.training.unverified import check_share, leave_out, masked_positions
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.constraints import HALF, SKILL
-from workers.credit import shape_advantages
 from workers.memory_rows import MEMORY
 from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
-from workers.solution_store import Solution
-
-PROTECTOR_FILE = "protector.json"  # in a checkpoint's folder
-
-
-class TooManyMaskedError(RuntimeError):
-    """More samples of a step than the configured share could not be verified: the reward infrastructure is down."""
 
 
 @register_trainer("skillcredit")
@@ -91,13 +80,18 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _fetch_one_gen_batch(self) -> TensorDict:
         """The prompts of a plan with stages, or verl's next ones."""
         if self.schedule is None:
-            return self._with_failed_again(super()._fetch_one_gen_batch())
+            share, batch = self.settings.failures.share, super()._fetch_one_gen_batch()
+            if share == 0:
+                return batch
+            return with_failed_again(batch, self.failures, share, self.train_dataset, self._rows_of_tasks)
         prompts = self.schedule.at(self.global_steps)
-        batch: dict[str, Any] = collate_fn([self.train_dataset[row] for row in prompts.rows])
-        uids = [str(uuid4()) for _ in prompts.rows]
-        batch["uid"] = np.array(uids, dtype=object)
-        self._memory_prompts = {uid for uid, memory in zip(uids, prompts.memory, strict=True) if memory}
-        return tu.get_tensordict(batch)
+        batch = prompt_batch(self.train_dataset, prompts.rows)
+        self._memory_prompts = {uid for uid, memory in zip(batch["uid"], prompts.memory, strict=True) if memory}
+        return batch
+
+    @cached_property
+    def _rows_of_tasks(self) -> dict[str, int]:
+        return rows_of_tasks(self.train_dataset)
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
@@ -108,37 +102,9 @@ class SkillCreditTrainer(PPOTrainerSync):
             # verl types this table by its first entry
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]
 
-    def _with_failed_again(self, batch: TensorDict) -> TensorDict:
-        """The batch, of which a share makes room for prompts that the policy failed before."""
-        count = int(self.settings.failures.share * len(batch))
-        kept = batch[: len(batch) - count]
-        tasks = self.failures.draw(count, without=map(task_of, list(kept["extra_info"])))
-        rows = [self.train_dataset[self._rows_of_tasks[task]] for task in tasks if task in self._rows_of_tasks]
-        if not rows:
-            return batch
-        again = collate_fn(rows)
-        again["uid"] = np.array([str(uuid4()) for _ in rows], dtype=object)
-        return tu.concat_tensordict([batch[: len(batch) - len(rows)], tu.get_tensordict(again)])
-
-    @cached_property
-    def _rows_of_tasks(self) -> dict[str, int]:
-        """Where each task stands in the training data, which may have changed since a checkpoint was made."""
-        return {task_of(info): row for row, info in enumerate(self.train_dataset.dataframe["extra_info"])}
-
-    def _see_failures(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> None:
-        tasks = map(task_of, list(self._fetch(batch, "extra_info")))
-        judged = [(task, info) for task, info in zip(tasks, infos, strict=True) if info and not info.get("masked")]
-        self.failures.see((task, info.get("acc", 0.0) > 0) for task, info in judged)
-        metrics["failures/waiting"] = len(self.failures)
-
-    def _checkpoint_folder(self) -> Path:
-        """Of this step, or of the checkpoint that the configuration names."""
-        named = self.config.trainer.resume_from_path if self.config.trainer.resume_mode == "resume_path" else None
-        return Path(named or f"{self.config.trainer.default_local_dir}/global_step_{self.global_steps}")
-
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         self.run_directory.log_event(
-            "prompts", step=self.global_steps, count=len(batch), digest=_digest_of_prompts(list(batch["extra_info"]))
+            "prompts", step=self.global_steps, count=len(batch), digest=digest_of_prompts(list(batch["extra_info"]))
         )
         if self.settings.credit.kind != "off":
             # Validation samples come another way: they never pay for replays.
@@ -146,25 +112,23 @@ class SkillCreditTrainer(PPOTrainerSync):
         return super()._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        extra_fields = list(self._fetch(batch, "extra_fields"))
-        # What verl pads a batch with repeats the first sample's components: it has none of its own.
-        infos = [
-            fields.get("reward_extra_info", {}) if isinstance(fields, dict) and not tag.get("is_padding") else {}
-            for fields, tag in zip(extra_fields, batch.tags, strict=True)
-        ]
-        masked = [position for position, info in enumerate(infos) if info.get("masked")]
-        metrics["reward/masked_share"] = len(masked) / max(sum(map(bool, infos)), 1)
-        metrics.update(_means_of_numbers(infos))
+        infos = reward_infos(batch)
+        masked, share = masked_positions(infos)
+        metrics["reward/masked_share"] = share
+        metrics.update(component_means(infos))
         if self.settings.failures.share > 0:
-            self._see_failures(batch, infos, metrics)
+            metrics.update(see_failures(batch, infos, self.failures))
         if masked:
-            self._leave_out(batch, masked, metrics["reward/masked_share"])
+            self.run_directory.log_event("masked", step=self.global_steps, samples=len(masked), share=share)
+            check_share(share, self.settings.run.max_masked_share, self.global_steps, self.run_directory.path)
+            leave_out(batch, masked)
         batch = super()._compute_advantage(batch, metrics)
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
         metrics.update(training_accuracy(infos))
         if self.protector.solutions is not None:
-            self._keep_solutions(batch, infos)
+            for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
+                self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
         return batch
@@ -183,19 +147,6 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _memory_flags(self, batch: KVBatchMeta) -> list[bool]:
         return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)
-
-    def _keep_solutions(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> None:
-        """Add what the verifier accepted among the samples that are trained on, the first of each prompt."""
-        assert self.protector.solutions is not None
-        positions = first_accepted(batch.keys, infos, self._memory_prompts)
-        if not positions:
-            return
-        fields = ["prompts", "responses", "response_mask", "extra_info"]
-        keys = [batch.keys[position] for position in positions]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
-        for row, (position, info) in enumerate(zip(positions, list(data["extra_info"]), strict=True)):
-            tokens = (data[field][row].tolist() for field in fields[:3])
-            self.protector.solutions.add(infos[position]["skill"], _identity(info), Solution(*tokens))
 
     def _balance_batch(
         self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
@@ -228,42 +179,14 @@ class SkillCreditTrainer(PPOTrainerSync):
 
         Here and not in the actor's ranks: every group is whole, and any number of ranks trains on the same numbers.
         """
-        credit = self.settings.credit
-        data = tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages", "response_mask", "uid"]
-        )
-        mask = data["response_mask"].to_padded_tensor(0)
-        credits, step_ids = credit_tensors(infos, mask.shape[1])
+        data = fetch(batch, "advantages", "response_mask", "uid")
         uids = [str(uid) for uid in list(data["uid"])]
-        numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
-        groups = torch.tensor([numbers[uid] for uid in uids])
-        shaped, statistics = shape_advantages(
-            data["advantages"].to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
-            normalization=credit.normalization, tolerance=credit.tolerance, groups=groups,
-        )  # fmt: skip
-        metrics.update(statistics | replay_metrics(infos))
-        rows = [row[: len(own)] for row, own in zip(shaped, data["advantages"].unbind(), strict=True)]
-        fields = TensorDict(
-            {"advantages": torch.nested.as_nested_tensor(rows, layout=torch.jagged)}, batch_size=len(rows)
+        rows, found = shaped_by_credit(
+            data["advantages"], data["response_mask"], uids, infos, self.settings.credit, self.global_steps
         )
+        metrics.update(found)
+        fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-
-    def _leave_out(self, batch: KVBatchMeta, masked: list[int], share: float) -> None:
-        """Give unverified samples no loss tokens and a group of their own, so that no baseline sees them."""
-        self.run_directory.log_event("masked", step=self.global_steps, samples=len(masked), share=share)
-        if share > self.settings.run.max_masked_share:
-            raise TooManyMaskedError(
-                f"step {self.global_steps}: {share:.0%} of the samples could not be verified, more than "
-                f"run.max_masked_share={self.settings.run.max_masked_share}. The sandbox or a verifier is down: "
-                f"see logs/ in {self.run_directory.path}, mend it, and start the same run again."
-            )
-        keys = [batch.keys[position] for position in masked]
-        data = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["uid", "response_mask", "loss_mask"]
-        )
-        uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
-        fields = {name: _zeros_like_rows(data[name]) for name in ("response_mask", "loss_mask")}
-        tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=tu.get_tensordict({**fields, "uid": uids}))
 
     def _val_metrics_update(
         self,
@@ -307,27 +230,22 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _save_checkpoint(self) -> None:
         self.run_directory.log_event("save", step=self.global_steps)
         # Before verl names this checkpoint the latest one.
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / PROTECTOR_FILE, json.dumps(self.protector.state()))
-        if self.settings.failures.share > 0:
-            self.failures.save(folder)
+        failures = self.failures if self.settings.failures.share > 0 else None
+        save_state(checkpoint_folder(self.config.trainer, self.global_steps), self.protector, failures)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
-        if self.global_steps == 0:
-            return
-        folder = self._checkpoint_folder()
-        self.failures.load(folder)
-        if (folder / PROTECTOR_FILE).exists():
-            self.protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))
+        if self.global_steps > 0:
+            load_state(resumed_folder(self.config.trainer, self.global_steps), self.protector, self.failures)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        self._keep_generations(batch)
+        samples = readable_samples(batch, self.settings.run.generations_per_step, self.tokenizer)
+        if samples:
+            self.run_directory.log_generations(global_steps, "train", samples)
         self.run_directory.log_metrics(global_steps, metrics)
         self.run_directory.log_event(
             "step",
@@ -340,72 +258,3 @@ class SkillCreditTrainer(PPOTrainerSync):
             update_report(self.run_directory)
             update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
             write_credit_page(self.run_directory, global_steps)
-
-    def _keep_generations(self, batch: KVBatchMeta) -> None:
-        """Write a few of the step's samples with all their reward components (verl's own dump loses these)."""
-        keys = sorted(batch.keys)[: self.settings.run.generations_per_step]
-        if not keys:
-            return
-        data = tq.kv_batch_get(
-            keys=keys,
-            partition_id=batch.partition_id,
-            select_fields=["prompts", "responses", "rm_scores", "extra_fields", "reward_model"],
-        )
-        self.run_directory.log_generations(self.global_steps, "train", _readable(data, keys, self.tokenizer))
-
-    def _fetch(self, batch: KVBatchMeta, field: str) -> Any:
-        return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=[field])[field]
-
-
-def _digest_of_prompts(extra_infos: list[dict[str, Any]]) -> str:
-    """Names a step's prompts in a few letters, so that two logs tell whether they trained on the same data."""
-    identities = "\n".join(map(_identity, extra_infos))
-    return hashlib.sha256(identities.encode()).hexdigest()[:16]
-
-
-def _identity(extra_info: dict[str, Any]) -> str:
-    """A prompt's name in the data."""
-    return str(extra_info.get("id", extra_info.get("index")))
-
-
-def _zeros_like_rows(nested: torch.Tensor) -> torch.Tensor:
-    """A jagged tensor of the same row lengths, all zeros."""
-    return torch.nested.as_nested_tensor([torch.zeros_like(row) for row in nested.unbind()], layout=torch.jagged)
-
-
-def _readable(data: TensorDict, keys: list[str], tokenizer: Any) -> list[dict[str, Any]]:
-    rows = []
-    for position, (key, extra, truth) in enumerate(
-        zip(keys, list(data["extra_fields"]), list(data["reward_model"]), strict=True)
-    ):
-        info = extra.get("reward_extra_info", {}) if isinstance(extra, dict) else {}
-        rows.append(
-            {
-                "key": key,
-                "prompt": tokenizer.decode(data["prompts"][position], skip_special_tokens=True),
-                "response": tokenizer.decode(data["responses"][position], skip_special_tokens=True),
-                "ground_truth": truth.get("ground_truth"),
-                "score": float(data["rm_scores"][position].sum()),
-                **{name: _plain(value) for name, value in info.items()},
-            }
-        )
-    return rows
-
-
-def _plain(value: Any) -> Any:
-    """Arrays as lists, for JSON."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _means_of_numbers(infos: list[dict[str, Any]]) -> dict[str, float]:
-    """The mean of every reward component over the samples that were verified, and the share of each error class."""
-    values: dict[str, list[float]] = defaultdict(list)
-    verified = [info for info in infos if info and not info.get("masked")]
-    for info in verified:
-        for key, value in info.items():
-            if key == "error":
-                values[f"error/{value}"].append(1.0)
-            elif isinstance(value, int | float) and not key.startswith(PREFIX):
-                values[key].append(float(value))
-    count = max(len(verified), 1)
-    return {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}

@@ -1,7 +1,9 @@
 import numpy as np
 import torch
 
-from recipe.training.credit_batch import COUNTS, credit_tensors, replay_metrics
+from recipe.training.credit_batch import COUNTS, credit_tensors, replay_metrics, shaped_by_credit
+from recipe.training.samples import jagged
+from recipe.training.settings import CreditSettings
 from workers.credit import shape_advantages
 
 
@@ -40,7 +42,7 @@ def test_a_step_without_any_credit_is_a_batch_without_columns():
 def test_metrics_add_up_costs_and_name_causes():
     metrics = replay_metrics(
         [
-            info([1.0], [0], asked=4, invalid=1, replays=3, cache_hits=1, seconds=0.5, generated=7),
+            info([1.0], [0], asked=4, invalid=1, replays=3, cache_hits=1, seconds=0.5, judge_seconds=0.25, generated=7),
             info([], [], "equal_group"),
             info([], [], "equal_group"),
             {},
@@ -49,6 +51,27 @@ def test_metrics_add_up_costs_and_name_causes():
     assert metrics["credit/replays"] == 3
     assert metrics["credit/replay_seconds"] == 0.5
     assert metrics["credit/generated_tokens"] == 7
+    assert metrics["credit/judge_seconds"] == 0.25
     assert metrics["credit/valid_intervention_share"] == 0.75
     assert metrics["credit/cache_hit_share"] == 1 / 3
     assert metrics["credit/uncredited/equal_group"] == 2 / 3
+
+
+def shaped(ablation: str, step: int = 1) -> list[list[float]]:
+    """Of two samples of different lengths, one of which has credits."""
+    credit = CreditSettings(kind="counterfactual", strength=1.0, ablation=ablation, seed=5)
+    infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
+    advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
+    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step)
+    assert metrics["credit/fallback/no_steps"] == 0.5
+    return [row.tolist() for row in rows]
+
+
+def test_controls_shape_with_the_same_credits_in_another_order_or_with_the_other_sign():
+    plain, shuffled, inverted = (shaped(ablation) for ablation in ("none", "shuffled", "inverted"))
+    assert plain[1] == shuffled[1] == inverted[1] == [-1.0, -1.0]
+    assert sorted(shuffled[0]) == sorted(plain[0])
+    assert shuffled[0] != plain[0]
+    assert [round(1.0 - value, 5) for value in inverted[0]] == [round(value, 5) for value in plain[0]]
+    assert shaped("shuffled") == shuffled
+    assert shaped("shuffled", step=2) != shuffled

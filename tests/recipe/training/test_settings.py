@@ -21,7 +21,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
     config = composed(*QUICKSTART, "credit=counterfactual")
     OmegaConf.set_struct(config, False)
     config.credit.strenght = 1.0
-    with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: budget,"):
+    with pytest.raises(SettingsError, match=r"credit\.strenght: no such key\. Did you mean strength\? Valid: ablation"):
         read_settings(config)
 
 

@@ -1,0 +1,47 @@
+"""Failed prompts in a batch: which samples count as failures, and how prompts that failed get their place again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.samples import fetch
+
+
+def prompt_batch(dataset: Any, rows: Sequence[int]) -> TensorDict:
+    """Rows of the data as verl's loader gives them, each with a group of its own (``uid``)."""
+    batch: dict[str, Any] = collate_fn([dataset[row] for row in rows])
+    batch["uid"] = np.array([str(uuid4()) for _ in rows], dtype=object)
+    return tu.get_tensordict(batch)
+
+
+def rows_of_tasks(dataset: Any) -> dict[str, int]:
+    """Where each task stands in the training data, which may have changed since a checkpoint was made."""
+    return {task_of(info): row for row, info in enumerate(dataset.dataframe["extra_info"])}
+
+
+def with_failed_again(
+    batch: TensorDict, failures: FailureBuffer, share: float, dataset: Any, row_of: Mapping[str, int]
+) -> TensorDict:
+    """The batch, of which a share makes room for prompts that the policy failed before."""
+    count = int(share * len(batch))
+    kept = batch[: len(batch) - count]
+    tasks = failures.draw(count, without=map(task_of, list(kept["extra_info"])))
+    rows = [row_of[task] for task in tasks if task in row_of]
+    if not rows:
+        return batch
+    return tu.concat_tensordict([batch[: len(batch) - len(rows)], prompt_batch(dataset, rows)])
+
+
+def see_failures(batch: KVBatchMeta, infos: Sequence[Mapping[str, Any]], failures: FailureBuffer) -> dict[str, float]:
+    """Take over what became of a step's samples that were verified; ``failures/waiting`` as a metric."""
+    tasks = map(task_of, list(fetch(batch, "extra_info")["extra_info"]))
+    judged = [(task, info) for task, info in zip(tasks, infos, strict=True) if info and not info.get("masked")]
+    failures.see((task, info.get("acc", 0.0) > 0) for task, info in judged)
+    return {"failures/waiting": float(len(failures))}
