@@ -115,6 +115,13 @@ class FailuresSettings(Group):
     capacity: int = Field(ge=1)
 
 
+class AgopSettings(Group):
+    """Statistics of the policy gradient (``agop.*``)."""
+
+    every: int = Field(ge=0)
+    parts: int = Field(ge=2, le=64)
+
+
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
@@ -157,6 +164,7 @@ class Settings(Group):
     projection: ProjectionSettings
     agents: AgentsSettings
     failures: FailuresSettings
+    agop: AgopSettings
     penalty: PenaltySettings
     sandbox: SandboxSettings
 

@@ -43,6 +43,7 @@ from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy,
 from recipe.training.unverified import check_share, leave_out, masked_positions
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
+from workers.agop import AGOP, PART, prompt_parts
 from workers.constraints import HALF, SKILL
 from workers.memory_rows import MEMORY
 from workers.penalties import PENALTY
@@ -131,7 +132,17 @@ class SkillCreditTrainer(PPOTrainerSync):
                 self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
+        if self._agop_parts:
+            parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
+            fields = TensorDict({PART: parts}, batch_size=len(parts))
+            batch = tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
         return batch
+
+    @property
+    def _agop_parts(self) -> int:
+        """Parts of which this step measures the policy gradients; 0 where it does not."""
+        agop = self.settings.agop
+        return agop.parts if agop.every and self.global_steps % agop.every == 0 else 0
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
         """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
@@ -168,6 +179,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         for key, wanted in (
             (PROTECTION, self.protector.protection(earlier)),
             (PENALTY, self.protector.pull(stage, finished)),
+            (AGOP, self._agop_parts),
         ):
             if wanted:
                 batch.extra_info[key] = wanted
