@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, train, wait_for
+from tests.e2e.conftest import ROOT, train, wait_for, wait_until_gone
 
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -50,35 +51,80 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+# Two skills one after the other, two steps each; stopped after the first step of the second one.
+STAGES, STOPPED_AFTER = ["write", "sql"], 3
+
+
 @pytest.fixture(scope="module")
 def submitted(
     cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
 ) -> RunDirectory:
-    """Two steps on two ranks, with credit and projection, and with a reward function that fails now and then."""
+    """A staged run on two ranks with credit, projection and a reward function that fails now and then.
+
+    Its driver is killed in the middle of the second stage, and the same words are submitted again.
+    """
     root = tmp_path_factory.mktemp("outputs")
-    job = start(
+    run = RunDirectory(root / "quickstart" / "job")
+    words = [
         "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
-        "trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+        "trainer.n_gpus_per_node=2", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
+        "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
+        "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
-        "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
-        "run.generations_per_step=128",  # all: among a few there may be no solution of several steps
-        PYTHON=sys.executable, **cluster,
-    )  # fmt: skip
-    output, _ = job.communicate(timeout=900)
-    assert job.returncode == 0, output[-6000:]
+        "credit=counterfactual", "run.generations_per_step=128",  # all: among a few there may be none of several steps
+    ]  # fmt: skip
+    first = start(*words, PYTHON=sys.executable, **cluster)
+    wait_for(lambda: run.last_checkpoint == STOPPED_AFTER, first, seconds=900)
+    workers = _kill_driver(run)
+    first.communicate(timeout=120)
+    wait_until_gone(workers)
+    second = start(*words, PYTHON=sys.executable, **cluster)
+    output, _ = second.communicate(timeout=900)
+    assert second.returncode == 0, output[-6000:]
     assert "succeeded" in output
-    return RunDirectory(root / "quickstart" / "job")
+    return run
+
+
+def _kill_driver(run: RunDirectory) -> list[psutil.Process]:
+    """End the run's own process as a crash would; the engines, which have to end with it."""
+    (driver,) = (process for process in psutil.process_iter() if _drives(process, run))
+    engines = [process for process in psutil.process_iter() if process.name().startswith(("ray::vLLM", "VLLM::"))]
+    driver.kill()
+    return engines
+
+
+def _drives(process: psutil.Process, run: RunDirectory) -> bool:
+    try:
+        line = process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+    return line[1:3] == ["-m", "recipe.train"] and f"run.root={run.path.parents[1]}" in line
 
 
 def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):
-    assert [row["step"] for row in submitted.metrics()] == [0, 1, 2]
+    assert [row["step"] for row in submitted.metrics()] == [0, 1, 2, 3, 4]
     assert "| mean |" in (submitted.path / "EXPERIMENT.md").read_text()
     assert submitted.read_config().trainer.n_gpus_per_node == 2
 
 
+def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
+    _, second = (event for event in submitted.events() if event["event"] == "ready")
+    assert (second["step"], second["resumed"]) == (STOPPED_AFTER, True)
+    rows = submitted.metrics()[1:]
+    assert [row["protocol/stage"] for row in rows] == [1, 1, 2, 2]
+    assert [row["projection/active_constraints"] for row in rows] == [0, 0, 1, 1]
+    # What the first stage's solutions are is known after the restart, too; the second stage goes on adding its own.
+    kept = [[row[f"solutions/{skill}"] for row in rows] for skill in STAGES]
+    assert kept[0][1] == kept[0][2] == kept[0][3] > 0
+    assert kept[1][3] >= kept[1][2] > 0
+    table = json.loads((submitted.path / "skills" / "skills.json").read_text())
+    assert table["stages"] == ["1 write", "2 sql"]
+
+
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
+    """After projected steps and after the restart, too."""
     _, differences = series(submitted.metrics(), "training/rollout_probs_diff_max")
-    assert len(differences) == 2
+    assert len(differences) == 4
     assert max(differences) < 0.02
     _, moved = series(submitted.metrics(), "actor/projection/displacement_norm")
     assert min(moved) > 0
@@ -88,7 +134,7 @@ def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitte
     _, shares = series(submitted.metrics(), "reward/masked_share")
     assert all(0.05 < share < 0.5 for share in shares), shares
     events = [event for event in submitted.events() if event["event"] == "masked"]
-    assert [event["step"] for event in events] == [1, 2]
+    assert {event["step"] for event in events} == {1, 2, 3, 4}
     samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
     hidden = [sample for sample in samples if sample["masked"]]
     assert all(sample["error"] == "infrastructure" for sample in hidden)
@@ -111,14 +157,14 @@ def test_solutions_were_replayed_and_the_page_shows_their_credit(submitted: RunD
 
 
 def test_no_protected_skill_loses_by_the_update_to_first_order(submitted: RunDirectory):
-    for row in submitted.metrics()[1:]:
+    for row in submitted.metrics()[STOPPED_AFTER:]:
         assert row["actor/projection/skipped_steps"] == 0
-        for skill in ("write", "repair", "trace", "sql"):
-            gradient = row[f"actor/projection/gradient_norm/{skill}"]
+        for constraint in ("write.rollouts", "write.solutions"):
+            gradient = row[f"actor/projection/gradient_norm/{constraint}"]
             scale = gradient * row["actor/projection/displacement_norm"]
-            assert row[f"actor/projection/predicted_change/{skill}"] >= -1e-4 * scale
-            assert row[f"actor/projection/multiplier/{skill}"] >= 0
-        assert any(row[f"actor/projection/gradient_norm/{skill}"] > 0 for skill in ("write", "repair", "trace", "sql"))
+            assert row[f"actor/projection/predicted_change/{constraint}"] >= -1e-4 * scale
+            assert row[f"actor/projection/multiplier/{constraint}"] >= 0
+        assert row["actor/projection/gradient_norm/write.solutions"] > 0
 
 
 def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
