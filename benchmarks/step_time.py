@@ -3,9 +3,9 @@
     python benchmarks/step_time.py [--rounds 3] [--steps 12] [--platform cpu] [--out outputs/step_time]
 
 Arms are plain GRPO, credit with K=4, and projection (all skills in each batch, constraints from the batch itself), each
-with the same seed and number of samples. Prints the median seconds of a step over all rounds, its quartiles, and the ratio
-to plain GRPO as the median over rounds of each round's ratio (and their range). The first steps of a run warm caches up
-and are left out. Finished runs are not done again.
+with the same seed and number of samples. Prints the median seconds of a step over all rounds, its quartiles, and the
+ratio to plain GRPO as the median over rounds of each round's ratio (and their range). The first steps of a run warm
+caches up and are left out. Finished runs are not done again.
 """
 
 import argparse
