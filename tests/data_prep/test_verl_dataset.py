@@ -21,6 +21,7 @@ from data_prep import (
     humaneval,
     mbpp,
     micro,
+    refactor,
     sql,
 )
 from data_prep.micro_model import make_tokenizer
@@ -64,6 +65,7 @@ SOURCES = {
     "mbpp": ("code", _mbpp),
     "humaneval": ("code", _humaneval),
     "bugs": ("code", _bugs),
+    "refactor": ("refactor", lambda folder: refactor.main(["--out", str(folder), "--limit", "10"])),
     "sql": ("sql", lambda folder: sql.main(["--out", str(folder), "--limit", "6"])),
     "gsm8k": ("gsm8k", _gsm8k),
     "arithmetic": ("gsm8k", lambda folder: arithmetic.main(["--out", str(folder), "--limit", "10"])),
