@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from rewards.sandbox import fusion_driver, outcomes
+from rewards.sandbox.answers import Transient, fusion_result
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
 from rewards.sandbox.compare import same_output
-from rewards.sandbox.transport import Endpoint, Options, Transient, fusion_result
+from rewards.sandbox.transport import Endpoint, Options
 
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""

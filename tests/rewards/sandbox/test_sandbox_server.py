@@ -164,7 +164,7 @@ from rewards.sandbox import Sandbox
 async def main():
     async with Sandbox(workers=1) as sandbox:
         result = await sandbox.run("print(1)")
-        print(result.outcome, sandbox._connections.endpoints[0].base, flush=True)
+        print(result.outcome, (await sandbox._servers.connect()).endpoints[0].base, flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
 """
