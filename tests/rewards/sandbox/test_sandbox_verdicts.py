@@ -98,7 +98,7 @@ PRINTED_FORGERIES = {
     "pretends to be done": "import os, struct\nfor d in range(3, 250):\n    try: os.write(d, struct.pack('!I', 13) + b'{\"done\":true}')\n"
     "    except OSError: pass",
     "patches print": "import builtins\nbuiltins.print = lambda *a: None\nprint(input())",
-    "patches open": "import builtins, io\nbuiltins.open = lambda *a, **k: io.StringIO('9')\nprint(open(0).read())",
+    "patches open": "import builtins, io\nbuiltins.open = lambda *a, **k: io.StringIO('0')\nprint(open(0).read())",
 }
 
 
