@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise, permutations
 
@@ -28,7 +29,7 @@ from data_prep.journal import Journal
 from data_prep.molecule_search import common_subgraph
 from data_prep.molecules import built, cut_out
 from data_prep.ordered_map import Cores
-from data_prep.schema import DataFileError
+from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import registry
 from rewards.graphs.graph_edit_distance import EditDistanceTruth
@@ -312,6 +313,26 @@ def test_volumes_are_the_first_of_every_cell(tmp_path, capsys):
     assert "train_9.parquet: 9 rows" in capsys.readouterr().out
     with pytest.raises(DataFileError, match="--volumes 15: a task and level should have 5 problems, one has 4"):
         graphs.write_volumes(tmp_path, [15])
+
+
+@pytest.mark.slow
+def test_the_command_writes_balanced_volumes_that_nest(tmp_path):
+    arguments = ["--tasks", "mcp", "mis", "tsp", "--levels", "1", "2", "3", "--limit", "54"]
+    assert graphs.main(["--out", str(tmp_path), *arguments, "--volumes", "27", "36", "54"]) == 0
+    held_out = {item.prompt for split in ("dev", "test") for item in read_tasks(tmp_path / f"{split}.jsonl")}
+    smaller: set[str] = set()
+    for volume in (27, 36, 54):
+        tasks = read_tasks(tmp_path / f"train_{volume}.jsonl")
+        cells = Counter((item.skill, item.notes["level"]) for item in tasks)
+        ids = {item.id for item in tasks}
+        assert (len(ids), len(cells), set(cells.values())) == (volume, 9, {volume // 9})
+        assert smaller < ids
+        assert [row.extra_info.id for row in read_rows(tmp_path / f"train_{volume}.parquet")] == [
+            item.id for item in tasks
+        ]
+        assert not held_out & {item.prompt for item in tasks}
+        smaller = ids
+    assert not (tmp_path / ".drawn.jsonl").exists()
 
 
 def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):
