@@ -8,9 +8,14 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import track
 
 from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import (
@@ -143,17 +148,16 @@ def make(
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
-    sizes = {
-        split: write_rows(
-            out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
-        )
-        for split, count in counts.items()
-    }
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
-    for split, skill_counts in dealt.items():
-        drawn = demonstrations(split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
-        sizes[split] = write_rows(out / f"{split}.parquet", drawn)
-    return sizes
+    drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
+        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        for split, count in counts.items()
+    } | {
+        split: partial(demonstrations, split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
+        for split, skill_counts in dealt.items()
+    }
+    steps = track(drawn.items(), "making the micro suite", console=Console(stderr=True))
+    return {split: write_rows(out / f"{split}.parquet", draw()) for split, draw in steps}
 
 
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
