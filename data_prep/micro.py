@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import track
 
-from data_prep.micro_problems import DIFFICULTIES, SKILLS, Problem
+from data_prep.micro_problems import ALL_SKILLS, DIFFICULTIES, SKILLS, Problem
 from data_prep.schema import (
     DEFAULT_AGENT,
     DataFileError,
@@ -33,10 +33,13 @@ from data_prep.splits import split_by_hash
 from rewards.code import CodeTruth
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55}
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5}
+
+# Share of right demonstrations that have a line too many, where a skill has such answers (`parts`).
+REDUNDANT_SHARE = 0.5
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1}
 
 # A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
 # training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -56,7 +59,7 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
     seen: set[str] = set()
     for _ in range(count):
         for _ in range(_ATTEMPTS_PER_ROW):
-            problem = SKILLS[skill](rng, difficulty)
+            problem = ALL_SKILLS[skill](rng, difficulty)
             if split_of(problem.prompt) == _POOL.get(split, split) and problem.prompt not in seen:
                 break
         else:
@@ -119,6 +122,8 @@ def demonstrations(
 def _demonstration(problem: Problem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
     correct = not problem.wrong or rng.random() >= wrong_share
     answer = problem.gold if correct else rng.choice(problem.wrong)
+    if correct and problem.redundant and rng.random() < REDUNDANT_SHARE:
+        answer = rng.choice(problem.redundant)
     messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
     return Demonstration(
         messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
@@ -180,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=positive, default=256, help="training rows per skill")
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
-    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
+    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
     parser.add_argument("--agents", action="store_true", help="rows for the code and SQL agents (docs/agents.md)")
@@ -193,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             limit=options.limit,
             difficulty=options.difficulty,
             skills=options.skills,
-            wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(SKILLS, share),
+            wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(ALL_SKILLS, share),
             demonstration_count=options.demonstrations,
             agents=options.agents,
         )

@@ -1,9 +1,10 @@
-"""The four skills of the micro suite as problems: prompt, right answer, plausible wrong answers, ground truth.
+"""The skills of the micro suite as problems: prompt, right answer, plausible wrong answers, ground truth.
 
 Three skills share one small language (micro_programs.py): `write` gives a program in words, `repair` gives it with one
 operator or constant changed, `trace` asks what it returns. `sql` asks a query in some of the same words ("under").
 A plausible wrong answer is the right one with a single part misread, so one notion, `neighbours`, serves the bugs of
-`repair` and the wrong demonstrations of every skill.
+`repair` and the wrong demonstrations of every skill. A fifth skill, `parts` (micro_parts.py), is made when it is
+asked for.
 """
 
 import random
@@ -12,22 +13,36 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from data_prep.micro_programs import Level, Program, call, literal, random_arguments, random_program, unit_tests
+from data_prep.micro_parts import NAMES, flawed, line_test, random_lines, redundant, source_of
+from data_prep.micro_programs import (
+    DIGITS,
+    Level,
+    Program,
+    call,
+    literal,
+    random_arguments,
+    random_program,
+    unit_tests,
+)
 from data_prep.micro_queries import COLUMNS, hidden_tables, random_query
+from rewards.code import CodeTruth
 from rewards.trace import TraceTruth
 
 DIFFICULTIES = (1, 2, 3)
 
-_DIGITS = range(2, 10)
-_TWO_PARTS, _THREE_PARTS = (Level(parts, _DIGITS, inputs=range(1, 10), bounds=_DIGITS) for parts in (2, 3))
+# Versions of a `parts` program that a demonstration is drawn from.
+_VERSIONS = 4
+
+_TWO_PARTS, _THREE_PARTS = (Level(parts, DIGITS, inputs=range(1, 10), bounds=DIGITS) for parts in (2, 3))
 # With inputs of 10 and -10 most results are copied digits (10+3 is 13, 10*3 is 30), which a small model learns fast.
-LEVELS = {1: Level(2, _DIGITS, inputs=(-10, 10), bounds=_DIGITS), 2: _TWO_PARTS, 3: _THREE_PARTS}
+LEVELS = {1: Level(2, DIGITS, inputs=(-10, 10), bounds=DIGITS), 2: _TWO_PARTS, 3: _THREE_PARTS}
 
 
 @dataclass(frozen=True)
 class Problem:
     """One problem of a skill; `verifier` is the data_source that judges its answers with the truth that `truth()` makes
-    (made when asked for: hidden tables take milliseconds, and demonstrations need none).
+    (made when asked for: hidden tables take milliseconds, and demonstrations need none). redundant: right answers with
+    a line too many.
     """
 
     skill: str
@@ -36,6 +51,7 @@ class Problem:
     gold: str
     wrong: tuple[str, ...]
     truth: Callable[[], BaseModel]
+    redundant: tuple[str, ...] = ()
 
 
 def write_problem(rng: random.Random, difficulty: int) -> Problem:
@@ -87,9 +103,20 @@ def sql_problem(rng: random.Random, difficulty: int) -> Problem:
     return Problem("sql", "sql", prompt, query.source(), wrong, lambda: hidden_tables(query))
 
 
-SKILLS: dict[str, Callable[[random.Random, int], Problem]] = {
+def parts_problem(rng: random.Random, difficulty: int) -> Problem:
+    """Operations by name; the answer is a line for each."""
+    lines = random_lines(rng, NAMES[difficulty])
+    wrong, too_long = (tuple(source_of(make(rng, lines)) for _ in range(_VERSIONS)) for make in (flawed, redundant))
+    prompt = f"parts {', '.join(line.words() for line in lines)}"
+    truth = CodeTruth(tests=list(map(line_test, lines)))
+    return Problem("parts", "code", prompt, source_of(lines), wrong, lambda: truth, too_long)
+
+
+Maker = Callable[[random.Random, int], Problem]
+SKILLS: dict[str, Maker] = {
     "write": write_problem,
     "repair": repair_problem,
     "trace": trace_problem,
     "sql": sql_problem,
 }
+ALL_SKILLS: dict[str, Maker] = SKILLS | {"parts": parts_problem}

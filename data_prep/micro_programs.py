@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from rewards.code import CodeTruth
 
 _WORDS = {"+": "plus", "-": "minus", "*": "times"}
+OPERATORS = list(_WORDS)
+DIGITS = range(2, 10)
 
 Value = int | tuple[int, ...]
 
@@ -115,7 +117,7 @@ def random_program(rng: random.Random, level: Level) -> Program:
     """A pair or a branch with two different arms, equally often."""
     branch = rng.random() < 0.5
     count = 2 if branch else level.parts
-    parts = tuple(Part(rng.choice(list(_WORDS)), rng.choice(level.constants)) for _ in range(count))
+    parts = tuple(Part(rng.choice(OPERATORS), rng.choice(level.constants)) for _ in range(count))
     if branch and parts[0] == parts[1]:
         return random_program(rng, level)
     return Program(parts, level, rng.choice(level.bounds) if branch else None)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.arms import arm_of, finished_runs
+from recipe.records.run_directory import write_atomically
 from recipe.records.skill_pictures import write_pareto_report
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord, measures
@@ -44,21 +45,17 @@ class FinishedRun:
     samples: int
 
 
-def finished_runs(folder: Path) -> list[FinishedRun]:
-    """The finished runs in a folder, by name."""
+def measured_runs(folder: Path) -> list[FinishedRun]:
+    """The finished runs in a folder that measured their skills, by name."""
     found = []
-    for path in sorted(folder.glob("*/events.jsonl")):
-        run = RunDirectory(path.parent)
-        if not any(event["event"] == "end" for event in run.events()):
-            continue
+    for run in finished_runs(folder):
         config = run.read_config()
         settings = read_settings(config)
         record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
         if record is not None:
             steps = sum(row["step"] > 0 for row in run.metrics())
             samples = steps * config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-            name = run.path.name
-            found.append(FinishedRun(name, name.partition(".")[0], settings.projection.epsilon, record, samples))
+            found.append(FinishedRun(run.path.name, arm_of(run), settings.projection.epsilon, record, samples))
     return found
 
 
@@ -110,7 +107,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
     parser.add_argument("--pareto", action="store_true", help="also the curve over projection.epsilon")
     options = parser.parse_args(arguments)
-    runs = finished_runs(options.folder)
+    runs = measured_runs(options.folder)
     if not runs:
         print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
         return 2

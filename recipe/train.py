@@ -1,7 +1,8 @@
 """Train: ``python -m recipe.train experiment=NAME key=value ...``.
 
 Composes the configuration, refuses what cannot work, and hands over to verl. ``run.name=NAME`` of an earlier run
-continues it from its last checkpoint.
+continues it from its last checkpoint. With ``--multirun``, values separated by commas make a run each, one after the
+other; what was finished before is not done again (docs/skill_safe.md).
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import hydra
 import ray
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +29,7 @@ from recipe.training.cluster import ClusterError, on_this_node, session_logs, st
 from recipe.training.console import ProgressReporter, TrainingState
 from recipe.training.engine_watch import ending_when_the_engine_dies
 from recipe.training.settings import Settings, SettingsError, read_settings
+from recipe.training.sweep import in_multirun, run_job
 
 REFUSED, FAILED = 2, 1
 
@@ -135,6 +138,9 @@ def print_result(run: RunDirectory, console: Console) -> None:
 def main(config: DictConfig) -> None:
     console, errors = Console(), Console(stderr=True)
     try:
+        if in_multirun():
+            run_job(config, HydraConfig.get().overrides.task)
+            return
         settings, run = prepare(config)
     except (SettingsError, RunDirectoryError) as error:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)

@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# Plain GRPO against counterfactual credit from the same start: methods x seeds, equal numbers of updates and samples.
-#   [SEEDS="0 1 2 3 4"] [METHODS="grpo delete truncate shapley"] bash scripts/evidence_a.sh [key=value ...]
-# A run that was finished before is not run again; one that was stopped goes on from its last checkpoint.
+# The evidence of paper A: plain GRPO, counterfactual credit and its controls from the same start; a table and a picture.
+#   [SEEDS="0 1 2 3 4"] [ARMS="grpo delete ..."] [REACH=0.8] bash scripts/evidence_a.sh [key=value ...]
+# On the skill `parts` (docs/micro_suite.md), whose lines are separable, redundant or harmful;
+# SUITE="write repair trace sql parts" takes the whole suite with it. All arms generate the same number of samples; the
+# table compares them at the same number of generated tokens. The controls replay as `delete` does, and give a solution's
+# credits in another order or with the opposite sign. Can be stopped and started again: finished runs are not done again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=${PYTHON:-.venv/bin/python}
+suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
+study=evidence_a data=data/${suite// /_}
+[ "$suite" = parts ] || study=$study.${suite// /_}
 bash scripts/setup.sh cpu
-bash scripts/micro_start.sh
-runs=()
-for seed in ${SEEDS:-0 1 2 3 4}; do
-    for method in ${METHODS:-grpo delete truncate shapley}; do
-        credit=(credit=counterfactual "credit.method=$method" "credit.seed=$seed")
-        if [[ $method == grpo ]]; then credit=(credit=off); fi
-        run=outputs/evidence_a/$method-seed$seed
-        if ! grep -q '"event": "end"' "$run/events.jsonl" 2>/dev/null; then
-            .venv/bin/python -m recipe.train experiment=quickstart run.experiment=evidence_a \
-                run.name="$method-seed$seed" data.seed="$seed" actor_rollout_ref.rollout.seed="$seed" \
-                actor_rollout_ref.rollout.val_kwargs.n=2 trainer.total_training_steps=36 trainer.test_freq=6 \
-                trainer.save_freq=18 "${credit[@]}" "$@"
-        fi
-        runs+=("$run")
-    done
-done
-.venv/bin/python -m recipe.summarize "${runs[@]}"
+# shellcheck disable=SC2086
+bash scripts/micro_start.sh "$data" --skills $suite
+failed=0
+$python -m recipe.train --multirun experiment=evidence_a data.seed="${seeds// /,}" \
+    arm="${arms// /,}" run.experiment="$study" \
+    'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
+    data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@" || failed=$?
+$python -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
+exit $failed

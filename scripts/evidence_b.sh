@@ -5,19 +5,19 @@
 # What all of it takes has not been measured; a run has 72 steps (4 stages of 18).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/arms_b.sh
+python=${PYTHON:-.venv/bin/python}
 bash scripts/setup.sh cpu
 bash scripts/micro_start.sh
-folder=outputs/evidence_b
-declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,repair,write]")
 arms=${ARMS:-grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
+declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,repair,write]")
+failed=0
+# Seeds outside: when it is stopped, what there is can be compared.
 for seed in ${SEEDS:-0 1 2 3 4}; do
     for name in ${ORDERS:-forward backward}; do
-        for arm in $arms; do
-            # shellcheck disable=SC2046
-            run_once $folder "$arm" "$arm.$name.s$seed" experiment=paper_b \
-                "protocol.skill_sequence=${order[$name]}" $(seed_words "$seed") "$@"
-        done
+        $python -m recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="$seed" \
+            arm="${arms// /,}" "protocol.skill_sequence=${order[$name]}" \
+            "run.name=\${hydra:runtime.choices.arm}.$name.s\${data.seed}" "$@" || failed=$?
     done
 done
-.venv/bin/python -m recipe.compare_skills $folder
+$python -m recipe.compare_skills outputs/evidence_b
+exit $failed

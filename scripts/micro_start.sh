@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The micro suite and its starting model, in data/micro: problems, tokenizer and random weights, supervised start.
 # What an earlier run made from the same sources is used again.
-#   bash scripts/micro_start.sh
+#   bash scripts/micro_start.sh [FOLDER [options of data_prep.micro ...]]
+#   bash scripts/micro_start.sh data/parts --skills parts
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=.venv/bin/python
-data=data/micro
+data=${1:-data/micro}
+[ $# -gt 0 ] && shift
 mkdir -p $data
 
 make_once() { # number, what, result, sources, command...
@@ -25,18 +27,19 @@ make_once() { # number, what, result, sources, command...
 
 supervised_start() {
     rm -rf $data/sft $data/model
-    $python -m recipe.sft sft_experiment=micro
+    $python -m recipe.sft sft_experiment=micro model.path=$data/initial_model trainer.default_local_dir=$data/sft \
+        data.train_files=$data/sft_train.parquet data.val_files=$data/sft_val.parquet
     cp -r "$(ls -d $data/sft/global_step_*/huggingface | tail -n 1)" $data/model
     rm -rf $data/sft/global_step_*
 }
 
 problems="data_prep/micro.py data_prep/micro_problems.py data_prep/micro_programs.py data_prep/micro_queries.py"
-problems="$problems data_prep/hidden_databases.py data_prep/splits.py data_prep/schema.py"
+problems="$problems data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py data_prep/schema.py"
 initial="data_prep/micro_model.py"
 start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
 make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \
-    $python -m data_prep.micro --out $data
+    $python -m data_prep.micro --out $data "$@"
 make_once 2 "micro model: tokenizer and random weights" $data/initial_model "$initial" \
     $python -m data_prep.micro_model --out $data/initial_model
 make_once 3 "supervised start on demonstrations of which a part is wrong (about 5 minutes)" $data/model \
-    "$problems $initial $start" supervised_start
+    "$problems $initial $start" supervised_start "$@"

@@ -25,6 +25,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from workers.aggregators import AGGREGATORS, aggregator
+
 Parameters = Tensor | Sequence[Tensor]
 Vector = NDArray[np.float64]
 
@@ -63,7 +65,8 @@ class Projection:
     """A projected step and what it took; vectors are (S,) on the CPU, the same on every rank."""
 
     step: Any  # as it was given: (P,), or a list of tensors; the very same object where nothing was to do
-    multipliers: Tensor  # float64, >= 0: step = d + sum_s multipliers[s] g_s
+    multipliers: Tensor  # float64: step = kept d + sum_s multipliers[s] g_s; >= 0 but for some aggregators of torchjd
+    kept: float  # the share of d in the step; 1 but for aggregators of torchjd
     violated: Tensor  # bool: <g_s, d> < -eps_s before the projection
     change: Tensor  # float64: <g_s, step>, the predicted change of each skill
     slack: Tensor  # float64: <g_s, step> + eps_s, negative where the method left a constraint violated
@@ -96,7 +99,9 @@ def project(
         method: ``qp``: the exact solution. ``sequential_margin``: one constraint after another in the given order,
             repeated until all hold or ``sweeps`` times; moves further than needed where constraints overlap.
             ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM,
-            arXiv 1812.00420); later constraints may undo earlier ones. ``none``: measure only.
+            arXiv 1812.00420); later constraints may undo earlier ones. A name of ``workers.aggregators``: what that
+            aggregator of torchjd makes of d and the gradients, all scaled to the length of d, where one is violated.
+            ``none``: measure only.
         epsilon_kind: ``absolute``: in units of <g_s, d>, that is of the reward; ``cosine``: times |g_s| |d|.
         gram: (S, S) of ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
         process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
@@ -105,7 +110,8 @@ def project(
 
     Raises:
         NotFiniteError: NaN or infinity in the inputs of any rank.
-        ValueError: shapes that do not fit, an unknown method, an epsilon that is NaN or that ``pcgrad`` cannot use.
+        ValueError: shapes that do not fit, an unknown method, an epsilon that is NaN or that the method cannot use.
+        MissingAggregatorsError: the method is an aggregator, and torchjd is not installed.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
@@ -115,19 +121,23 @@ def project(
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(dots), method), epsilon_kind)
 
     violated = geometry.cosines + eps < 0
-    mu, feasible = np.zeros(len(dots)), True
-    if violated.any() and method != "none":
+    kept, mu, feasible = 1.0, np.zeros(len(dots)), True
+    if violated.any() and method in AGGREGATORS:
+        kept, mu = _aggregate(geometry, method)
+    elif violated.any() and method != "none":
         mu, eps, feasible = _solve(geometry, eps, method, sweeps)
     multipliers = geometry.to_multipliers(mu)
-    projected = _combine(pairs, step, multipliers, in_place) if multipliers.any() else step
+    projected = step
+    if kept != 1 or multipliers.any():
+        projected = _combine(pairs, step, kept, multipliers, in_place)
 
-    change = geometry.cosines + geometry.gram @ mu
+    change = kept * geometry.cosines + geometry.gram @ mu
     scale = geometry.norms * geometry.step_norm
-    moved = math.sqrt(max(0.0, float(mu @ geometry.gram @ mu)))
-    remaining = 1 + 2 * mu @ geometry.cosines + moved**2
+    moved = geometry.length(kept - 1, mu)
     return Projection(
         step=projected,
         multipliers=torch.from_numpy(multipliers),
+        kept=kept,
         violated=torch.from_numpy(violated),
         change=torch.from_numpy(change * scale),
         slack=torch.from_numpy((change + eps) * np.where(scale > 0, scale, 1.0)),
@@ -135,7 +145,7 @@ def project(
         norms=torch.from_numpy(geometry.norms),
         moved=moved,
         feasible=feasible,
-        stalled=bool(mu.any() and remaining < _STALLED**2),
+        stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
     )
 
 
@@ -162,6 +172,17 @@ def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tupl
     mu = np.zeros(len(eps))
     mu[live] = _SOLVERS[method](gram, cosines, eps[live], sweeps)
     return mu, eps, feasible
+
+
+def _aggregate(geometry: "_Geometry", name: str) -> tuple[float, Vector]:
+    """The weights of the unit step and the unit vectors; gradients of 0 have no say."""
+    live = geometry.norms > 0
+    cosines = geometry.cosines[live]
+    rows = np.block([[np.ones((1, 1)), cosines[None]], [cosines[:, None], geometry.gram[np.ix_(live, live)]]])
+    kept, *weights = aggregator(name)(rows)
+    mu = np.zeros(len(live))
+    mu[live] = weights
+    return float(kept), mu
 
 
 def _qp(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
@@ -199,7 +220,8 @@ _SOLVERS: dict[str, Callable[[Vector, Vector, Vector, int], Vector]] = {
     "sequential_margin": _sequential_margin,
     "pcgrad": _pcgrad,
 }
-METHODS = (*_SOLVERS, "none")
+METHODS = (*_SOLVERS, "none", *AGGREGATORS)
+_WITHOUT_SLACK = ("pcgrad", *AGGREGATORS)
 
 
 @dataclass(frozen=True)
@@ -228,6 +250,10 @@ class _Geometry:
         # A gradient of 0 keeps its constraint 0 >= -eps: the sign of eps is all that counts.
         return np.divide(epsilon, scale, out=epsilon.copy(), where=scale > 0)
 
+    def length(self, kept: float, mu: Vector) -> float:
+        """|kept d + sum_s mu_s g_s| of the unit vectors."""
+        return math.sqrt(max(0.0, float(kept**2 + 2 * kept * mu @ self.cosines + mu @ self.gram @ mu)))
+
     def to_multipliers(self, mu: Vector) -> Vector:
         return np.divide(mu * self.step_norm, self.norms, out=np.zeros_like(mu), where=self.norms > 0)
 
@@ -238,8 +264,8 @@ def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, met
         raise ValueError(f"epsilon must be a number or ({skills},) for {skills} constraints, got {values.shape}")
     if np.isnan(values).any() or (values == -math.inf).any():
         raise ValueError(f"epsilon must be a number or inf, got {values.tolist()}")
-    if method == "pcgrad" and values.any():
-        raise ValueError(f"pcgrad knows no slack: use qp or sequential_margin for epsilon {values.tolist()}")
+    if method in _WITHOUT_SLACK and values.any():
+        raise ValueError(f"{method} knows no slack: use qp or sequential_margin for epsilon {values.tolist()}")
     return np.broadcast_to(values, (skills,)).copy()
 
 
@@ -325,8 +351,10 @@ def _check_finite(square: float, dots: Vector, gram: Vector) -> None:
         raise NotFiniteError(step, np.flatnonzero(constraints).tolist())
 
 
-def _combine(pairs: list[tuple[Tensor, Tensor]], step: Parameters, multipliers: Vector, in_place: bool) -> Parameters:
-    """d + sum_s lambda_s g_s, in the form of the step; gradients whose multiplier is 0 are not read."""
+def _combine(
+    pairs: list[tuple[Tensor, Tensor]], step: Parameters, kept: float, multipliers: Vector, in_place: bool
+) -> Parameters:
+    """kept d + sum_s lambda_s g_s, in the form of the step; gradients whose multiplier is 0 are not read."""
     if in_place:
         if any(not tensor.is_contiguous() for tensor in ([step] if isinstance(step, Tensor) else step)):
             raise ValueError("in_place needs a step whose memory is contiguous")
@@ -337,6 +365,8 @@ def _combine(pairs: list[tuple[Tensor, Tensor]], step: Parameters, multipliers: 
     active = [(s, float(multipliers[s])) for s in np.flatnonzero(multipliers)]
     for target, (step_n, constraints_S_n) in zip(targets, pairs, strict=True):
         for out, d, g in zip(*(_cut(t) for t in (target.view(-1), step_n, constraints_S_n)), strict=True):
+            if kept != 1:
+                d = torch.mul(d, kept, out=out)
             for s, multiplier in active:
                 d = torch.add(d, g[s], alpha=multiplier, out=out)
     return result

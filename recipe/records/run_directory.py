@@ -60,6 +60,11 @@ class RunDirectory:
         marker = self.checkpoints / "latest_checkpointed_iteration.txt"
         return int(marker.read_text()) if marker.exists() else None
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return any(event["event"] == "end" for event in self.events())
+
     def write_config(self, config: DictConfig) -> None:
         """Keep the resolved configuration; that of an earlier start of the same run stays beside it, numbered."""
         path = self.path / "config.yaml"

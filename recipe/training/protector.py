@@ -1,8 +1,9 @@
-"""What the next update must not harm: protected skills (all, or those that validation saw forgotten) and how."""
+"""What the next update must not harm: protected skills (all, or those that are being forgotten) and how."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recipe.training.peaks import Peaks
 from recipe.training.settings import Settings
 from workers.solution_store import SolutionStore
 
@@ -18,19 +19,22 @@ class Protector:
         self.penalty = settings.penalty
         self.all_names = list(settings.skills.names or [])
         self.names = settings.protected
-        self.peaks: dict[str, float] = {}
-        self.latest: dict[str, float] = {}
+        self.validated = Peaks()
+        self.trained = Peaks(self.settings.forgetting_average)
+        training = self.settings.forgetting_accuracy == "training"
+        self.trigger = self.trained if training else self.validated
         wanted = [settings.penalty.fisher_samples] if settings.penalty.kind == "ewc" else []
         if self.names and self.settings.constraint_source != "rollouts":
             wanted.append(self.settings.solutions_per_protected)
         self.solutions = SolutionStore(max(wanted)) if wanted else None
 
-    def see(self, accuracies: Mapping[str, float | None]) -> None:
-        """Learn a validation's accuracy of each skill, in [0, 1]; None where it was not measured."""
-        for name, accuracy in accuracies.items():
-            if accuracy is not None:
-                self.latest[name] = accuracy
-                self.peaks[name] = max(accuracy, self.peaks.get(name, accuracy))
+    def see_validation(self, metrics: Mapping[str, float]) -> None:
+        """Learn the accuracies of a validation."""
+        self.validated.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
+
+    def see_training(self, metrics: Mapping[str, float]) -> None:
+        """Learn the accuracies of a step's own samples, those of memory prompts among them."""
+        self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
     def active(self, earlier: Sequence[str] | None = None) -> list[str]:
         """The skills that the next update must not harm.
@@ -40,14 +44,11 @@ class Protector:
         names = self.names if earlier is None else [name for name in self.names if name in earlier]
         if self.settings.when == "always":
             return names
-        return [name for name in names if self._fallen(name) > self.settings.forgetting_margin]
+        return [name for name in names if self.trigger.below(name) > self.settings.forgetting_margin]
 
     def forgotten(self) -> dict[str, float]:
         """``skill/<name>/below_peak``: how far each skill's last validation lies below its best one."""
-        return {f"skill/{name}/below_peak": self._fallen(name) for name in self.peaks}
-
-    def _fallen(self, name: str) -> float:
-        return self.peaks.get(name, 0.0) - self.latest.get(name, 0.0)
+        return {f"skill/{name}/below_peak": self.validated.below(name) for name in self.validated.best}
 
     def protection(self, earlier: Sequence[str] | None = None) -> dict[str, Any]:
         """Arguments of `workers.safe_update.Protection`; empty when nothing is protected."""
@@ -86,10 +87,11 @@ class Protector:
         return [tuple(solution) for solution in self.solutions.of(name)[-count:]]
 
     def metrics(self, earlier: Sequence[str] | None = None) -> dict[str, float]:
-        """How many skills are protected now, how far each lies below its best validation, and its stored solutions."""
+        """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions."""
         numbers = {}
         if self.names:
-            numbers = {f"projection/below_peak/{name}": self._fallen(name) for name in self.names if name in self.peaks}
+            known = [name for name in self.names if name in self.trigger.best]
+            numbers = {f"projection/below_peak/{name}": self.trigger.below(name) for name in known}
             numbers["projection/active_constraints"] = float(len(self.active(earlier)))
         if self.solutions:
             numbers |= {f"solutions/{name}": float(len(self.solutions.of(name))) for name in self.all_names}
@@ -98,10 +100,11 @@ class Protector:
     def state(self) -> dict[str, Any]:
         """What a checkpoint has to keep, as JSON can hold it."""
         solutions = self.solutions.state() if self.solutions else {}
-        return {"peaks": self.peaks, "latest": self.latest, "solutions": solutions}
+        return {"validated": self.validated.state(), "trained": self.trained.state(), "solutions": solutions}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
-        self.peaks, self.latest = dict(state["peaks"]), dict(state["latest"])
+        self.validated.restore(state["validated"])
+        self.trained.restore(state["trained"])
         if self.solutions:
             self.solutions.restore(state["solutions"])

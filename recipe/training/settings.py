@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rewards.environments import ENVIRONMENTS
 from rewards.replay import Plan
+from workers.aggregators import AGGREGATORS
 
 
 class SettingsError(ValueError):
@@ -125,7 +126,9 @@ class AgopSettings(Group):
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
-    method: Literal["off", "qp", "sequential_margin", "pcgrad", "none"]
+    method: Literal[
+        "off", "qp", "sequential_margin", "pcgrad", "none", "UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"
+    ]
     protected: list[str] | None = None
     epsilon: float = 0.0
     epsilon_kind: Literal["absolute", "cosine"] = "absolute"
@@ -135,6 +138,8 @@ class ProjectionSettings(Group):
     average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
     forgetting_margin: float = Field(default=0.05, ge=0, le=1)
+    forgetting_accuracy: Literal["validation", "training"] = "validation"
+    forgetting_average: float = Field(default=0.8, ge=0, lt=1)
     max_protected: int = Field(default=8, ge=1)
 
 
@@ -206,12 +211,20 @@ class Settings(Group):
         projection, protocol = self.projection, self.protocol
         if not math.isfinite(projection.epsilon):
             raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
-        if projection.method == "pcgrad" and projection.epsilon:
-            raise ValueError("projection=pcgrad knows no slack: projection.epsilon=0, or projection=qp")
+        if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
+            raise ValueError(f"projection={projection.method} knows no slack: projection.epsilon=0, or projection=qp")
         if self.failures.share and self.stages is not None:
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, and "
                 f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed"
+            )
+        watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
+        sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0
+        if watched and self.stages is not None and not sampled:
+            raise ValueError(
+                "projection.forgetting_accuracy=training sees samples of the earlier skills only where memory "
+                "prompts or replay bring them: projection.constraint_source=rollouts or both, "
+                "protocol.replay_share > 0, or forgetting_accuracy=validation"
             )
         on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
         if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:

@@ -126,7 +126,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         batch = super()._compute_advantage(batch, metrics)
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
-        metrics.update(training_accuracy(infos))
+        trained = training_accuracy(infos)
+        self.protector.see_training(trained)
+        metrics.update(trained)
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
@@ -218,7 +220,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
-        self.protector.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.protector.all_names})
+        self.protector.see_validation(metrics)
         metrics |= self.protector.forgotten()
         if self.global_steps == 0 or self.config.trainer.val_only:
             self.run_directory.log_metrics(self.global_steps, metrics)

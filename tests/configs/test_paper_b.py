@@ -26,6 +26,16 @@ ARMS = {
     "l2": "off",
     "ewc": "qp",
 }
+# Arms that protect, with what they choose of projection's method, source and space.
+PROTECTING = {
+    "sequential_margin": ("sequential_margin", "rollouts", "displacement"),
+    "pcgrad": ("pcgrad", "rollouts", "displacement"),
+    "qp_rollouts": ("qp", "rollouts", "displacement"),
+    "qp_solutions": ("qp", "solutions", "displacement"),
+    "qp_both": ("qp", "both", "displacement"),
+    "qp_gradient": ("qp", "solutions", "gradient"),
+}
+CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
 
 
 def paper_b(*words: str) -> DictConfig:
@@ -37,8 +47,9 @@ def names(group: str) -> set[str]:
 
 
 def test_every_file_of_the_groups_is_composed_here():
-    assert names("baseline") == set(ARMS)
-    assert names("projection") == set(ARMS.values())
+    assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo"}
+    assert names("projection") == {*ARMS.values(), "torchjd"}
+    assert read_settings(paper_b("projection=torchjd")).projection.method == "UPGrad"
     assert names("penalty") == {"off", "l2", "ewc"}
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
@@ -46,7 +57,7 @@ def test_every_file_of_the_groups_is_composed_here():
 @pytest.mark.filterwarnings("ignore:Disabled critic")
 @pytest.mark.parametrize("baseline", ARMS)
 def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: str):
-    config = paper_b(f"baseline={baseline}", f"projection={ARMS[baseline]}")
+    config = paper_b(f"arm={baseline}", f"projection={ARMS[baseline]}")
     settings = read_settings(config)
     actor = config.actor_rollout_ref.actor
     found = {
@@ -62,6 +73,18 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
     assert {name for name, differs in found.items() if differs} == {baseline}
     assert settings.projection.method == ARMS[baseline]
     assert protocol.check(config, None) == []
+
+
+@pytest.mark.parametrize("arm", PROTECTING)
+def test_an_arm_protects_by_what_it_is_named_for(arm: str):
+    chosen = read_settings(paper_b(f"arm={arm}")).projection
+    assert (chosen.method, chosen.constraint_source, chosen.space) == PROTECTING[arm]
+
+
+def test_everything_that_is_drawn_at_random_follows_one_seed():
+    config = paper_b("arm=grpo", "data.seed=3")
+    actor = config.actor_rollout_ref
+    assert (config.protocol.seed, actor.rollout.seed, actor.actor.data_loader_seed) == (3, 3, 3)
 
 
 def test_stages_say_how_many_steps_a_run_has():

@@ -1,5 +1,4 @@
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -62,36 +61,3 @@ def test_a_sweep_has_a_point_for_each_epsilon(tmp_path: Path, config: DictConfig
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
     assert compare_skills.main([str(tmp_path)]) == 2
     assert "holds no finished run" in capsys.readouterr().err
-
-
-def shell(script: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment}
-    )
-
-
-def test_the_scripts_do_a_run_once_and_go_on_after_one_that_fails(tmp_path: Path):
-    (tmp_path / "b" / "grpo.s0").mkdir(parents=True)
-    (tmp_path / "b" / "grpo.s0" / "events.jsonl").write_text('{"event": "end"}\n')
-    calls = "source scripts/arms_b.sh; " + "; ".join(
-        f"run_once {tmp_path}/b {arm} {arm}.s0 x=1" for arm in ("grpo", "ewc", "kl")
-    )
-    done = shell(calls, PYTHON="echo python")
-    assert "grpo.s0: finished before" in done.stdout
-    assert f"-m recipe.train baseline=ewc run.root={tmp_path} run.experiment=b run.name=ewc.s0 x=1" in done.stdout
-    assert "kl.s0 failed" in shell(calls, PYTHON="false").stderr
-
-
-def test_an_unknown_arm_and_scale_are_refused_with_the_valid_ones(tmp_path: Path):
-    unknown = shell(f"source scripts/arms_b.sh; run_once {tmp_path} hope hope.s0")
-    assert unknown.returncode == 2
-    assert "qp_solutions" in unknown.stderr
-    assert "run_paper_b.sh toy" in shell("bash scripts/run_paper_b.sh huge").stderr
-
-
-def test_the_words_of_every_arm_name_files_that_are_there():
-    words = shell("source scripts/arms_b.sh; echo ${ARM_WORDS[@]}").stdout.split()
-    choices = [word.split("=") for word in words if "." not in word]
-    missing = [choice for choice in choices if not Path("configs", choice[0], f"{choice[1]}.yaml").exists()]
-    assert len(choices) >= 14
-    assert not missing

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from data_prep.micro_problems import SKILLS, Problem
+from data_prep.micro_problems import ALL_SKILLS, Problem
 
 
 def sample_problems(count: int) -> list[Problem]:
     return [
         make(random.Random(f"{skill}/{difficulty}/{number}"), difficulty)
-        for skill, make in SKILLS.items()
+        for skill, make in ALL_SKILLS.items()
         for difficulty in (1, 2, 3)
         for number in range(count)
     ]

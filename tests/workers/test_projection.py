@@ -17,7 +17,7 @@ from torch import Tensor
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
 
 PARAMETERS = 40
-METHODS = ("qp", "sequential_margin", "pcgrad", "none")
+METHODS = ("qp", "sequential_margin", "pcgrad", "none")  # those of torchjd: test_aggregators.py
 
 
 def problem(seed: int, skills: int, correlation: float = 0.0, parameters: int = PARAMETERS) -> tuple[Tensor, Tensor]:

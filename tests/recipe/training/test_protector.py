@@ -29,9 +29,13 @@ def names(protection: dict) -> list[str]:
     return [constraint["name"] for constraint in protection["constraints"]]
 
 
+def validation(**accuracies: float) -> dict[str, float]:
+    return {f"skill/{name}/accuracy": value for name, value in accuracies.items()}
+
+
 def test_nothing_is_protected_without_projection():
     protector = Protector(changed({"method": "off"}))
-    protector.see(dict.fromkeys(SKILLS, 0.5))
+    protector.see_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
     assert protector.protection() == {}
     assert protector.metrics() == {}
     assert protector.forgotten() == {f"skill/{name}/below_peak": 0.0 for name in SKILLS}
@@ -57,12 +61,26 @@ def test_with_stages_only_earlier_skills_are_protected():
 def test_forgetting_protects_what_fell_below_its_peak_and_lets_it_go_when_it_is_back():
     protector = Protector(changed({"when": "forgetting"}))
     assert protector.protection() == {}
-    protector.see({"write": 0.9, "repair": 0.5, "trace": None, "sql": 0.4})
-    protector.see({"write": 0.7, "repair": 0.46, "trace": None, "sql": 0.6})
+    protector.see_validation(validation(write=0.9, repair=0.5, sql=0.4))
+    protector.see_validation(validation(write=0.7, repair=0.46, sql=0.6))
     assert protector.active() == ["write"]
     assert protector.metrics()["projection/below_peak/write"] == pytest.approx(0.2)
-    protector.see({"write": 0.88, "repair": 0.4})
+    protector.see_validation(validation(write=0.88, repair=0.4))
     assert protector.active() == ["repair"]
+
+
+def test_forgetting_can_be_seen_in_the_steps_own_samples_without_a_validation():
+    protector = Protector(changed({"when": "forgetting", "forgetting_accuracy": "training", "forgetting_average": 0.5}))
+    for accuracy in (0.8, 0.8, 0.8):
+        protector.see_training({"train_skill/write/accuracy": accuracy})
+    protector.see_validation(validation(sql=0.9))
+    protector.see_validation(validation(sql=0.1))  # decides nothing here
+    assert protector.active() == []
+    protector.see_training({"train_skill/write/accuracy": 0.6})
+    assert protector.active() == ["write"]
+    assert protector.metrics()["projection/below_peak/write"] == pytest.approx(0.1)
+    protector.see_training({"train_skill/write/accuracy": 0.9})
+    assert protector.active() == []
 
 
 SOLUTIONS = [Solution([1, number], [2], [1]) for number in range(4)]
@@ -91,8 +109,8 @@ def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information()
 def test_what_it_knows_survives_a_checkpoint():
     settings = changed({"when": "forgetting", "constraint_source": "solutions"})
     protector, restored = Protector(settings), Protector(settings)
-    protector.see({"write": 0.9})
-    protector.see({"write": 0.5})
+    protector.see_validation(validation(write=0.9))
+    protector.see_validation(validation(write=0.5))
     protector.solutions.add("write", "p", SOLUTIONS[2])
     restored.restore(json.loads(json.dumps(protector.state())))
     assert restored.active() == ["write"]
@@ -106,6 +124,15 @@ def test_what_it_knows_survives_a_checkpoint():
         (["projection.protected=[]"], "between 1 and projection.max_protected=8"),
         (["projection.max_protected=2"], "has 4 skills; between 1 and projection.max_protected=2"),
         (["skills=any"], "needs skills.names"),
+        (
+            [
+                "protocol=sequential",
+                "projection.when=forgetting",
+                "projection.forgetting_accuracy=training",
+                "projection.constraint_source=solutions",
+            ],
+            "sees samples of the earlier skills only where memory",
+        ),
     ],
 )
 def test_what_cannot_be_protected_is_refused(overrides: list[str], message: str):

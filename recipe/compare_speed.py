@@ -1,0 +1,159 @@
+"""One table and one picture over runs of several arms: how fast each learns, with 95% intervals over seeds.
+
+    python -m recipe.compare_speed FOLDER [--reach 0.8] [--against grpo] [--metric skill/mean/accuracy] [--out FOLDER]
+
+FOLDER holds run directories named ``<arm>.<anything>``, such as ``shapley.s0``; only finished runs count. Accuracies
+are compared at the same number of generated tokens: as many as the run had that generated fewest. Writes ``speed.md``,
+``speed.json`` and ``speed.png``.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recipe.records.arms import by_arm, finished_runs, repeat_of
+from recipe.records.figure import plt, save
+from recipe.records.learning_speed import LearningCurve, read_curve
+from recipe.records.run_directory import write_atomically
+from recipe.toys.intervals import Interval, mean_interval
+
+Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run's name says besides it
+
+
+@dataclass(frozen=True)
+class SpeedRow:
+    """An arm: shares of 1, updates and seconds as means over its runs with 95% bootstrap intervals.
+
+    gain: over the arm that it is compared with, in pairs of runs with the same seed; None without pairs. steps,
+    seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
+    """
+
+    arm: str
+    runs: int
+    accuracy: Interval
+    gain: Interval | None
+    reached: int
+    steps: Interval
+    seconds: Interval
+    tokens: Interval
+
+
+def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
+    """One row an arm, at as many generated tokens as every run has."""
+    budget = common_tokens(curves)
+    rows = []
+    for arm, own in curves.items():
+        found = [curve.reaches(reach) for curve in own.values()]
+        spent = [
+            reached or (float(curve.steps[-1]), float(curve.seconds[-1]))
+            for reached, curve in zip(found, own.values(), strict=True)
+        ]
+        steps, seconds = (mean_interval(values) for values in zip(*spent, strict=True))
+        base = curves.get(against, {})
+        pairs = [own[name].at(budget) - base[name].at(budget) for name in own if name in base and arm != against]
+        rows.append(
+            SpeedRow(
+                arm=arm,
+                runs=len(own),
+                accuracy=mean_interval([curve.at(budget) for curve in own.values()]),
+                gain=mean_interval(pairs) if pairs else None,
+                reached=sum(each is not None for each in found),
+                steps=steps,
+                seconds=seconds,
+                tokens=mean_interval([float(curve.tokens[-1]) for curve in own.values()]),
+            )
+        )
+    return rows
+
+
+def common_tokens(curves: Curves) -> float:
+    """Generated tokens of the run that generated fewest."""
+    return min(float(curve.tokens[-1]) for own in curves.values() for curve in own.values())
+
+
+def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: float) -> str:
+    """The rows as Markdown."""
+    lines = [
+        f"| arm | runs | accuracy at {budget / 1000:,.0f} k tokens (%) | against {against}, paired (points) "
+        f"| updates to {reach:.0%} | sandbox seconds to {reach:.0%} | reached | k tokens a run |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        gain = _scaled(row.gain, 100).text(sign="+") if row.gain else ""
+        lines.append(
+            f"| {row.arm} | {row.runs} | {_scaled(row.accuracy, 100).text()} | {gain} | {row.steps.text()} "
+            f"| {row.seconds.text()} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
+        )
+    return "\n".join(lines)
+
+
+def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
+    """Mean accuracy of each arm at its validations with 95% intervals, over generated tokens and sandbox seconds."""
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained", sharey=True)
+    for axes, field, scale, label in (
+        (panels[0], "tokens", 1e-3, "generated tokens (thousands)"),
+        (panels[1], "seconds", 1.0, "sandbox seconds"),
+    ):
+        for arm, own in curves.items():
+            # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
+            length = min(len(curve.accuracy) for curve in own.values())
+            places = scale * np.mean([getattr(curve, field)[:length] for curve in own.values()], axis=0)
+            values = [mean_interval(each) for each in np.array([curve.accuracy[:length] for curve in own.values()]).T]
+            (line,) = axes.plot(places, [value.estimate for value in values], marker=".", linewidth=1.4, label=arm)
+            axes.fill_between(
+                places, [value.low for value in values], [value.high for value in values],
+                color=line.get_color(), alpha=0.15, linewidth=0,
+            )  # fmt: skip
+        axes.axhline(reach, color="gray", linewidth=0.8, linestyle=":")
+        axes.set_xlabel(label)
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("sampled accuracy on validation prompts")
+    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    return save(figure, path)
+
+
+def write_speed(curves: Curves, reach: float, against: str, out: Path) -> str:
+    """Write table, numbers and picture; returns the table."""
+    rows = speed_rows(curves, reach, against)
+    table = speed_table(rows, reach, against, common_tokens(curves))
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "speed.md", f"{table}\n")
+    write_atomically(out / "speed.json", json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False) + "\n")
+    draw_speed(curves, reach, out / "speed.png")
+    return table
+
+
+def _scaled(interval: Interval, factor: float) -> Interval:
+    return Interval(factor * interval.estimate, factor * interval.low, factor * interval.high)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="recipe.compare_speed", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--reach", type=float, default=0.8, help="the accuracy to reach, a share of 1 (default 0.8)")
+    parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
+    parser.add_argument("--metric", default="skill/mean/accuracy", help="of validations")
+    parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
+    options = parser.parse_args(arguments)
+    arms = by_arm(finished_runs(options.folder))
+    if not arms:
+        print(f"recipe.compare_speed: {options.folder} holds no finished run", file=sys.stderr)
+        return 2
+    try:
+        curves = {arm: {repeat_of(run): read_curve(run, options.metric) for run in runs} for arm, runs in arms.items()}
+    except ValueError as error:
+        print(f"recipe.compare_speed: {error}", file=sys.stderr)
+        return 2
+    print(write_speed(curves, options.reach, options.against, options.out or options.folder / "summary"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""The runs of a study: a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``."""
+
+from collections import defaultdict
+from pathlib import Path
+
+from recipe.records.run_directory import RunDirectory
+
+
+def finished_runs(folder: Path) -> list[RunDirectory]:
+    """The runs in a folder that came to their end, by name."""
+    runs = [RunDirectory(path.parent) for path in sorted(folder.glob("*/events.jsonl"))]
+    return [run for run in runs if run.finished]
+
+
+def arm_of(run: RunDirectory) -> str:
+    """The arm in a run's name."""
+    return run.path.name.partition(".")[0]
+
+
+def repeat_of(run: RunDirectory) -> str:
+    """What the name says besides the arm: runs of two arms with the same can be compared in pairs."""
+    return run.path.name.partition(".")[2]
+
+
+def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
+    """The runs of each arm, in their order."""
+    arms = defaultdict(list)
+    for run in runs:
+        arms[arm_of(run)].append(run)
+    return dict(arms)

@@ -1,0 +1,60 @@
+"""How fast a run learns: its accuracy over updates, generated tokens and seconds of the sandbox."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recipe.records.run_directory import RunDirectory
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """A run at each of its V validations; arrays are (V,).
+
+    accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens, and seconds that
+    judging and replays took (summed over what ran side by side), all since the start.
+    """
+
+    accuracy: Array
+    steps: Array
+    tokens: Array
+    seconds: Array
+
+    def at(self, tokens: float) -> float:
+        """Accuracy when so many tokens were generated, on straight lines between validations."""
+        return float(np.interp(tokens, self.tokens, self.accuracy))
+
+    def reaches(self, accuracy: float) -> tuple[float, float] | None:
+        """Updates and seconds when it first had this accuracy, on straight lines; None where it never had."""
+        above = np.flatnonzero(self.accuracy >= accuracy)
+        if not len(above):
+            return None
+        last = int(above[0])
+        if last == 0:
+            return float(self.steps[0]), float(self.seconds[0])
+        low, high = self.accuracy[last - 1], self.accuracy[last]
+        share = (accuracy - low) / (high - low)
+        steps, seconds = (np.interp(share, (0, 1), one[last - 1 : last + 1]) for one in (self.steps, self.seconds))
+        return float(steps), float(seconds)
+
+
+def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
+    """The curve of a run from its records.
+
+    Raises:
+        ValueError: the run has no validation with this metric.
+    """
+    config = run.read_config()
+    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    points, tokens, seconds = [], 0.0, 0.0
+    for row in run.metrics():
+        tokens += samples * row.get("response_length/mean", 0.0)
+        seconds += row.get("reward/sandbox_seconds", 0.0)
+        if metric in row:
+            points.append((row[metric], row["step"], tokens, seconds))
+    if not points:
+        raise ValueError(f"{run.path} has no validation with {metric}")
+    return LearningCurve(*np.array(points, dtype=np.float64).T)

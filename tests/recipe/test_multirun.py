@@ -1,0 +1,48 @@
+"""Hydra multiruns: each run a process of its own, done once; what fails does not stop the others."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow  # composes configurations in processes of their own
+
+
+def train(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "recipe.train", "--multirun", "experiment=paper_b", f"run.root={folder}", *words],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": "0"},
+    )  # fmt: skip
+
+
+def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others(tmp_path: Path):
+    (tmp_path / "b" / "grpo.s1").mkdir(parents=True)
+    (tmp_path / "b" / "grpo.s1" / "events.jsonl").write_text('{"event": "end"}\n')
+    done = train(
+        tmp_path, "run.experiment=b", "arm=ewc,grpo", "data.seed=1", "data.train_files=nowhere.parquet",
+        "run.name=${hydra:runtime.choices.arm}.s${data.seed}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stdout.splitlines()[0] == "== ewc.s1"
+    assert "nowhere.parquet" in done.stderr  # the run of its own was refused, and said why
+    assert "ewc.s1 failed: see" in done.stderr
+    assert "== grpo.s1: finished before" in done.stdout
+    assert (tmp_path / "b" / "ewc.s1").is_dir()
+
+
+def test_runs_that_would_share_a_name_are_refused(tmp_path: Path):
+    done = train(tmp_path, "arm=ewc,grpo", "run.name=same")
+    assert done.returncode == 2
+    assert "--multirun needs a name for each run" in done.stderr
+    assert not list(tmp_path.glob("paper_b"))
+
+
+@pytest.mark.parametrize(("script", "words"), [("run_paper_b.sh", ["huge"]), ("run_paper_b.sh", [])])
+def test_a_launcher_says_what_it_takes(script: str, words: list[str]):
+    done = subprocess.run(["bash", f"scripts/{script}", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "run_paper_b.sh toy" in done.stderr
