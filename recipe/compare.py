@@ -14,7 +14,7 @@ from rich.table import Table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
-from recipe.toys.intervals import Interval, mean_interval
+from recipe.records.intervals import Interval, mean_interval
 
 
 @dataclass(frozen=True)

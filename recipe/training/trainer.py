@@ -44,6 +44,7 @@ from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
+from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.constraints import HALF, SKILL
@@ -163,6 +164,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
         metrics.update(training_accuracy(infos))
+        metrics.update(_recovery("train_agent", [[info.get(key) for info in infos] for key in ("first_acc", "acc")]))
         if self.protector.solutions is not None:
             self._keep_solutions(batch, infos)
         if self.settings.projection.method != "off":
@@ -273,12 +275,13 @@ class SkillCreditTrainer(PPOTrainerSync):
         sample_turns: list,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        skills = accuracy_by_skill(reward_extra_infos_dict)
+        ours = accuracy_by_skill(reward_extra_infos_dict)
+        ours |= _recovery("agent", [reward_extra_infos_dict.get(key, []) for key in ("first_acc", "acc")])
         infos, counts = without_masked(data_sources, sample_uids, reward_extra_infos_dict, expected_acc_counts)
         metrics = super()._val_metrics_update(
             data_sources, sample_uids, infos, sample_turns, expected_acc_counts=counts
         )
-        return metrics | skills
+        return metrics | ours
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
@@ -355,6 +358,11 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _fetch(self, batch: KVBatchMeta, field: str) -> Any:
         return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=[field])[field]
+
+
+def _recovery(prefix: str, columns: list[list[Any]]) -> dict[str, float]:
+    """`rewards.environments.recovery` of the columns `first_acc` and `acc`; nothing where no agent acted."""
+    return {f"{prefix}/{name}": value for name, value in recovery(zip(*columns, strict=False)).items()}
 
 
 def _digest_of_prompts(extra_infos: list[dict[str, Any]]) -> str:
