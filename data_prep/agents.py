@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_prep.schema import DataFileError, RewardModel, Row, read_rows, write_rows
+from data_prep.schema import DataFileError, Row, read_rows, write_rows
 from rewards import registry
 from rewards.environments import ENVIRONMENTS
 
@@ -28,9 +28,8 @@ def for_agent(row: Row) -> Row:
     (judged,) = (getattr(truth, name) for name in _JUDGED if hasattr(truth, name))
     visible = getattr(truth, "visible", 0) or max(1, len(judged) // 2)
     shown = truth.model_copy(update={"visible": visible}).model_dump_json()
-    return row.model_copy(
-        update={"agent_name": AGENTS[row.data_source], "reward_model": RewardModel(ground_truth=shown)}
-    )
+    reward_model = row.reward_model.model_copy(update={"ground_truth": shown})
+    return row.model_copy(update={"agent_name": AGENTS[row.data_source], "reward_model": reward_model})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -33,16 +33,52 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert all("train=d/train.parquet" in command for command in samples)
     assert f"verified.evaluations=[{out}/phase1/samples]" in of_module(commands, "recipe.sft")[0]
     assert f"--evaluations {out}/phase2/samples" in of_module(commands, "recipe.dpo")[0]
-    assert "data.val_files=d/dev.parquet" in of_module(commands, "recipe.train")[0]
+    grpo, repair = of_module(commands, "recipe.train")
+    assert "data.val_files=d/dev.parquet" in grpo
+    assert f"model.path={out}/phase3/model" in repair
     (table,) = of_module(commands, "recipe.choose")
-    assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(4)]
+    beside = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"]
+    assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
     assert not any("test.parquet" in command for command in commands)
 
 
-def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path):
-    status, commands, printed = script("scripts/coding/phase2_dpo.sh", dry=False, OUT=str(tmp_path))
+def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
+    status, commands, printed = script(
+        "scripts/coding/phase4_repair.sh", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
+    )
+    assert status == 0, printed
+    rows = f"{tmp_path}/o/phase4/rows"
+    assert of_module(commands, "data_prep.agents") == [
+        f"data_prep.agents d/{split}.parquet --out {rows}/{split}.parquet" for split in ("train", "dev")
+    ]
+    (train,) = of_module(commands, "recipe.train")
+    words = (f"data.train_files={rows}/train.parquet", f"data.val_files={rows}/dev.parquet", "agents=micro")
+    assert all(word in train.split() for word in (*words, "data.seed=3"))
+    found = {command.split(" --out ")[1].split()[0]: command for command in of_module(commands, "recipe.evaluate")}
+    in_turns = {path.removeprefix(f"{tmp_path}/o/phase4/"): "--agents micro" in one for path, one in found.items()}
+    assert in_turns == {"before": True, "dev": False, "repair": True}
+
+
+def test_phases_can_be_left_out(tmp_path):
+    _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
+    (table,) = of_module(commands, "recipe.choose")
+    assert table.split()[1:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
+    assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.agents") == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "missing", "first"),
+    [
+        ("phase1_sft", "phase0/model", "phase0_baseline.sh MODEL"),
+        ("phase2_dpo", "phase1/model", "phase1_sft.sh"),
+        ("phase3_grpo", "phase1/model", "phase1_sft.sh"),
+        ("phase4_repair", "phase3/model", "phase3_grpo.sh"),
+    ],
+)
+def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path, stage, missing, first):
+    status, commands, printed = script(f"scripts/coding/{stage}.sh", dry=False, OUT=str(tmp_path))
     assert (status, commands) == (2, [])
-    assert f"no {tmp_path}/phase1/model; first bash scripts/coding/phase1_sft.sh" in printed
+    assert f"stopped: no {tmp_path}/{missing}; first bash scripts/coding/{first}" in printed
 
 
 @pytest.mark.parametrize(("task", "module"), [("countdown", "data_prep.countdown_tasks"), ("gsm8k", "data_prep.gsm8k")])
