@@ -1,4 +1,5 @@
-"""On a Ray cluster that somebody else started: job submission, two ranks, failing verifiers, too few resources."""
+"""On a Ray cluster of two nodes that somebody else started: job submission, a rank on each node, failing verifiers, too few
+resources."""
 
 import json
 import os
@@ -29,7 +30,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="module")
 def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A cluster of two logical GPUs with token authentication, as Ray starts it by default; its environment."""
+    """Two nodes of one logical GPU each, with token authentication, as Ray starts it by default; their environment."""
     port, dashboard = _free_port(), _free_port()
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(secrets.token_hex(32))
@@ -38,11 +39,21 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.getbasetemp().parent / "ray"
     head = start(
         RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
-        f"--dashboard-port={dashboard}", "--num-gpus=2", "--num-cpus=32", f"--temp-dir={folder}",
+        f"--dashboard-port={dashboard}", "--num-gpus=1", "--num-cpus=32", f"--temp-dir={folder}",
         "--disable-usage-stats", **access,
     )  # fmt: skip
     wait_for(lambda: _listens(dashboard), head, seconds=120)
-    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
+    address = f"127.0.0.1:{port}"
+    second = start(
+        RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
+        "--object-store-memory=1000000000", "--disable-usage-stats", **access,
+    )  # fmt: skip
+    wait_for(lambda: "/2.0 GPU" in _ray("status", "--address", address, environment=access), second, seconds=120)
+    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": address}
+
+
+def _ray(*arguments: str, environment: dict[str, str]) -> str:
+    return subprocess.run([RAY, *arguments], env=_clean() | environment, capture_output=True, text=True).stdout
 
 
 def _listens(port: int) -> bool:
@@ -54,11 +65,11 @@ def _listens(port: int) -> bool:
 def submitted(
     cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
 ) -> RunDirectory:
-    """Two steps on two ranks, with credit and projection, and with a reward function that fails now and then."""
+    """Two steps on two nodes, with credit and projection, and with a reward function that fails now and then."""
     root = tmp_path_factory.mktemp("outputs")
     job = start(
         "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
-        "trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+        "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
         "run.generations_per_step=128",  # all: among a few there may be no solution of several steps
@@ -73,7 +84,18 @@ def submitted(
 def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):
     assert [row["step"] for row in submitted.metrics()] == [0, 1, 2]
     assert "| mean |" in (submitted.path / "EXPERIMENT.md").read_text()
-    assert submitted.read_config().trainer.n_gpus_per_node == 2
+    assert submitted.read_config().trainer.nnodes == 2
+
+
+def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: dict[str, str], submitted: RunDirectory):
+    server = cluster["RAY_API_SERVER_ADDRESS"]
+    listed = json.loads(
+        _ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
+    )
+    nodes: dict[str, set[str]] = {}
+    for actor in listed:
+        nodes.setdefault(actor["class_name"], set()).add(actor["node_id"])
+    assert {name: len(found) for name, found in nodes.items()} == {}
 
 
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
