@@ -1,8 +1,8 @@
 """What the studies ask of a Ray cluster that is up.
 
-``python -m recipe.cluster room experiment=NAME key=value ...`` prints how many runs with these words its free GPUs hold.
-``python -m recipe.cluster run COMMAND ...`` runs a command on a node that has a free GPU, in this folder, and ends with
-its exit status.
+``python -m recipe.cluster room experiment=NAME key=value ...`` prints how many runs with these words its free GPUs
+hold. ``python -m recipe.cluster run COMMAND ...`` runs a command on a node that has a free GPU, in this folder, and
+ends with its exit status.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)

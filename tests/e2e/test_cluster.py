@@ -1,5 +1,4 @@
-"""On a Ray cluster of two nodes that somebody else started: job submission, a rank on each node, failing verifiers, too few
-resources."""
+"""On a Ray cluster of two nodes that somebody else started: submission, a rank on each, failing verifiers, refusals."""
 
 import json
 import os
@@ -69,7 +68,8 @@ def submitted(
     root = tmp_path_factory.mktemp("outputs")
     job = start(
         "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
-        "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+        "trainer.nnodes=2", "trainer.n_gpus_per_node=1",
+        "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
         "run.generations_per_step=128",  # all: among a few there may be no solution of several steps

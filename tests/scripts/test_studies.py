@@ -174,13 +174,13 @@ def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
 
 def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_before():
     status, commands, printed = script(
-        "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="750 900", JOBS="2", PLATFORM="gpu_ray"
+        "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
     )
     assert status == 0, printed
     assert len(of_module(commands, "data_prep.graphs")) == 10
     assert of_module(commands, "recipe.train") == []  # the jobs' own
     jobs = re.findall(r"job submit .* -- env -C \S+ bash (scripts/.*)", printed)
-    assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("750", "900")]
+    assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
 
 
 def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
