@@ -3,7 +3,7 @@
 Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself
 under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face folder at
 ``<trainer.default_local_dir>/global_step_<N>/huggingface``, all that the ranks print in ``sft.log``, and with
-``report.data`` the evaluations ``before`` and ``after``.
+``report.data`` the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -51,7 +51,7 @@ def launch(config: DictConfig) -> int:
         or report(config, trained_model(folder), folder / "after")
     )
     if status == 0 and config.report.data:
-        return compare.main([str(folder / "before"), str(folder / "after")])
+        return compare.main([str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")])
     return status
 
 

@@ -14,7 +14,7 @@ from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, Rewar
 
 from rewards.crediting import CreditService, Sample
 from rewards.edits import Changed
-from rewards.environments import EPISODE, Episode, of_config
+from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.groups import GroupBoard
 from rewards.policy import SharedPolicy, wanted
 from rewards.replay import Plan
@@ -83,7 +83,7 @@ class SkillCreditRewardManager(RewardManagerBase):
 
         The extra info has the same keys on every path: those of the verifier, ``masked`` (1.0 where the
         verification could not be done; the score is 0.0 there and the trainer leaves the sample out) and
-        ``skill``.
+        ``skill``; those of an agent also ``first_acc``, whether its first action would have been accepted.
         """
         item = data[-1:][0]
         fields = item.non_tensor_batch
@@ -96,10 +96,11 @@ class SkillCreditRewardManager(RewardManagerBase):
             "extra_info": extra_info,
         }
         episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
+        info: dict[str, Any]
         if episode and episode["failed"]:
             info = Verdict.not_judged().as_reward(0.0)
         else:
-            answer = self._answer(episode, token_ids) if episode else text
+            answer = self._turn(episode, episode["answer"], token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
         prompt_ids = _prompt_ids(item)
         credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
@@ -107,12 +108,20 @@ class SkillCreditRewardManager(RewardManagerBase):
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
         info |= {"masked": float(masked), "skill": self.skill_of(fields)}
-        return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
+        first = {"first_acc": await self._first(episode, token_ids, info, problem)} if episode else {}
+        return {"reward_score": float(info["score"]), "reward_extra_info": info | first | credit}
 
-    def _answer(self, episode: Episode, token_ids: list[int]) -> str:
-        """The text of the turn that an agent's environment took for the answer."""
-        start, end = episode["turns"][episode["answer"]]
+    def _turn(self, episode: Episode, number: int, token_ids: list[int]) -> str:
+        start, end = episode["turns"][number]
         return self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
+
+    async def _first(
+        self, episode: Episode, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
+    ) -> float | None:
+        first, answer = (self._turn(episode, number, token_ids) for number in (0, episode["answer"]))
+        return await first_acceptance(
+            first, answer, episode["first_failed"], info, lambda text: self._verify(solution_str=text, **problem)
+        )
 
     async def _credit(
         self,

@@ -34,7 +34,8 @@ supervised_start() {
 }
 
 problems="data_prep/micro.py data_prep/micro_problems.py data_prep/micro_programs.py data_prep/micro_queries.py"
-problems="$problems data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py data_prep/schema.py"
+problems="$problems data_prep/agents.py data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py"
+problems="$problems data_prep/schema.py"
 initial="data_prep/micro_model.py"
 start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
 make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \

@@ -6,9 +6,13 @@ Each model mirrors one folder of ``configs/``; the YAML files say what a key mea
 import dataclasses
 import difflib
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rewards.environments import ENVIRONMENTS
@@ -288,6 +292,23 @@ def read_settings(config: DictConfig) -> Settings:
         return Settings.model_validate(nodes)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:
+    """The file `configs/agents/NAME.yaml` with overrides such as `agents.max_turns=2`, as in a training run.
+
+    Raises:
+        SettingsError: there is no such file, a key is unknown or a value out of range.
+    """
+    try:
+        with initialize_config_module("configs", version_base=None):
+            node = OmegaConf.to_container(compose(f"agents/{name}", list(overrides)).agents)
+        return AgentsSettings.model_validate(node)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise SettingsError(f"agents={name}: {error}") from None
+    except ValidationError as error:
+        problems = [_explain({**problem, "loc": ("agents", *problem["loc"])}) for problem in error.errors()]
+        raise SettingsError("\n".join(problems)) from None
 
 
 def _explain(problem: Any) -> str:

@@ -41,6 +41,7 @@ from recipe.training.samples import component_means, digest_of_prompts, fetch, j
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
 from recipe.training.unverified import check_share, leave_out, masked_positions
+from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.agop import AGOP, PART, prompt_parts
@@ -48,6 +49,8 @@ from workers.constraints import HALF, SKILL
 from workers.memory_rows import MEMORY
 from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
+
+FIRST_AND_FINAL = ("first_acc", "acc")
 
 
 @register_trainer("skillcredit")
@@ -128,7 +131,9 @@ class SkillCreditTrainer(PPOTrainerSync):
             batch = self._shape_advantages(batch, infos, metrics)
         trained = training_accuracy(infos)
         self.protector.see_training(trained)
-        metrics.update(trained)
+        metrics.update(
+            trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
+        )
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
@@ -210,12 +215,13 @@ class SkillCreditTrainer(PPOTrainerSync):
         sample_turns: list,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        skills = accuracy_by_skill(reward_extra_infos_dict)
+        ours = accuracy_by_skill(reward_extra_infos_dict)
+        ours |= _recovery("agent", [reward_extra_infos_dict.get(key, []) for key in FIRST_AND_FINAL])
         infos, counts = without_masked(data_sources, sample_uids, reward_extra_infos_dict, expected_acc_counts)
         metrics = super()._val_metrics_update(
             data_sources, sample_uids, infos, sample_turns, expected_acc_counts=counts
         )
-        return metrics | skills
+        return metrics | ours
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
@@ -272,3 +278,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             update_report(self.run_directory)
             update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
             write_credit_page(self.run_directory, global_steps)
+
+
+def _recovery(prefix: str, columns: list[list[Any]]) -> dict[str, float]:
+    """`rewards.environments.recovery` of the columns FIRST_AND_FINAL; nothing where no agent acted."""
+    return {f"{prefix}/{name}": value for name, value in recovery(zip(*columns, strict=False)).items()}

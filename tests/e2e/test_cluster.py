@@ -1,4 +1,4 @@
-"""On a Ray cluster that somebody else started: job submission, two ranks, failing verifiers, too few resources."""
+"""On a Ray cluster of two nodes that somebody else started: submission, a rank on each, failing verifiers, refusals."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="module")
 def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A cluster of two logical GPUs with token authentication, as Ray starts it by default; its environment."""
+    """Two nodes of one logical GPU each, with token authentication, as Ray starts it by default; their environment."""
     port, dashboard = _free_port(), _free_port()
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(secrets.token_hex(32))
@@ -39,11 +39,21 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.getbasetemp().parent / "ray"
     head = start(
         RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
-        f"--dashboard-port={dashboard}", "--num-gpus=2", "--num-cpus=32", f"--temp-dir={folder}",
+        f"--dashboard-port={dashboard}", "--num-gpus=1", "--num-cpus=32", f"--temp-dir={folder}",
         "--disable-usage-stats", **access,
     )  # fmt: skip
     wait_for(lambda: _listens(dashboard), head, seconds=120)
-    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
+    address = f"127.0.0.1:{port}"
+    second = start(
+        RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
+        "--object-store-memory=1000000000", "--disable-usage-stats", **access,
+    )  # fmt: skip
+    wait_for(lambda: "/2.0 GPU" in _ray("status", "--address", address, environment=access), second, seconds=120)
+    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": address}
+
+
+def _ray(*arguments: str, environment: dict[str, str]) -> str:
+    return subprocess.run([RAY, *arguments], env=_clean() | environment, capture_output=True, text=True).stdout
 
 
 def _listens(port: int) -> bool:
@@ -59,7 +69,7 @@ STAGES, STOPPED_AFTER = ["write", "sql"], 3
 def submitted(
     cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
 ) -> RunDirectory:
-    """A staged run on two ranks with credit, projection and a reward function that fails now and then.
+    """A staged run on two nodes with credit, projection and a reward function that fails now and then.
 
     Its driver is killed in the middle of the second stage, and the same words are submitted again.
     """
@@ -67,7 +77,7 @@ def submitted(
     run = RunDirectory(root / "quickstart" / "job")
     words = [
         "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
-        "trainer.n_gpus_per_node=2", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
+        "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
@@ -104,7 +114,19 @@ def _drives(process: psutil.Process, run: RunDirectory) -> bool:
 def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):
     assert [row["step"] for row in submitted.metrics()] == [0, 1, 2, 3, 4]
     assert "| mean |" in (submitted.path / "EXPERIMENT.md").read_text()
-    assert submitted.read_config().trainer.n_gpus_per_node == 2
+    assert submitted.read_config().trainer.nnodes == 2
+
+
+def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: dict[str, str], submitted: RunDirectory):
+    server = cluster["RAY_API_SERVER_ADDRESS"]
+    listed = json.loads(
+        _ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
+    )
+    nodes: dict[str, set[str]] = {}
+    for actor in listed:
+        nodes.setdefault(actor["class_name"], set()).add(actor["node_id"])
+    on_both = {name for name, found in nodes.items() if len(found) == 2}
+    assert {"vLLMHttpServer", "SkillCreditActorRolloutRefWorker"} <= on_both, nodes
 
 
 def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):

@@ -78,9 +78,10 @@ def test_a_missing_reward_function_is_refused_with_a_way_out():
         _manager(None)
 
 
-def _agents_trajectory(failed: bool = False) -> DataProto:
+def _agents_trajectory(failed: bool = False, first_failed: bool = False) -> DataProto:
     data = _trajectory("7 no 5")  # turns "7" and "5", and what a tool said
-    episode = {"agent": "code_agent", "turns": [(0, 1), (5, 7)], "answer": 1, "failed": failed}
+    episode = {"agent": "code_agent", "turns": [(0, 1), (5, 7)], "answer": 1}
+    episode |= {"first_failed": first_failed, "failed": failed}
     data.non_tensor_batch["tool_extra_fields"] = np.array([{EPISODE: episode}], dtype=object)
     return data
 
@@ -90,10 +91,16 @@ async def test_of_an_agent_the_turn_that_is_its_answer_is_judged():
 
     async def compute_score(solution_str, **arguments):
         seen.append(solution_str)
-        return {"score": 1.0, "acc": 1.0, "format": 1.0, "error": "none", "pass_ratio": 1.0}
+        acc = float(solution_str == "5")
+        return {"score": acc, "acc": acc, "format": 1.0, "error": "none" if acc else "wrong_answer", "pass_ratio": acc}
 
-    await _manager(compute_score).run_single(_agents_trajectory())
+    result = await _manager(compute_score).run_single(_agents_trajectory(first_failed=True))
     assert seen == ["5"]
+    assert (result["reward_score"], result["reward_extra_info"]["first_acc"]) == (1.0, 0.0)
+    # What the environment could not tell of the first turn is asked of the verifier.
+    result = await _manager(compute_score).run_single(_agents_trajectory())
+    assert seen == ["5", "5", "7"]
+    assert (result["reward_score"], result["reward_extra_info"]["first_acc"]) == (1.0, 0.0)
 
 
 async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
@@ -101,6 +108,7 @@ async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
         raise AssertionError
 
     result = await _manager(compute_score).run_single(_agents_trajectory(failed=True))
+    assert result["reward_extra_info"]["first_acc"] is None
     assert (result["reward_score"], result["reward_extra_info"]["masked"]) == (0.0, 1.0)
     assert result["reward_extra_info"]["error"] == "infrastructure"
 
