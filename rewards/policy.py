@@ -23,10 +23,16 @@ class Policy:
         self.sampling = dict(sampling)
 
     async def go_on(self, token_ids: Sequence[int], room: int) -> list[int]:
-        """At most ``room`` new tokens after these, drawn as training samples are."""
+        """At most ``room`` new tokens after these, drawn as training samples are.
+
+        Raises:
+            RuntimeError: the engine ended the request before it was done.
+        """
         output = await self.client.generate(
             request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=self.sampling | {"max_tokens": room}
         )
+        if output.stop_reason == "aborted":
+            raise RuntimeError("the engine ended a request before it was done")
         return list(output.token_ids[:room])
 
 

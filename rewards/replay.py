@@ -120,8 +120,10 @@ async def estimate(
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
     replayer = _Replayer(verify, resume)
-    if plan.check_flaky and await replayer.score(edits.whole(), fresh=True) != score:
-        return Credits(steps, [math.nan] * len(steps), cause="flaky", seconds=time.perf_counter() - started)
+    again = await replayer.score(edits.whole(), fresh=True) if plan.check_flaky else score
+    if again != score:
+        cause = "flaky" if math.isfinite(again) else "unjudged"
+        return Credits(steps, [math.nan] * len(steps), cause=cause, seconds=time.perf_counter() - started)
     method = _METHODS[plan.method]
     values = await method(edits, steps, plan, score, rng or random.Random(0), replayer)
     return Credits(

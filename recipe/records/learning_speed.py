@@ -14,8 +14,8 @@ Array = NDArray[np.float64]
 class LearningCurve:
     """A run at each of its V validations; arrays are (V,).
 
-    accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens, and seconds that
-    judging and replays took (summed over what ran side by side), all since the start.
+    accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (also for credit),
+    and seconds that judging and replays took (summed over what ran side by side), all since the start.
     """
 
     accuracy: Array
@@ -51,7 +51,7 @@ def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     points, tokens, seconds = [], 0.0, 0.0
     for row in run.metrics():
-        tokens += samples * row.get("response_length/mean", 0.0)
+        tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
         seconds += row.get("reward/sandbox_seconds", 0.0)
         if metric in row:
             points.append((row[metric], row["step"], tokens, seconds))

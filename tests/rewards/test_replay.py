@@ -124,6 +124,24 @@ def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
     assert (found.unjudged, found.cause) == (1, "")
 
 
+@pytest.mark.parametrize(("check_flaky", "cause"), [(True, "unjudged"), (False, "no_valid_replay")])
+def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky, cause):
+    async def verify(changed):
+        raise ConnectionError("the sandbox is down")
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(check_flaky=check_flaky), score=1.0))
+    assert all(map(math.isnan, found.values))
+    assert (found.cause, found.unjudged) == (cause, 0 if check_flaky else 4)  # of the replays
+
+
+@pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
+def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others(method):
+    solution = "\n".join(f"if a{number}:\n b{number}=1" for number in range(950))
+    found = credits_of(lambda lines: 0.5, solution=solution, method=method, budget=4)
+    assert len(found.steps) == len(found.values) == 1900
+    assert 0 < found.replays <= 5
+
+
 @pytest.mark.parametrize(
     ("solution", "cause"), [("", "no_steps"), ("a = 1", "one_step"), ("def f(:", "one_step"), ("x=1\n" * 3000, "no_s")]
 )
