@@ -5,7 +5,8 @@
 
 ``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
 ``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, all computed.
-All with in_place, as the actor does it. Each figure is the median of alternating repeats.
+``torchjd ...``: its own aggregators on the same rows, where it is installed. Ours with in_place, as the actor does it.
+Each figure is the median of alternating repeats, with their range.
 """
 
 import argparse
@@ -30,14 +31,17 @@ def main() -> None:
     print(f"{'P':>9} {'S':>2} {'t (ms)':>8}   multiples of t")
     for parameters in arguments.parameters:
         for skills in arguments.skills:
-            figures = measure(int(parameters), skills, arguments.device, arguments.repeats)
-            read = figures.pop("read")
-            multiples = ", ".join(f"{name} {value / read:.2f}" for name, value in figures.items())
-            print(f"{parameters:9.0e} {skills:2d} {1000 * read:8.2f}   {multiples}")
+            times = measure(int(parameters), skills, arguments.device, arguments.repeats)
+            read = statistics.median(times.pop("read"))
+            multiples = ", ".join(
+                f"{name} {statistics.median(values) / read:.2f} ({min(values) / read:.2f}-{max(values) / read:.2f})"
+                for name, values in times.items()
+            )
+            print(f"{parameters:9.0e} {skills:2d} {1000 * read:8.2f}   {multiples}", flush=True)
 
 
-def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str, float]:
-    """Median seconds of each case."""
+def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each case, one for each repeat."""
     generator = torch.Generator(device=device).manual_seed(0)
     constraints = torch.randn(skills, parameters, generator=generator, device=device)
     rows = [torch.randn(parameters, generator=generator, device=device), *constraints]
@@ -53,13 +57,32 @@ def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str
         "sequential_margin": lambda step: project(step, constraints, method="sequential_margin", in_place=True),
         "pcgrad": lambda step: project(step, constraints, method="pcgrad", in_place=True),
     }
+    cases |= _of_torchjd(constraints)
     step = torch.empty_like(forbidden)
     times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats + 1):
         for name, case in cases.items():
             step.copy_(forbidden).add_(rows[0])
             times[name].append(_seconds(lambda case=case: case(step), device))  # type: ignore[misc]
-    return {name: statistics.median(values[1:]) for name, values in times.items()}
+    return {name: values[1:] for name, values in times.items()}
+
+
+def _of_torchjd(constraints: torch.Tensor) -> dict[str, Callable[[torch.Tensor], object]]:
+    """What its UPGrad and PCGrad take for the same rows; nothing where it is not installed."""
+    try:
+        from torchjd.aggregation import PCGrad, UPGrad
+    except ImportError:
+        return {}
+    rows = torch.cat([constraints[:1], constraints])  # the first is the step's place
+
+    def aggregated(aggregator: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], object]:
+        def case(step: torch.Tensor) -> object:
+            rows[0] = step
+            return aggregator(rows)
+
+        return case
+
+    return {"torchjd UPGrad": aggregated(UPGrad()), "torchjd PCGrad": aggregated(PCGrad())}
 
 
 def _seconds(work: Callable[[], object], device: str) -> float:

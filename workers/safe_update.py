@@ -7,7 +7,7 @@ displacement since the start of the update is projected and written back (docs/s
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -51,7 +51,9 @@ class SafeUpdate:
     """One update of the policy: where it started, what must not fall, and what the last projection did.
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
-    gram: their inner products, None when they are not finite.
+    gram: their inner products, None when they are not finite. last: without its vector.
+
+    Memory: start, constraints and one step, S + 2 copies of the trainable shards.
     """
 
     protection: Protection
@@ -67,10 +69,9 @@ class SafeUpdate:
         """In gradient space: turn the gradients so that going down them keeps the constraints. Not finite: zeros."""
         if self.protection.space != "gradient":
             return
-        step = [-gradient for gradient in gradients]
-        safe = self._project(step)
-        if safe is not step:
-            for gradient, move in zip(gradients, safe, strict=True):
+        step = [(-gradient).contiguous() for gradient in gradients]
+        if self._project(step):
+            for gradient, move in zip(gradients, step, strict=True):
                 gradient.copy_(-move)
 
     def after_step(self, shards: Sequence[Tensor]) -> None:
@@ -80,15 +81,15 @@ class SafeUpdate:
         """
         if self.protection.space != "displacement":
             return
-        step = [shard - old for shard, old in zip(shards, self.start, strict=True)]
-        safe = self._project(step)
-        if safe is not step:
-            for shard, old, move in zip(shards, self.start, safe, strict=True):
+        step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
+        if self._project(step):
+            for shard, old, move in zip(shards, self.start, step, strict=True):
                 shard.copy_(old + move)
 
-    def _project(self, step: list[Tensor]) -> Sequence[Tensor]:
+    def _project(self, step: list[Tensor]) -> bool:
+        """Project a step in its own memory; whether it changed."""
         try:
-            self.last = project(
+            found = project(
                 step,
                 self.constraints,
                 epsilon=self.protection.epsilon,
@@ -96,12 +97,17 @@ class SafeUpdate:
                 epsilon_kind=self.protection.epsilon_kind,
                 gram=self.gram,
                 process_group=self.group,
+                in_place=True,
             )
         except NotFiniteError:
             self.skipped += 1
-            return [torch.zeros_like(part) for part in step]
-        self.projected += self.last.step is not step
-        return self.last.step
+            for part in step:
+                part.zero_()
+            return True
+        changed = found.kept != 1 or bool(found.multipliers.any())
+        self.projected += changed
+        self.last = replace(found, step=None)  # the next step has memory of its own
+        return changed
 
     def metrics(self) -> dict[str, float]:
         """Of the update's last projection, by constraint; and how often steps were projected or skipped in it."""
