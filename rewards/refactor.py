@@ -18,7 +18,7 @@ from rewards.sandbox import AssertCase
 from rewards.verdict import Verdict
 
 MAX_COLUMNS = 100
-_RUN_TEXT = ("exec", "eval", "compile")
+_RUN_TEXT = ("exec", "eval")
 
 
 class RefactorTruth(CodeTruth):
