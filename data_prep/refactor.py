@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "refactor",
         options.out,
         ("refactor",),
-        lambda: procedural.drafts("refactor", one, limit=options.limit, seed=options.seed),
+        # One function is written badly in many ways: all of them belong to one split.
+        lambda: procedural.drafts("refactor", one, limit=options.limit, seed=options.seed, split_by="solution"),
     )
 
 

@@ -18,6 +18,7 @@ from rewards.sandbox import AssertCase
 from rewards.verdict import Verdict
 
 MAX_COLUMNS = 100
+_RUN_TEXT = ("exec", "eval")
 
 
 class RefactorTruth(CodeTruth):
@@ -47,7 +48,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     verdict = await judge_program(response, cases, settings, truth.shown_inputs())
     if verdict.pass_ratio == 0.0:
         return verdict
-    failed = (not is_tidy(source)) + (most is not None and statements(source) > most)
+    failed = (not is_tidy(source)) + (most is not None and not is_brief(source, most))
     ratio = verdict.pass_ratio - failed / len(cases)
     error = "wrong_answer" if verdict.error == "none" else verdict.error
     return Verdict.of_ratio(ratio, error, partial_credit=settings.partial_credit, guard=verdict.guard)
@@ -60,6 +61,12 @@ def is_tidy(source: str) -> bool:
     return len(set(starts)) == len(starts) and not any(
         "\t" in line or line != line.rstrip() or len(line) > MAX_COLUMNS for line in lines
     )
+
+
+def is_brief(source: str, most: int) -> bool:
+    """Whether a program has at most so many statements and hides none in a text that it runs."""
+    names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(ast.parse(source))}
+    return statements(source) <= most and names.isdisjoint(_RUN_TEXT)
 
 
 def statements(source: str) -> int:

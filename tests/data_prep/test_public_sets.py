@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pandas as pd
 import pytest
 
@@ -227,6 +228,28 @@ def test_values_of_a_wrong_type_cost_their_record_only(tmp_path, module, record,
 def test_an_unknown_split_is_refused_with_the_valid_ones(tmp_path, capsys):
     assert mbpp.main(["--out", str(tmp_path), "--from-file", "valid=x.jsonl"]) == 1
     assert "SPLIT one of train, validation, test, prompt" in capsys.readouterr().err
+
+
+def test_the_hub_and_a_file_with_its_columns_give_the_same_tasks(tmp_path, capsys, monkeypatch):
+    published = {"train": [mbpp_record(611)], "validation": [mbpp_record(520)], "test": [mbpp_record(11)]}
+    published["prompt"] = [mbpp_record(3)]
+    asked = []
+
+    def load_dataset(repository, configuration, split):
+        asked.append((repository, configuration, split))
+        return datasets.Dataset.from_list(published[split])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    assert mbpp.main(["--out", str(tmp_path / "hub")]) == 0
+    assert asked == [("google-research-datasets/mbpp", "full", split) for split in published]
+    files = [f"{split}={write_lines(tmp_path / f'{split}.jsonl', *records)}" for split, records in published.items()]
+    assert mbpp.main(["--out", str(tmp_path / "files"), "--from-file", *files]) == 0
+    for split in ("train", "mbpp_reg", "test", "prompt"):
+        assert read_tasks(tmp_path / f"hub/{split}.jsonl") == read_tasks(tmp_path / f"files/{split}.jsonl")
+    capsys.readouterr()
+    published["train"] = [{"task_id": 611, "code": "x"}]
+    assert mbpp.main(["--out", str(tmp_path / "changed")]) == 1
+    assert "the columns text, test_list, test_setup_code are missing; the set has changed" in capsys.readouterr().err
 
 
 def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):

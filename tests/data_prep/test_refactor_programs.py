@@ -66,8 +66,10 @@ async def test_both_ways_of_writing_pass_and_every_neighbour_fails(steps):
 
 @pytest.mark.slow
 def test_the_command_proves_its_tasks(tmp_path, capsys):
-    assert refactor.main(["--out", str(tmp_path), "--limit", "20", "--levels", "1", "3", "--seed", "4"]) == 0
+    assert refactor.main(["--out", str(tmp_path), "--limit", "200", "--levels", "1", "3", "--seed", "4"]) == 0
     train = read_tasks(tmp_path / "train.jsonl")
-    assert (len(train), {item.notes["level"] for item in train}) == (20, {1, 3})
+    assert (len(train), {item.notes["level"] for item in train}) == (200, {1, 3})
     assert {item.verifier for item in train} == {"refactor"}
+    held_out = {item.solution for split in ("dev", "test") for item in read_tasks(tmp_path / f"{split}.jsonl")}
+    assert not held_out & {item.solution for item in train}
     assert "0 rows have no solution to prove; 0 problems refused" in capsys.readouterr().out

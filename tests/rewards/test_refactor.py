@@ -34,6 +34,8 @@ async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(pr
         ('"""Squares."""\n\n\ndef f(x):\n    """The square."""\n    return x * x', 1.0, "none"),
         ("def f(x):\n    y = x\n    return x * y", 0.8, "wrong_answer"),
         ("def f(x): y = x; return x * y", 0.6, "wrong_answer"),
+        ("exec('def f(x):\\n    y = x * x\\n    return y')", 0.8, "wrong_answer"),
+        ("import builtins\nbuiltins.exec('def f(x): return x * x', globals())", 0.8, "wrong_answer"),
     ],
 )
 async def test_too_many_statements_cost_a_share_where_a_limit_is_set(program, ratio, error):

@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.connections import ProcessLimit
+from rewards.sandbox.transport import Endpoint
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
@@ -117,8 +120,11 @@ async def test_lasting_trouble_is_an_infrastructure_error(trouble: Answer) -> No
 
 async def test_a_busy_server_costs_no_attempt_until_the_wait_is_too_long() -> None:
     async with stub(BUSY, BUSY, BUSY, BUSY, OK) as server, Sandbox(server.url, attempts=1) as sandbox:
+        started = time.monotonic()
         assert (await sandbox.run("print(1)")).outcome == "passed"
         assert len(server.requests) == 5
+        # As long as Retry-After says, each time.
+        assert time.monotonic() - started >= 4 * 0.05
     async with stub(BUSY) as server, Sandbox(server.url, attempts=1, queue_timeout=0.2) as sandbox:
         with pytest.raises(InfrastructureError, match="429"):
             await sandbox.run("print(1)")
@@ -234,6 +240,22 @@ async def test_a_dead_server_is_left_out_and_tried_again() -> None:
         await asyncio.gather(*(sandbox.run("x") for _ in range(10)))
         assert len(dead.paths) > asked
         assert len(alive.requests) < before + 10
+
+
+def test_a_server_that_stays_away_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("rewards.sandbox.transport.time.monotonic", lambda: now)
+    endpoint = Endpoint("http://127.0.0.1:1", httpx.AsyncClient())
+    pauses = []
+    for _ in range(8):
+        endpoint.note_unreachable()
+        endpoint.note_unreachable()  # one outage, however many requests it hits
+        pauses.append(endpoint.down_for)
+        now += endpoint.down_for
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    endpoint.note_alive()
+    endpoint.note_unreachable()
+    assert endpoint.down_for == 0.5
 
 
 async def test_load_is_balanced() -> None:

@@ -92,6 +92,19 @@ async def test_number_of_threads_is_limited(any_sandbox: Sandbox) -> None:
     assert (result.outcome, result.error_type) == ("runtime_error", "RuntimeError")
 
 
+async def test_number_of_open_files_is_limited(any_sandbox: Sandbox) -> None:
+    result = await run(any_sandbox, "held = [open('/dev/null') for _ in range(1000)]")
+    assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
+    assert "Too many open files" in (result.error_line or "")
+
+
+async def test_processor_time_of_threads_counts(any_sandbox: Sandbox) -> None:
+    code = (
+        "import threading\ndef spin():\n    while True: pass\nfor _ in range(4): threading.Thread(target=spin).start()"
+    )
+    assert (await run(any_sandbox, code, timeout=0.5)).outcome == "timeout"
+
+
 @pytest.mark.parametrize("path", ["/usr/bin/evil", "/evil", "/etc/passwd", "/proc/sysrq-trigger", "/dev/null/x"])
 async def test_file_system_is_read_only(any_sandbox: Sandbox, path: str) -> None:
     result = await run(any_sandbox, f"open({path!r}, 'w').write('x')")

@@ -173,7 +173,7 @@ def test_a_full_queue_is_429_with_retry_after_and_the_client_waits() -> None:
 async def test_a_stuck_worker_is_replaced_and_its_program_run_once_more(
     monkeypatch: pytest.MonkeyPatch, stuck: int
 ) -> None:
-    monkeypatch.setattr(slot, "GRACE", 1.0)
+    monkeypatch.setattr(slot, "GRACE", 2.0)
     request = protocol.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
     pool = Pool(2, Settings())
     await pool.start()
