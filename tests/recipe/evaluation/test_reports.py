@@ -29,7 +29,7 @@ def code_rows(path: Path) -> Path:
 
 @pytest.fixture
 def models(monkeypatch):
-    """Two models: of four programs `before` writes two that do not parse and one that is wrong, `after` only right ones."""
+    """Of four programs the model before writes two that do not parse and one that is wrong; after, all are right."""
     written = {"before": [BROKEN, BROKEN, WRONG, RIGHT], "after": [RIGHT] * 4}
 
     def evaluate_model(model, data, out, *more):
