@@ -91,7 +91,6 @@ class SkillCreditRewardManager(RewardManagerBase):
             "extra_info": extra_info,
         }
         episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
-        info: dict[str, Any]
         if episode and episode["failed"]:
             info = Verdict.not_judged().as_reward(0.0)
         else:
@@ -102,9 +101,10 @@ class SkillCreditRewardManager(RewardManagerBase):
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
         info |= {"masked": float(masked), "skill": self.skill_of(fields)}
+        first: dict[str, Any] = {}
         if episode:
-            info["first_acc"] = await self._first(episode, token_ids, info, problem)
-        return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
+            first = {"first_acc": await self._first(episode, token_ids, info, problem)}
+        return {"reward_score": float(info["score"]), "reward_extra_info": info | first | credit}
 
     def _response_ids(self, item: Any) -> list[int]:
         response_ids = item.batch["responses"]
