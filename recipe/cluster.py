@@ -11,6 +11,7 @@ import os  # isort: skip
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import ray
 
@@ -31,7 +32,7 @@ def room(words: Sequence[str]) -> int:
 def run(command: Sequence[str]) -> int:
     """Runs a command that needs one GPU, such as an evaluation that starts vLLM, when and where one is free."""
     _join()
-    there = ray.remote(num_gpus=1, max_retries=0)(_lines)
+    there: Any = ray.remote(num_gpus=1, max_retries=0)(_lines)
     for reference in there.remote(list(command), os.getcwd(), dict(os.environ)):
         told = ray.get(reference)
         if isinstance(told, int):
