@@ -168,10 +168,8 @@ def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
         command = [sys.executable, "-m", "recipe.cluster", *words]
         return subprocess.run(command, cwd=ROOT, env=access, capture_output=True, text=True, timeout=300)
 
-    assert [ask("room", "experiment=quickstart", f"trainer.nnodes={nodes}").stdout for nodes in (1, 2)] == [
-        "2\n",
-        "1\n",
-    ]
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=1").stdout == "2\n"
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=2").stdout == "1\n"
     answer = ask("run", "sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; exit 3")
     assert (answer.returncode, answer.stdout) == (3, f"gpu 0 in {ROOT}\n"), answer.stderr
 
