@@ -10,7 +10,8 @@ import recipe.records.quiet  # noqa: F401  (before the stack is imported)
 import os  # isort: skip
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import ray
 
@@ -23,25 +24,37 @@ REFUSED = 2
 def room(words: Sequence[str]) -> int:
     """Prints how many such runs fit beside what runs already; SettingsError for words that recipe.train refuses."""
     trainer = compose_training(list(words)).trainer
-    _join(log_to_driver=False)
+    _join()
     print(int(ray.available_resources().get("GPU", 0)) // (trainer.nnodes * trainer.n_gpus_per_node))
     return 0
 
 
 def run(command: Sequence[str]) -> int:
     """Runs a command that needs one GPU, such as an evaluation that starts vLLM, when and where one is free."""
-    _join(log_to_driver=True)
-    task = ray.remote(num_gpus=1, max_retries=0)(_run_here)
-    return ray.get(task.remote(list(command), os.getcwd(), dict(os.environ)))
+    _join()
+    there: Any = ray.remote(num_gpus=1, max_retries=0)(_lines)
+    for reference in there.remote(list(command), os.getcwd(), dict(os.environ)):
+        told = ray.get(reference)
+        if isinstance(told, int):
+            return told
+        print(told, end="", flush=True)
+    raise RuntimeError("the command ended without an exit status")
 
 
-def _run_here(command: list[str], folder: str, environment: dict[str, str]) -> int:
+def _lines(command: list[str], folder: str, environment: dict[str, str]) -> Iterator[str | int]:
+    """What a command prints, line by line, then its exit status; with the GPU that Ray gave this process."""
     given = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
-    return subprocess.run(command, cwd=folder, env=environment | given).returncode
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment | given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    yield from process.stdout
+    yield process.wait()
 
 
-def _join(log_to_driver: bool) -> None:
-    ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=log_to_driver, configure_logging=False)
+def _join() -> None:
+    address = os.environ.get("RAY_ADDRESS", "auto")
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
 
 
 def main(arguments: list[str]) -> int:

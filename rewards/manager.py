@@ -96,7 +96,6 @@ class SkillCreditRewardManager(RewardManagerBase):
             "extra_info": extra_info,
         }
         episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
-        info: dict[str, Any]
         if episode and episode["failed"]:
             info = Verdict.not_judged().as_reward(0.0)
         else:

@@ -25,7 +25,7 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
     command = train(
         "experiment=quickstart", f"run.root={root}", "run.name=r", f"data.train_files={data}/train.parquet",
         f"data.val_files={data}/val.parquet", "data.val_max_samples=32", "data.max_response_length=320",
-        "actor_rollout_ref.rollout.max_model_len=480", 'agents.feedback.code_agent="fix {test}\n{program}"',
+        "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
         "credit=counterfactual", "credit.unit=turn", "credit.method=truncate", "failures.share=0.25", "agop.every=1",
         "projection=qp", f"trainer.total_training_steps={STEPS}", f"trainer.test_freq={STEPS}", "trainer.save_freq=-1",
         "run.generations_per_step=128",

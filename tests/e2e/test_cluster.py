@@ -206,5 +206,19 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     assert "Traceback" not in answer.stderr
 
 
+def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
+    """Room for as many runs as its free GPUs hold, and a command where one is free, with its output and its status."""
+    access = _clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
+
+    def ask(*words: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "recipe.cluster", *words]
+        return subprocess.run(command, cwd=ROOT, env=access, capture_output=True, text=True, timeout=300)
+
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=1").stdout == "2\n"
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=2").stdout == "1\n"
+    answer = ask("run", "sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; exit 3")
+    assert (answer.returncode, answer.stdout) == (3, f"gpu 0 in {ROOT}\n"), answer.stderr
+
+
 def _clean() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
