@@ -13,7 +13,8 @@ from typing import Any
 
 from rewards.sandbox import outcomes, zygote
 from rewards.sandbox.calls import TooLarge, called_run
-from rewards.sandbox.execution import Child, Clock, Limits, Server
+from rewards.sandbox.clock import Clock
+from rewards.sandbox.execution import Child, Limits, Server
 from rewards.sandbox.judged import judged_run
 from rewards.sandbox.literal import as_calls
 from rewards.sandbox.printed import PrintedRun

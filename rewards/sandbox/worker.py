@@ -24,8 +24,9 @@ from typing import Any, NoReturn
 
 from rewards.sandbox import outcomes, syscalls, zygote
 from rewards.sandbox.checking import Check
+from rewards.sandbox.clock import Clock, FrontGone
 from rewards.sandbox.codec import receive_frame, send_frame
-from rewards.sandbox.execution import Child, Clock, End, FrontGone, Limits, Server, SlotBroken
+from rewards.sandbox.execution import Child, End, Limits, Server, SlotBroken
 from rewards.sandbox.isolation import Isolation
 from rewards.sandbox.languages import COMMANDS
 from rewards.sandbox.streams import memory_file
