@@ -22,7 +22,37 @@ def read_skill_record(
     stages: skills that each trains, every one ``stage_steps`` long; None in protocol mixed, where the time between two
     validations takes the place of a stage.
     """
-    rows = {int(row["step"]): row for row in run.metrics()}
+    return _record(run.metrics(), stages, stage_steps)
+
+
+def stage_metrics(
+    run: RunDirectory, row: dict[str, float], stages: Sequence[Sequence[str]] | None, stage_steps: int
+) -> dict[str, float]:
+    """At the end of a stage, of the stages so far, what is defined of
+
+    ``skill/forgetting`` and ``skill/forward_transfer`` (means over skills), ``skill/new_skill`` (accuracy on the last
+    stage's skill) and ``skill/interference_correlation`` (of predicted and measured changes).
+
+    row: "step" and the numbers of a validation that is not yet in the run's records.
+    """
+    ends = stages is None or row["step"] % stage_steps == 0
+    record = _record([*run.metrics(), row], stages, stage_steps) if ends else None
+    if record is None:
+        return {}
+    transfer = np.asarray(record.forward_transfer)
+    numbers = {
+        "skill/forgetting": record.mean_forgetting,
+        "skill/new_skill": record.new_skill,
+        "skill/forward_transfer": float(np.nanmean(transfer)) if np.isfinite(transfer).any() else np.nan,
+        "skill/interference_correlation": record.interference.correlation,
+    }
+    return {name: value for name, value in numbers.items() if np.isfinite(value)}
+
+
+def _record(
+    metrics: Sequence[dict[str, float]], stages: Sequence[Sequence[str]] | None, stage_steps: int
+) -> SkillRecord | None:
+    rows = {int(row["step"]): row for row in metrics}
     found = skill_names(list(rows.values()))
     skills = list(dict.fromkeys([skill for stage in stages or [] for skill in stage if skill in found] + found))
     measured = [step for step, row in sorted(rows.items()) if "skill/mean/accuracy" in row]

@@ -21,7 +21,7 @@ from verl.utils import tensordict_utils as tu
 from recipe.records.credit_page import write_credit_page
 from recipe.records.report import update_report
 from recipe.records.run_directory import RunDirectory
-from recipe.records.skill_record import update_skill_report
+from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.training.batch_skills import (
     accepted_solutions,
     dealt_over_ranks,
@@ -266,6 +266,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         samples = readable_samples(batch, self.settings.run.generations_per_step, self.tokenizer)
         if samples:
             self.run_directory.log_generations(global_steps, "train", samples)
+        stages = (self.settings.stages, self.settings.protocol.stage_steps)
+        if "skill/mean/accuracy" in metrics:
+            metrics.update(stage_metrics(self.run_directory, metrics | {"step": global_steps}, *stages))
         self.run_directory.log_metrics(global_steps, metrics)
         self.run_directory.log_event(
             "step",
@@ -276,7 +279,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
-            update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
+            update_skill_report(self.run_directory, *stages)
             write_credit_page(self.run_directory, global_steps)
 
 

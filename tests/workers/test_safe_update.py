@@ -60,6 +60,21 @@ def test_what_is_not_finite_is_taken_back_and_counted():
     assert update.metrics() == {"projection/projected_steps": 0.0, "projection/skipped_steps": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "second", "infeasible", "moved_to"),
+    [
+        (-0.25, [0.0, 1.0], 0.0, [1.25, 2.25]),  # both skills gain what is asked for
+        (-0.25, [-1.0, 0.0], 1.0, [1.0, 1.0]),  # they ask for opposite gains: taken as 0, neither loses
+    ],
+)
+def test_a_gain_that_no_step_gives_is_counted_and_taken_as_none(epsilon, second, infeasible, moved_to):
+    shards, update = begin([torch.tensor([[1.0, 0.0], second]), torch.zeros(2, 1, 1)], epsilon=epsilon)
+    shards[0] += torch.tensor([-0.5, -1.0])
+    update.after_step(shards)
+    assert update.metrics()["projection/infeasible"] == infeasible
+    assert shards[0].tolist() == pytest.approx(moved_to, abs=1e-5)
+
+
 def test_a_skill_without_signal_is_reported_as_unprotected():
     shards, update = begin([torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.zeros(2, 1, 1)])
     shards[0] -= 1.0

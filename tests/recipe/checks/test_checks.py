@@ -72,6 +72,15 @@ def test_an_empty_data_file(tiny_arguments, tiny_suite, run, tmp_path):
     assert "holds no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
 
 
+def test_a_protected_skill_and_one_of_the_sequence_without_rows_are_named(tiny_arguments, tiny_suite, run, tmp_path):
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame[frame["skill"] != "sql"])
+    words = [f"data.train_files={path}", f"data.val_files={path}", "data.train_batch_size=1"]
+    protected = _only(data.check(_config(tiny_arguments, "projection=qp", *words), run))
+    assert protected.startswith("no row of the skill 'sql', which protocol or projection names [data.train_files]")
+    sequence = data.check(_config(tiny_arguments, "protocol=sequential", *words), run)
+    assert ["data.train_files" in str(problem) for problem in sequence] == [True, False]  # and one for data.val_files
+
+
 def test_rows_that_are_kept_for_testing_may_not_be_trained_on(tiny_arguments, tiny_suite, run, tmp_path):
     def reserve(frame: pd.DataFrame) -> pd.DataFrame:
         infos = list(frame["extra_info"])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from recipe.records.run_directory import RunDirectory
-from recipe.records.skill_record import read_skill_record, update_skill_report
+from recipe.records.skill_record import read_skill_record, stage_metrics, update_skill_report
 
 STAGES = [["write"], ["sql"]]
 
@@ -49,6 +49,20 @@ def test_without_stages_and_with_levels_of_several_skills_no_stage_trains_one(ru
     assert (mixed.trained, levels.trained) == (None, None)
     assert sorted(mixed.skills) == ["sql", "write"]
     assert mixed.matrix.shape == (2, 2)
+
+
+def test_the_end_of_a_stage_has_its_measures_as_metrics(tmp_path: Path):
+    run = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
+
+    def row(step: int, write: float, sql: float) -> dict[str, float]:
+        return {"step": step, "skill/write/accuracy": write, "skill/sql/accuracy": sql, "skill/mean/accuracy": 0.5}
+
+    for step, write, sql in ((0, 0.4, 0.2), (2, 0.8, 0.3)):
+        run.log_metrics(step, row(step, write, sql))
+    assert stage_metrics(run, row(3, 0.5, 0.9), STAGES, 2) == {}  # in the middle of a stage
+    found = stage_metrics(run, row(4, 0.5, 0.9), STAGES, 2)
+    assert found == pytest.approx({"skill/forgetting": 0.3, "skill/new_skill": 0.9, "skill/forward_transfer": 0.1})
+    assert len(run.metrics()) == 2  # the trainer writes the row, not this
 
 
 def test_the_report_is_written_with_its_pictures(run: RunDirectory):

@@ -25,6 +25,7 @@ def settings(projection: dict | None = None, penalty: dict | None = None, **prot
             "failures": {"share": 0, "capacity": 1},
             "agop": {"every": 0, "parts": 2},
             "penalty": {"kind": "off"} | (penalty or {}),
+            "agop": {"every": 0, "parts": 2, "top": 1},
             "sandbox": {"timeout": 1, "memory_mb": 64},
         }
     )  # fmt: skip
@@ -123,6 +124,11 @@ def test_a_batch_that_memory_fills_is_refused():
 def test_what_cannot_be_done_is_refused_before_training(protocol, projection, penalty, message: str):
     with pytest.raises(ValueError, match=message):
         settings(projection, penalty, **protocol)
+
+
+def test_a_skill_that_no_row_has_is_refused_when_the_data_are_read():
+    with pytest.raises(SettingsError, match=r"names \['b'\], of which data.train_files have no row"):
+        PromptSchedule(plan(), {"a": [0], "b": [], "c": [1]}, 5, 0)
 
 
 def test_rows_come_without_repetition_until_a_skill_is_used_up():

@@ -1,0 +1,42 @@
+"""The benchmark of a step's time: pairs of runs, in turn, without their first steps; finished ones are used again."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import step_time
+from recipe.records.run_directory import RunDirectory
+
+
+def test_ratios_are_those_of_medians_of_alternating_pairs(tmp_path: Path, monkeypatch, capsys):
+    started = []
+
+    def train(command, **options):
+        words = dict(word.split("=", 1) for word in command[3:])
+        started.append((words["run.name"], words["projection"]))
+        run = RunDirectory.prepare(str(tmp_path / "outputs"), words["run.experiment"], words["run.name"])
+        seconds = 3.0 if words["projection"] == "qp" else 2.0
+        for step, value in enumerate([9.0, 9.0, seconds, seconds + 5, seconds], start=1):
+            run.log_metrics(step, {"timing_s/step": value, "timing_s/gen": 1.0})
+        run.log_event("end")
+
+    monkeypatch.setattr(step_time, "ROOT", tmp_path)
+    monkeypatch.setattr(step_time.subprocess, "run", train)
+    words = ["--base", "projection=off", "--other", "projection=qp", "--pairs", "2", "experiment=quickstart"]
+    monkeypatch.setattr(sys, "argv", ["step_time", *words])
+    step_time.main()
+    assert started == [("base.p0", "off"), ("other.p0", "qp"), ("other.p1", "qp"), ("base.p1", "off")]
+    printed = capsys.readouterr().out
+    assert "pair 0: 2.00 s, 3.00 s, ratio 1.500" in printed
+    assert "median ratio 1.500 (1.500-1.500)" in printed
+    assert "timing_s/gen" in printed
+    step_time.main()
+    assert len(started) == 4
+
+
+def test_too_few_steps_are_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["step_time", "--other", "x=1", "--steps", "2", "experiment=quickstart"])
+    with pytest.raises(SystemExit):
+        step_time.main()
+    assert "--steps must be more than 2" in capsys.readouterr().err
