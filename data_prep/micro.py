@@ -70,11 +70,12 @@ def rows(
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    made = [_row(problem, split, index) for index, problem in enumerate(drawn)]
-    return [for_agent(row) for row in made] if agents else made
+    made = [row(problem, split, index) for index, problem in enumerate(drawn)]
+    return [for_agent(one) for one in made] if agents else made
 
 
-def _row(problem: Problem, split: str, index: int) -> Row:
+def row(problem: Problem, split: str, index: int) -> Row:
+    """A problem as a row for reinforcement learning."""
     return Row(
         data_source=problem.verifier,
         prompt=[Message(role="user", content=problem.prompt)],

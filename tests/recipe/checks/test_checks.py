@@ -228,3 +228,9 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
 def test_a_reward_that_does_not_exist_is_named_with_the_valid_ones(tiny_arguments, run, word, message):
     config = _config(tiny_arguments, f"reward.custom_reward_function.reward_kwargs.{word}")
     assert message in _only(reward.check(config, run))
+
+
+def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments, run):
+    problem = _only(memory.check(_config(tiny_arguments, "data.max_prompt_length=480"), run))
+    assert "data.max_prompt_length + data.max_response_length = 544 is more than the model's" in problem
+    assert "max_position_embeddings=512" in problem
