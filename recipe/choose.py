@@ -10,10 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from recipe.evaluate import Metrics, table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.records.tables import table_console
 
 REFUSED = 2
 
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"recipe.choose: {error}", file=sys.stderr)
         return REFUSED
     rows = {f"{name}: {dataset}": found for name, metrics in evaluations.items() for dataset, found in metrics.items()}
-    Console(stderr=True).print(table(rows))
+    table_console(stderr=True).print(table(rows))
     print(winner)
     return 0
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError
@@ -19,6 +18,7 @@ from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
 from recipe.records.intervals import Interval, mean_interval
 from recipe.records.run_directory import write_atomically
+from recipe.records.tables import table_console
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FolderError as error:
         print(f"recipe.compare: {error}", file=sys.stderr)
         return 2
-    Console().print(table(differences))
+    table_console().print(table(differences))
     if chosen.out:
         write_atomically(chosen.out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
     for line in differing:

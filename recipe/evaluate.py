@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from rich.console import Console
 from rich.table import Table
 
 from data_prep.schema import DataFileError
@@ -34,6 +33,7 @@ from recipe.evaluation.protocol import Protocol, ProtocolName
 from recipe.evaluation.samples import Journal, Sample
 from recipe.evaluation.vllm_server import vllm_server
 from recipe.records.intervals import Interval
+from recipe.records.tables import table_console
 from recipe.training.console import EvaluationState, ProgressReporter
 from recipe.training.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
@@ -287,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             send_to_wandb(options.wandb, folder, metrics)
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
         return explain(error, options.out)
-    Console().print(table(metrics))
+    table_console().print(table(metrics))
     print(f"{folder.path}: metrics.json, summary.json, run_info.json, samples.jsonl, qa_logs/")
     for what, meaning in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
         if summary[what]:

@@ -26,6 +26,7 @@ from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
+from recipe.records.tables import table_console
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
 from recipe.training.console import ProgressReporter, TrainingState
 from recipe.training.engine_watch import ending_when_the_engine_dies
@@ -148,7 +149,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")
 def main(config: DictConfig) -> None:
-    console, errors = Console(), Console(stderr=True)
+    console, errors = table_console(), Console(stderr=True)
     try:
         if in_multirun():
             run_job(config, HydraConfig.get().overrides.task)

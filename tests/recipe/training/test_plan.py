@@ -25,7 +25,6 @@ def settings(projection: dict | None = None, penalty: dict | None = None, **prot
             "failures": {"share": 0, "capacity": 1},
             "agop": {"every": 0, "parts": 2},
             "penalty": {"kind": "off"} | (penalty or {}),
-            "agop": {"every": 0, "parts": 2, "top": 1},
             "sandbox": {"timeout": 1, "memory_mb": 64},
         }
     )  # fmt: skip
