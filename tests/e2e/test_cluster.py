@@ -94,12 +94,9 @@ def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: d
     )
     nodes: dict[str, set[str]] = {}
     for actor in listed:
-        nodes.setdefault(actor["class_name"], set()).add(actor["node_id"])
+        nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
     # verl's names of the process that trains and of the one that runs vLLM.
-    assert {name: len(nodes[name]) for name in ("WorkerDict", "vLLMHttpServer")} == {
-        "WorkerDict": 2,
-        "vLLMHttpServer": 2,
-    }, nodes
+    assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 2}, nodes
 
 
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
