@@ -9,7 +9,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PLATFORM=${PLATFORM:-cpu}
 PYTHON=${PYTHON:-.venv/bin/python}
-export COLUMNS=${COLUMNS:-160} # of tables, where there is no terminal
 serving=$([ "$PLATFORM" = cpu ] && echo cpu || echo gpu)
 
 say() { printf '%s\n' "$*" >&2; }
