@@ -8,9 +8,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from data_prep.edit_distance import edit_distance
 from data_prep.graph_families import random_names, random_network
 from data_prep.graph_optima import maximum_clique, maximum_independent_set, minimum_vertex_cover, shortest_tour
-from data_prep.molecule_search import Ints, common_subgraph, edit_distance
+from data_prep.molecule_search import Ints, common_subgraph
 from data_prep.molecules import ORIGINS, Molecule, origin_here
 
 # Number of nodes by level: 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.

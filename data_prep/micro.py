@@ -8,24 +8,19 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import track
+
+from data_prep.agents import for_agent
 from data_prep.micro_problems import ALL_SKILLS, DIFFICULTIES, SKILLS, Problem
-from data_prep.schema import (
-    DEFAULT_AGENT,
-    DataFileError,
-    Demonstration,
-    ExtraInfo,
-    Message,
-    RewardModel,
-    Row,
-    write_rows,
-)
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 from data_prep.source import positive
 from data_prep.splits import split_by_hash
-from rewards.code import CodeTruth
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
 WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5}
@@ -67,10 +62,6 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
         yield problem
 
 
-# Who answers where agents are asked for; `trace` is answered at once.
-_AGENTS = {"write": "code_agent", "repair": "code_agent", "sql": "sql_agent"}
-
-
 def rows(
     split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, agents: bool = False
 ) -> list[Row]:
@@ -79,23 +70,18 @@ def rows(
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    return [_row(problem, split, index, agents) for index, problem in enumerate(drawn)]
+    made = [row(problem, split, index) for index, problem in enumerate(drawn)]
+    return [for_agent(one) for one in made] if agents else made
 
 
-def _row(problem: Problem, split: str, index: int, agents: bool) -> Row:
-    truth: Any = problem.truth()
-    agent = _AGENTS.get(problem.skill, DEFAULT_AGENT) if agents else DEFAULT_AGENT
-    if agent != DEFAULT_AGENT:
-        # Half of the tests or tables may be looked at, the others only judge.
-        tested = truth.tests if isinstance(truth, CodeTruth) else truth.databases
-        truth = truth.model_copy(update={"visible": max(1, len(tested) // 2)})
+def row(problem: Problem, split: str, index: int) -> Row:
+    """A problem as a row for reinforcement learning."""
     return Row(
         data_source=problem.verifier,
         prompt=[Message(role="user", content=problem.prompt)],
         ability=problem.skill,
-        reward_model=RewardModel(ground_truth=truth.model_dump_json()),
+        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
         skill=problem.skill,
-        agent_name=agent,
         extra_info=_extra_info(problem, split, index),
     )
 
@@ -148,17 +134,16 @@ def make(
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
-    sizes = {
-        split: write_rows(
-            out / f"{split}.parquet", rows(split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
-        )
-        for split, count in counts.items()
-    }
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
-    for split, skill_counts in dealt.items():
-        drawn = demonstrations(split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
-        sizes[split] = write_rows(out / f"{split}.parquet", drawn)
-    return sizes
+    drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
+        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        for split, count in counts.items()
+    } | {
+        split: partial(demonstrations, split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
+        for split, skill_counts in dealt.items()
+    }
+    steps = track(drawn.items(), "making the micro suite", console=Console(stderr=True))
+    return {split: write_rows(out / f"{split}.parquet", draw()) for split, draw in steps}
 
 
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:

@@ -13,6 +13,8 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+from data_prep.source import positive
+
 PAD, END = "<|pad|>", "<|im_end|>"
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -76,10 +78,10 @@ def make_model(
         return Qwen2ForCausalLM(config)
 
 
-def make(out: Path, *, seed: int = 0, hidden: int = 160, layers: int = 2, heads: int = 5) -> int:
+def make(out: Path, *, seed: int = 0, hidden: int = 160, layers: int = 2, heads: int = 5, max_length: int = 512) -> int:
     """Writes tokenizer and model into `out`; returns the number of parameters."""
-    tokenizer = make_tokenizer()
-    model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads)
+    tokenizer = make_tokenizer(max_length)
+    model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads, max_length=max_length)
     tokenizer.save_pretrained(out)
     model.save_pretrained(out)
     return model.num_parameters()
@@ -93,11 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hidden", type=int, default=160, help="width, a multiple of 2 x heads")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=5)
+    parser.add_argument("--max-length", type=positive, default=512, help="tokens of prompt and answer together")
     options = parser.parse_args(arguments)
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
         parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
     try:
-        size = make(options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads)
+        size = make(
+            options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads,
+            max_length=options.max_length,
+        )  # fmt: skip
     except OSError as error:
         print(f"data_prep.micro_model: {error}", file=sys.stderr)
         return 1

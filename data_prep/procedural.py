@@ -1,11 +1,11 @@
-"""What procedural sources share: distinct problems, dealt to train, dev and test by the hash of their prompt."""
+"""What procedural sources share: distinct problems, dealt to train, dev and test by the hash of what they ask."""
 
 import argparse
 import hashlib
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from data_prep.schema import DataFileError
 from data_prep.source import positive
@@ -24,15 +24,20 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 
 def drafts(
-    source: str, draw: Callable[[random.Random], dict[str, Any]], *, limit: int, seed: int
+    source: str,
+    draw: Callable[[random.Random], dict[str, Any]],
+    *,
+    limit: int,
+    seed: int,
+    split_by: Literal["prompt", "solution"] = "prompt",
 ) -> Iterator[dict[str, Any]]:
     """`limit` problems of train and a tenth of that of dev and of test, no two with the same prompt.
 
-    draw: makes the fields of a random task, without id, source, split and role. Raises DataFileError when there are
-    fewer problems than that.
+    draw: makes the fields of a random task, without id, source, split and role. split_by: the field that no two splits
+    share, where one problem can be put in many ways. Raises DataFileError when there are fewer problems than that.
     """
     rng = random.Random(f"{source}/{seed}")
-    return deal(source, (draw(rng) for _ in count()), limit=limit)
+    return deal(source, (draw(rng) for _ in count()), limit=limit, split_by=split_by)
 
 
 def size(limit: int) -> int:
@@ -44,7 +49,9 @@ def _held_out(limit: int) -> int:
     return max(1, limit // 10)
 
 
-def deal(source: str, problems: Iterator[dict[str, Any]], *, limit: int) -> Iterator[dict[str, Any]]:
+def deal(
+    source: str, problems: Iterator[dict[str, Any]], *, limit: int, split_by: Literal["prompt", "solution"] = "prompt"
+) -> Iterator[dict[str, Any]]:
     """As `drafts`, of problems that come without end; takes no more of them than it needs."""
     wanted = {"train": limit, "dev": _held_out(limit), "test": _held_out(limit)}
     seen: set[str] = set()
@@ -52,7 +59,7 @@ def deal(source: str, problems: Iterator[dict[str, Any]], *, limit: int) -> Iter
     while any(wanted.values()):
         fields = next(problems)
         prompt = fields["prompt"]
-        split = split_by_hash(prompt, _SHARES)
+        split = split_by_hash(fields[split_by], _SHARES)
         if prompt in seen or not wanted[split]:
             failures += 1
             if failures == _ATTEMPTS:

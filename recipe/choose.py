@@ -1,7 +1,8 @@
 """Evaluations in one table, and the best of them: ``python -m recipe.choose [--metric NAME] DIR ...``.
 
 The table goes to the error output, the name of the best folder to the standard output, for scripts. The rule: the
-highest mean of the metric over data sets, each data set counting alike; of equals the first that was named.
+highest mean of the metric over data sets, each data set counting alike; of equals the first that was named. What is
+named after ``--beside`` stands in the table too, and is not chosen from.
 """
 
 import argparse
@@ -9,10 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from recipe.evaluate import Metrics, table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.records.tables import table_console
 
 REFUSED = 2
 
@@ -37,16 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = argparse.ArgumentParser(prog="python -m recipe.choose", description=__doc__)
     options.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate")
+    options.add_argument("--beside", type=Path, nargs="*", default=[], metavar="DIR", help="shown, not chosen from")
     options.add_argument("--metric", default="accepted@1")
     chosen = options.parse_args(arguments)
     try:
         evaluations = {str(path): EvaluationFolder(path).metrics for path in chosen.folders}
         winner = best(evaluations, chosen.metric)
+        evaluations |= {str(path): EvaluationFolder(path).metrics for path in chosen.beside}
     except FolderError as error:
         print(f"recipe.choose: {error}", file=sys.stderr)
         return REFUSED
     rows = {f"{name}: {dataset}": found for name, metrics in evaluations.items() for dataset, found in metrics.items()}
-    Console(stderr=True).print(table(rows))
+    table_console(stderr=True).print(table(rows))
     print(winner)
     return 0
 

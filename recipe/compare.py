@@ -1,20 +1,24 @@
-"""Two evaluations side by side: ``python -m recipe.compare BASE TRAINED``, folders of ``recipe.evaluate``.
+"""Two evaluations side by side: ``python -m recipe.compare BASE TRAINED [--out FILE]``, folders of ``recipe.evaluate``.
 
 Both are read on the problems that both have judged; a difference has the 95% bootstrap interval of the paired
-differences, problem by problem.
+differences, problem by problem. ``--out`` keeps them as JSON, too.
 """
 
+import argparse
+import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
-from recipe.toys.intervals import Interval, mean_interval
+from recipe.records.intervals import Interval, mean_interval
+from recipe.records.run_directory import write_atomically
+from recipe.records.tables import table_console
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,13 @@ def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[st
     return [f"{key}: {before.get(key)} in base, {after.get(key)} in trained" for key in keys]
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    if len(arguments) != 2:
-        print(__doc__)
-        return 2
-    base, trained = (EvaluationFolder(Path(path)) for path in arguments)
+    options = argparse.ArgumentParser(prog="python -m recipe.compare", description=__doc__)
+    options.add_argument("folders", type=Path, nargs=2, metavar="DIR", help="base and trained")
+    options.add_argument("--out", type=Path, metavar="FILE", help="JSON file for the differences")
+    chosen = options.parse_args(arguments)
+    base, trained = map(EvaluationFolder, chosen.folders)
     try:
         differing = other_settings(base, trained)
         journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
@@ -85,11 +90,13 @@ def main(arguments: list[str]) -> int:
     except FolderError as error:
         print(f"recipe.compare: {error}", file=sys.stderr)
         return 2
-    Console().print(table(differences))
+    table_console().print(table(differences))
+    if chosen.out:
+        write_atomically(chosen.out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
     for line in differing:
         print(f"warning: the evaluations differ in more than the model: {line}", file=sys.stderr)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

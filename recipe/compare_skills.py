@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from recipe.records.arms import arm_of, finished_runs
+from recipe.records.intervals import mean_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.skill_pictures import write_pareto_report
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord, measures
-from recipe.toys.intervals import mean_interval
 from recipe.training.settings import read_settings
 from workers import skill_metrics
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from recipe.records.arms import by_arm, finished_runs, repeat_of
 from recipe.records.figure import plt, save
+from recipe.records.intervals import Interval, mean_interval
 from recipe.records.learning_speed import LearningCurve, read_curve
 from recipe.records.run_directory import write_atomically
-from recipe.toys.intervals import Interval, mean_interval
 
 Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run's name says besides it
 

@@ -3,7 +3,7 @@
 Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
 answer by at least ``--margin`` of the pass ratio, lengths balanced. TRL trains LoRA in an environment of its own
 (``bash scripts/setup.sh dpo``). The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before
-and after.
+and after; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -86,6 +86,7 @@ def train(settings: Settings, out: Path) -> int:
         print(f"the preference training failed: {last_error(log)}; all of its output: {log}", file=sys.stderr)
         return FAILED
     accuracy = reward_accuracy(read_jsonl(Path(settings.log)))
+    write_atomically(out / "training.json", json.dumps({"reward_accuracy": accuracy}) + "\n")
     print(f"reward accuracy on held-out pairs: {accuracy:.1%}; model in {settings.out}")
     return 0
 
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.report:
         return 0
     return evaluate_model(settings.out, options.report, folders["after"], *report) or compare.main(
-        [str(folders["before"]), str(folders["after"])]
+        [str(folders["before"]), str(folders["after"]), "--out", str(options.out / "report.json")]
     )
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from rich.console import Console
 from rich.table import Table
 
 from data_prep.schema import DataFileError
@@ -33,9 +32,12 @@ from recipe.evaluation.problems import Problem, data_files, file_hash, read_data
 from recipe.evaluation.protocol import Protocol, ProtocolName
 from recipe.evaluation.samples import Journal, Sample
 from recipe.evaluation.vllm_server import vllm_server
-from recipe.toys.intervals import Interval
+from recipe.records.intervals import Interval
+from recipe.records.tables import table_console
 from recipe.training.console import EvaluationState, ProgressReporter
+from recipe.training.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
+from rewards.environments import ENVIRONMENTS
 from rewards.registry import JudgeSettings
 
 REFUSED, FAILED = 2, 1
@@ -71,6 +73,10 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     sampling.add_argument("--seed", type=int, default=0)
     judge = options.add_argument_group("judge")
     judge.add_argument("--judge", nargs="+", default=[], metavar="KEY=VALUE", help="fields of rewards' JudgeSettings")
+    judge.add_argument(
+        "--agents", nargs="+", metavar=("NAME", "agents.KEY=VALUE"),
+        help="answer rows for agents in several turns, as this file of configs/agents says",
+    )  # fmt: skip
     return options
 
 
@@ -111,6 +117,20 @@ def judge_settings(texts: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
+def agents_settings(words: Sequence[str] | None, problems: Sequence[Problem]) -> AgentsSettings | None:
+    """The settings that `--agents` names; RequestError where they cannot be used, or no problem is for an agent."""
+    if words is None:
+        return None
+    if not any(problem.agent in ENVIRONMENTS for problem in problems):
+        raise RequestError(
+            "--agents: no row is for an agent; python -m data_prep.agents FILE --out FILE makes such rows"
+        )
+    try:
+        return read_agents(words[0], words[1:])
+    except SettingsError as error:
+        raise RequestError(f"--agents: {error}") from None
+
+
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
     """Urls of servers, and the name of the model there: those that were named, or vLLM started for the block."""
@@ -138,10 +158,12 @@ def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[Evaluatio
     judge = judge_settings(options.judge)
     problems = read_data_sets(options.data, options.limit)
     hashes = {name: file_hash(path) for name, path in data_files(options.data).items()}
+    agents = agents_settings(options.agents, problems)
     settings = {"protocol": asdict(protocol), "judge": judge, "data": hashes, "limit": options.limit}
+    settings["agents"] = agents and agents.model_dump()
     folder = EvaluationFolder(options.out)
     with serving(options) as (urls, name):
-        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, urls, name))
+        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, agents, urls, name))
     return folder, problems, journal.of(problem.key for problem in problems)
 
 
@@ -151,6 +173,7 @@ async def _collect(
     settings: dict[str, Any],
     problems: Sequence[Problem],
     protocol: Protocol,
+    agents: AgentsSettings | None,
     urls: Sequence[str],
     name: str | None,
 ) -> Journal:
@@ -159,7 +182,9 @@ async def _collect(
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
         journal = folder.begin(settings | {"model": endpoints.model}, servers, files)
-        collector = Collector(endpoints, protocol, journal, judge=settings["judge"], concurrency=options.concurrency)
+        collector = Collector(
+            endpoints, protocol, journal, judge=settings["judge"], concurrency=options.concurrency, agents=agents
+        )
         chains = len(problems) * len(protocol.chains)
         state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
         with ProgressReporter(journal.path, state, SECONDS_BETWEEN_LINES):
@@ -185,7 +210,7 @@ def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
 
 def summarize(metrics: Metrics) -> dict[str, Any]:
     """What a reader looks at first: a few numbers of each data set, and what went wrong in all of them."""
-    names = ("accepted@1", "pass_ratio", "exec_success_rate")
+    names = ("accepted@1", "pass_ratio", "exec_success_rate", "recovery_rate")
     return {
         "data_sets": {
             dataset: {"problems": found["problems"], "samples": found["samples"], "errors": found["errors"]}
@@ -201,6 +226,7 @@ def summarize(metrics: Metrics) -> dict[str, Any]:
 def table(metrics: Metrics) -> Table:
     """One row a data set: rates in percent, the first ones with their 95% intervals."""
     passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
+    passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
     headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "tokens"]
     result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
     for column in result.columns[2 : 3 + len(passes)]:
@@ -261,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             send_to_wandb(options.wandb, folder, metrics)
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
         return explain(error, options.out)
-    Console().print(table(metrics))
+    table_console().print(table(metrics))
     print(f"{folder.path}: metrics.json, summary.json, run_info.json, samples.jsonl, qa_logs/")
     for what, meaning in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
         if summary[what]:

@@ -15,10 +15,10 @@ import psutil
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 import configs
+from recipe.records.tables import table_console
 from recipe.training.memory_parts import GIB
 from recipe.training.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.training.model_shape import UnknownShapeError, shape_of
@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--presets", action="store_true", help="a table of every preset, trained with LoRA and in full")
     parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
     arguments, overrides = parser.parse_known_args()
-    console = Console()
+    console = table_console()
     if arguments.presets:
         console.print(preset_table(overrides, arguments.gib))
         return 0

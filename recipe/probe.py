@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from data_prep.json_lines import write_lines
@@ -27,6 +26,7 @@ from recipe.evaluation.problems import Problem, data_files
 from recipe.evaluation.samples import Sample
 from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict
 from recipe.records.run_directory import write_atomically
+from recipe.records.tables import table_console
 
 Signals = dict[str, dict[str, Signal]]
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, problems, samples = evaluate(chosen, protocol)
         signals = signals_of(samples)
         write_probe(chosen.out, signals)
-        Console().print(table(signals))
+        table_console().print(table(signals))
         for dataset, source in data_files(chosen.data).items():
             keep = carrying(signals.get(dataset, {}), chosen.min_variance)
             own = [problem for problem in problems if problem.dataset == dataset]

@@ -3,7 +3,7 @@
 Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself
 under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face folder at
 ``<trainer.default_local_dir>/global_step_<N>/huggingface``, all that the ranks print in ``sft.log``, and with
-``report.data`` the evaluations ``before`` and ``after``.
+``report.data`` the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
-from data_prep.schema import DataFileError, Demonstration, write_rows
+from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
 from recipe import compare
 from recipe.evaluate import evaluate_model
@@ -37,10 +37,12 @@ def launch(config: DictConfig) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         files = verified_files(config, folder / "verified")
+        for path in _listed(files.get("train", config.data.train_files)):
+            read_rows(Path(path), Demonstration)
     except (FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
-    wanted = [files.get("train", config.data.train_files), config.model.path, *data_files(config.report.data).values()]
+    wanted = [config.model.path, *data_files(config.report.data).values()]
     if missing := [str(path) for path in wanted if not Path(path).exists()]:
         print(f"refused before training: no such file or folder: {', '.join(missing)}", file=sys.stderr)
         return REFUSED
@@ -51,8 +53,12 @@ def launch(config: DictConfig) -> int:
         or report(config, trained_model(folder), folder / "after")
     )
     if status == 0 and config.report.data:
-        return compare.main([str(folder / "before"), str(folder / "after")])
+        return compare.main([str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")])
     return status
+
+
+def _listed(files: str | ListConfig) -> list[str]:
+    return list(files) if isinstance(files, ListConfig) else [files]
 
 
 def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:

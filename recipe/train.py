@@ -7,7 +7,8 @@ other; what was finished before is not done again (docs/skill_safe.md).
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
 
-import os  # isort: skip
+import contextlib  # isort: skip
+import os
 import shlex
 import shutil
 import sys
@@ -25,6 +26,7 @@ from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import skill_table, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
+from recipe.records.tables import table_console
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
 from recipe.training.console import ProgressReporter, TrainingState
 from recipe.training.engine_watch import ending_when_the_engine_dies
@@ -124,6 +126,17 @@ def keep_logs(run: RunDirectory) -> None:
             shutil.copyfile(file, run.path / "logs" / file.name)
 
 
+def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
+    """Why a run ended, what is left of it, and where to look further."""
+    with contextlib.suppress(OSError):  # a full disk is one of the reasons
+        run.log_event("failed", error=f"{type(error).__name__}: {error}")
+    cause = getattr(error, "cause", None) or error
+    console.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
+    if run.last_checkpoint is not None:
+        console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can go on from there")
+    console.print(f"what every process printed: {run.path / 'logs'}", soft_wrap=True)
+
+
 def print_result(run: RunDirectory, console: Console) -> None:
     """The table of skills before and after, and where everything is."""
     table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
@@ -136,7 +149,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")
 def main(config: DictConfig) -> None:
-    console, errors = Console(), Console(stderr=True)
+    console, errors = table_console(), Console(stderr=True)
     try:
         if in_multirun():
             run_job(config, HydraConfig.get().overrides.task)
@@ -153,10 +166,7 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     except Exception as error:
-        run.log_event("failed", error=f"{type(error).__name__}: {error}")
-        cause = getattr(error, "cause", None) or error
-        errors.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
-        errors.print(f"what every process printed: {run.path / 'logs'}", soft_wrap=True)
+        tell_failure(run, error, errors)
         sys.exit(FAILED)
     print_result(run, console)
 

@@ -8,7 +8,6 @@ import logging
 import math
 import random
 import zlib
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 
 from rewards.environments import Environment, play
 from rewards.extraction import find_block
-from rewards.policy import Policy
 from rewards.replay import Credits, Plan, Resume, estimate
 from rewards.score_cache import ScoreCache
 from rewards.tokens import token_offsets, token_steps
@@ -33,8 +31,8 @@ class Sample:
     """One finished trajectory whose score is known.
 
     turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
-    turn that is its answer. environment: makes a fresh environment, for the replay of turns. prompt_ids, limit: for
-    `resample`, the tokens before the response, and how many a response may have.
+    turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
+    the first tokens of the response to new ones after them.
     """
 
     group: str
@@ -46,8 +44,7 @@ class Sample:
     turns: Sequence[tuple[int, int]] = ()
     answer: int = -1
     environment: Callable[[], Environment] | None = None
-    prompt_ids: Sequence[int] = ()
-    limit: int = 0
+    go_on: Callable[[Sequence[int]], Awaitable[list[int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,13 @@ class _Part:
 @dataclass
 class _Spent:
     """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
-    knew, seconds of judging the others, generated tokens.
+    knew, seconds of judging the others, tokens generated.
     """
 
     requests: int = 0
     cache_hits: int = 0
-    resampled_tokens: int = 0
     judge_seconds: float = 0.0
+    generated: int = 0
 
 
 def reward_of(info: Mapping[str, Any]) -> float:
@@ -87,27 +84,18 @@ class CreditService:
 
     plan: how credits are estimated. board: an object with the method `meet` of `rewards.groups.GroupBoard`.
     skip_equal_groups: a group whose samples all scored the same has no advantage to shape: none of its samples is
-    replayed, and each leaves its budget to samples that come later. policy: writes on, for method resample.
+    replayed, and each leaves its budget to samples that come later.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        board: Any,
-        *,
-        policy: Policy | None = None,
-        skip_equal_groups: bool = True,
-        seed: int = 0,
-        cache_size: int = 65_536,
+        self, plan: Plan, board: Any, *, skip_equal_groups: bool = True, seed: int = 0, cache_size: int = 65_536
     ):
         self.plan = plan
         self.board = board
-        self.policy = policy
         self.skip_equal_groups = skip_equal_groups
         self.seed = seed
         self.cache = ScoreCache(cache_size)
         self.saved = 0
-        self._told = False
 
     async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
         """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
@@ -118,7 +106,8 @@ class CreditService:
         spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
-            found = await self._estimate(sample, part, tokenizer, judge, spent)
+            resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
+            found = await self._estimate(sample, part, judge, spent, resume)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -136,7 +125,7 @@ class CreditService:
             "credit_cache_hits": spent.cache_hits,
             "credit_seconds": found.seconds,
             "credit_judge_seconds": spent.judge_seconds,
-            "credit_resampled_tokens": spent.resampled_tokens,
+            "credit_generated": spent.generated,
         }
 
     def _part(self, sample: Sample, tokenizer: Any) -> _Part:
@@ -151,7 +140,9 @@ class CreditService:
         ids = sample.token_ids[start:end]
         return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
 
-    async def _estimate(self, sample: Sample, part: _Part, tokenizer: Any, judge: Judge, spent: "_Spent") -> Credits:
+    async def _estimate(
+        self, sample: Sample, part: _Part, judge: Judge, spent: _Spent, resume: Resume | None
+    ) -> Credits:
         score = reward_of(sample.info)
         siblings: list[Any] = []
         written: str | tuple[str, ...] = part.text
@@ -186,30 +177,8 @@ class CreditService:
 
         return await estimate(
             part.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings,
-            turns=part.turns, resume=self._resume(sample, part, tokenizer, spent),
+            turns=part.turns, resume=resume,
         )  # fmt: skip
-
-    def _resume(self, sample: Sample, part: _Part, tokenizer: Any, spent: "_Spent") -> Resume | None:
-        """How the policy writes a sample's part on: after whole tokens, with the room that the response has left."""
-        policy = self.policy
-        if policy is None:
-            return None
-        ends = [end for _, end in token_offsets(tokenizer, part.token_ids)]
-        before = [*sample.prompt_ids, *sample.token_ids[: part.first]]
-
-        async def resume(kept: int, seed: int) -> str:
-            own = list(part.token_ids[: bisect_right(ends, kept)])
-            try:
-                new = await policy([*before, *own], max(1, sample.limit - part.first - len(own)), seed)
-            except Exception as error:
-                if not self._told:
-                    logger.warning("the policy could not write on, so its steps get no credit: %s", error)
-                self._told = True
-                raise
-            spent.resampled_tokens += len(new)
-            return tokenizer.decode([*own, *new], skip_special_tokens=True)
-
-        return resume
 
     def _plan_with_savings(self) -> Plan:
         """The plan with up to twice its budget, as far as others have left theirs."""
@@ -230,6 +199,20 @@ def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tupl
     steps[part.first : part.first + len(own)] = own
     shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
     return [(start + shift, end + shift) for start, end in spans], steps
+
+
+def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
+    """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
+    offsets = token_offsets(tokenizer, part.token_ids)
+
+    async def resume(cut: int) -> str:
+        assert sample.go_on is not None
+        kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
+        new = await sample.go_on(sample.token_ids[: part.first + kept])
+        spent.generated += len(new)
+        return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+
+    return resume
 
 
 def _program(text: str) -> str:

@@ -6,19 +6,20 @@ interventions of paper A, with turns for steps.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from rewards.code import CodeTruth
 from rewards.execution import sandbox_at
 from rewards.extraction import extract_block
 from rewards.registry import JudgeSettings
-from rewards.sandbox import AssertCase, Program
+from rewards.sandbox import AssertCase, Program, StdioCase
 from rewards.segments import parse
 from rewards.sql import SqlTruth, Value, results_of
+from rewards.stdio import StdioTruth
 
 # Where an agent leaves an Episode among the extra fields of its trajectory.
 EPISODE = "agent_episode"
@@ -28,35 +29,40 @@ class Episode(TypedDict):
     """What the reward manager must know of an agent's trajectory.
 
     turns: response tokens [start, end) of each turn of the assistant. answer: the number of the turn that is the
-    answer. failed: the environment could not be run, so that the sample is to be masked.
+    answer. first_failed: the environment showed that the first action is wrong. failed: the environment could not be
+    run, so that the sample is to be masked.
     """
 
     agent: str
     turns: list[tuple[int, int]]
     answer: int
+    first_failed: bool
     failed: bool
 
 
 @dataclass(frozen=True)
 class Observation:
     """What the agent is told. done: the episode is over and the text is not shown. valid: the action was one that can
-    be the answer (a program that parses, a query that runs).
+    be the answer (a program that parses, a query that runs). wrong: it is known that the verifier would not accept it.
     """
 
     text: str
     done: bool
     valid: bool
+    wrong: bool = False
 
 
 class Environment(ABC):
     """One episode. `feedback` is a template of the text that the agent sees, filled in by the environment.
 
     answer: number of the action that is the agent's answer so far (the last valid one, else the last one), -1 before
-    the first.
+    the first. first_failed: the first action is known to be wrong.
     """
 
-    truth_model: type[BaseModel]
-    fields: tuple[str, ...]  # what the template may name
+    verifiers: ClassVar[tuple[str, ...]]  # whose ground truths it can read
+    truths: ClassVar[TypeAdapter[Any]]
+    fields: ClassVar[tuple[str, ...]]  # what the template may name
+    first_failed = False
 
     def __init__(self, truth: BaseModel, settings: JudgeSettings, feedback: str, characters: int = 512):
         self.check_feedback(feedback)
@@ -81,7 +87,7 @@ class Environment(ABC):
     @classmethod
     def check_truth(cls, ground_truth: str) -> None:
         """ValueError for a ground truth (JSON) that is of another task, or shows the agent nothing."""
-        cls(cls.truth_model.model_validate_json(ground_truth), JudgeSettings(), "")
+        cls(cls.truths.validate_json(ground_truth), JudgeSettings(), "")
 
     @abstractmethod
     def _read(self, truth: BaseModel) -> None:
@@ -93,6 +99,8 @@ class Environment(ABC):
     async def act(self, action: str) -> Observation:
         """The environment's response to one action; raises what the sandbox raises (the episode is lost, not wrong)."""
         observation = await self._respond(action)
+        if self.played == 0:
+            self.first_failed = observation.wrong
         if observation.valid or not self._has_valid:
             self.answer = self.played
         self._has_valid |= observation.valid
@@ -107,33 +115,39 @@ class Environment(ABC):
 class CodeEnvironment(Environment):
     """Runs the program of an action against the visible tests; over when all pass. Tells of the first that fails."""
 
-    truth_model = CodeTruth
+    verifiers = ("code", "stdio")
+    truths = TypeAdapter(CodeTruth | StdioTruth)
     fields = ("test", "detail", "program")
 
     def _read(self, truth: BaseModel) -> None:
-        assert isinstance(truth, CodeTruth)
-        self.tests = truth.tests[: truth.visible]
-        if not self.tests:
+        assert isinstance(truth, CodeTruth | StdioTruth)
+        self.cases: list[AssertCase | StdioCase]
+        if isinstance(truth, CodeTruth):
+            self.shown = [test.removeprefix("assert ") for test in truth.tests[: truth.visible]]
+            self.cases = [AssertCase(test) for test in truth.tests[: truth.visible]]
+        else:
+            self.shown = [f"{case.stdin!r} -> {case.expected!r}" for case in truth.cases[: truth.visible]]
+            self.cases = [StdioCase(case.stdin, case.expected) for case in truth.cases[: truth.visible]]
+        if not self.cases:
             raise ValueError("no test is visible to the agent: set `visible` in the ground truth")
 
     async def _respond(self, action: str) -> Observation:
         source = extract_block(action, "python")
         if source is None or parse(source) is None:
             detail = "no program found" if source is None else "syntax error"
-            return Observation(self._told(self.tests[0], detail, source or ""), done=False, valid=False)
+            text = self._tell(test=self.shown[0], detail=detail, program=source or "")
+            return Observation(text, done=False, valid=False, wrong=True)
         result = await sandbox_at(self.settings.sandbox_url).check(
             Program(source),
-            [AssertCase(test) for test in self.tests],
+            self.cases,
             timeout=self.settings.timeout,
             memory_mb=self.settings.memory_mb,
         )
         if result.all_passed:
             return Observation("", done=True, valid=True)
-        test, case = next(pair for pair in zip(self.tests, result.cases, strict=True) if not pair[1].passed)
-        return Observation(self._told(test, case.detail or case.outcome, source), done=False, valid=True)
-
-    def _told(self, test: str, detail: str, program: str) -> str:
-        return self._tell(test=test.removeprefix("assert "), detail=detail, program=program)
+        test, case = next(pair for pair in zip(self.shown, result.cases, strict=True) if not pair[1].passed)
+        text = self._tell(test=test, detail=case.detail or case.outcome, program=source)
+        return Observation(text, done=False, valid=True, wrong=True)
 
 
 class SqlEnvironment(Environment):
@@ -142,7 +156,8 @@ class SqlEnvironment(Environment):
     Over when a query comes again that was the last one to run: the agent stays with its answer.
     """
 
-    truth_model = SqlTruth
+    verifiers = ("sql",)
+    truths = TypeAdapter(SqlTruth)
     fields = ("result", "query")
 
     def _read(self, truth: BaseModel) -> None:
@@ -155,12 +170,13 @@ class SqlEnvironment(Environment):
     async def _respond(self, action: str) -> Observation:
         query = extract_block(action, "sql")
         if query is None:
-            return Observation(self._tell(result="no query found"), done=False, valid=False)
+            return Observation(self._tell(result="no query found"), done=False, valid=False, wrong=True)
         if query == self.confirmed:
             return Observation("", done=True, valid=True)
         answer = await results_of(query, [self.setup], self.engine, self.settings)
         if "error" in answer:
-            return Observation(self._tell(result=f"error: {answer['message']}", query=query), done=False, valid=False)
+            text = self._tell(result=f"error: {answer['message']}", query=query)
+            return Observation(text, done=False, valid=False, wrong=True)
         self.confirmed = query
         return Observation(self._tell(result=_as_lines(answer["results"][0]), query=query), done=False, valid=True)
 
@@ -186,7 +202,7 @@ def environment_of(
     if agent_name not in ENVIRONMENTS:
         raise ValueError(f"agent '{agent_name}' has no environment; valid: {', '.join(ENVIRONMENTS)}")
     kind = ENVIRONMENTS[agent_name]
-    return kind(kind.truth_model.model_validate_json(ground_truth), settings, feedback[agent_name], characters)
+    return kind(kind.truths.validate_json(ground_truth), settings, feedback[agent_name], characters)
 
 
 def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
@@ -206,3 +222,36 @@ async def play(environment: Environment, actions: Sequence[str]) -> str:
         if (await environment.act(action)).done:
             break
     return actions[environment.answer] if environment.answer >= 0 else ""
+
+
+async def first_acceptance(
+    first: str,
+    answer: str,
+    first_failed: bool,
+    reward: Mapping[str, Any],
+    judge: Callable[[str], Awaitable[Mapping[str, Any]]],
+) -> float | None:
+    """Whether the verifier accepts the first action of an episode, 1.0 or 0.0; None where nothing could be judged.
+
+    reward: what the verifier said of the answer. What the environment has shown, or the verifier has said of the same
+    text, is not judged again.
+    """
+    if reward["error"] == "infrastructure":
+        return None
+    if first_failed:
+        return 0.0
+    if first != answer:
+        reward = await judge(first)
+    return None if reward["error"] == "infrastructure" else float(reward["acc"])
+
+
+def recovery(episodes: Iterable[tuple[float | None, float | None]]) -> dict[str, float]:
+    """`first_turn_accuracy`, and `recovery_rate`: the share of first-turn failures that end accepted.
+
+    episodes: acceptance of the first action and of the answer; what has a None does not count. A rate without any
+    episode to be counted is left out.
+    """
+    known = [(first, final) for first, final in episodes if first is not None and final is not None]
+    failures = [final for first, final in known if first == 0]
+    rates = {"first_turn_accuracy": [first for first, _ in known], "recovery_rate": failures}
+    return {name: sum(values) / len(values) for name, values in rates.items() if values}

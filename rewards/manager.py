@@ -14,9 +14,9 @@ from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, Rewar
 
 from rewards.crediting import CreditService, Sample
 from rewards.edits import Changed
-from rewards.environments import EPISODE, Episode, of_config
+from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.groups import GroupBoard
-from rewards.policy import PolicyServers
+from rewards.policy import SharedPolicy, wanted
 from rewards.replay import Plan
 from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
@@ -33,21 +33,18 @@ def credit_service(config: Any) -> CreditService | None:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return None
-    plan = Plan(credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky)
+    plan = Plan(
+        credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
+        credit.continuations,
+    )  # fmt: skip
     size = config.actor_rollout_ref.rollout.n
     board: Any
     if config.reward.num_workers > 1:
         board = _SharedBoard(size, credit.patience)
     else:
         board = GroupBoard(size, credit.patience)
-    policy = PolicyServers.of_config(config) if credit.method == "resample" else None
     return CreditService(
-        plan,
-        board,
-        policy=policy,
-        skip_equal_groups=credit.skip_equal_groups,
-        seed=credit.seed,
-        cache_size=credit.cache_size,
+        plan, board, skip_equal_groups=credit.skip_equal_groups, seed=credit.seed, cache_size=credit.cache_size
     )
 
 
@@ -78,6 +75,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
+        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if wanted(config) else None
         self._reported: set[str] = set()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -85,12 +83,12 @@ class SkillCreditRewardManager(RewardManagerBase):
 
         The extra info has the same keys on every path: those of the verifier, ``masked`` (1.0 where the
         verification could not be done; the score is 0.0 there and the trainer leaves the sample out) and
-        ``skill``.
+        ``skill``; those of an agent also ``first_acc``, whether its first action would have been accepted.
         """
         item = data[-1:][0]
         fields = item.non_tensor_batch
         extra_info = dict(fields.get("extra_info") or {})
-        token_ids = self._response_ids(item)
+        token_ids = _response_ids(item)
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
         problem = {
             "data_source": fields["data_source"],
@@ -101,40 +99,40 @@ class SkillCreditRewardManager(RewardManagerBase):
         if episode and episode["failed"]:
             info = Verdict.not_judged().as_reward(0.0)
         else:
-            answer = self._answer(episode, token_ids) if episode else text
+            answer = self._turn(episode, episode["answer"], token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
-        credit = await self._credit(item, text, token_ids, info, problem, episode)
+        prompt_ids = _prompt_ids(item)
+        credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
         info |= {"masked": float(masked), "skill": self.skill_of(fields)}
-        return {"reward_score": float(info["score"]), "reward_extra_info": info | credit}
+        first = {"first_acc": await self._first(episode, token_ids, info, problem)} if episode else {}
+        return {"reward_score": float(info["score"]), "reward_extra_info": info | first | credit}
 
-    def _response_ids(self, item: Any) -> list[int]:
-        response_ids = item.batch["responses"]
-        length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
-        return response_ids[:length].tolist()
-
-    def _prompt_ids(self, item: Any) -> list[int]:
-        prompt_ids = item.batch["prompts"]
-        return prompt_ids[item.batch["attention_mask"][: prompt_ids.shape[-1]] != 0].tolist()
-
-    def _answer(self, episode: Episode, token_ids: list[int]) -> str:
-        """The text of the turn that an agent's environment took for the answer."""
-        start, end = episode["turns"][episode["answer"]]
+    def _turn(self, episode: Episode, number: int, token_ids: list[int]) -> str:
+        start, end = episode["turns"][number]
         return self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
+
+    async def _first(
+        self, episode: Episode, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
+    ) -> float | None:
+        first, answer = (self._turn(episode, number, token_ids) for number in (0, episode["answer"]))
+        return await first_acceptance(
+            first, answer, episode["first_failed"], info, lambda text: self._verify(solution_str=text, **problem)
+        )
 
     async def _credit(
         self,
-        item: Any,
+        fields: Any,
         text: str,
+        prompt_ids: list[int],
         token_ids: list[int],
         info: dict[str, Any],
         problem: dict[str, Any],
         episode: Episode | None,
     ) -> dict[str, Any]:
         """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
-        fields = item.non_tensor_batch
         if self.credits is None or TRAINED_ON not in fields:
             return {}
         sample = Sample(
@@ -144,8 +142,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             text=text,
             token_ids=token_ids,
             info=info,
-            prompt_ids=self._prompt_ids(item),
-            limit=self.config.data.max_response_length,
+            go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
         )
         if episode:
             environment = partial(of_config, self.config, episode["agent"], sample.problem[1])
@@ -167,3 +164,15 @@ class SkillCreditRewardManager(RewardManagerBase):
         if text not in self._reported:
             self._reported.add(text)
             logger.exception("a verifier raised; its samples are masked")
+
+
+def _prompt_ids(item: Any) -> list[int]:
+    """A prompt's tokens, without the padding before them."""
+    prompt_ids = item.batch["prompts"]
+    return prompt_ids[item.batch["attention_mask"][: len(prompt_ids)].bool()].tolist()
+
+
+def _response_ids(item: Any) -> list[int]:
+    response_ids = item.batch["responses"]
+    length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
+    return response_ids[:length].tolist()

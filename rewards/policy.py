@@ -1,67 +1,74 @@
-"""The policy that is being trained, as a reward worker can ask it to write on from a prefix."""
+"""The policy as reward workers reach it: it goes on from a prefix of its own answer (credit.method=resample).
 
-from collections.abc import Sequence
-from itertools import cycle
-from typing import Any, Protocol
+The engines belong to verl's agent loops, which give a run's workers an actor in front of them under a name.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import ray
 
-# verl names the Ray actor of each vLLM server so; the first node's answers for its replica.
-_SERVER = "vllm_server_{replica}_0"
+POLICY = "credit_policy"
 
 
-class Policy(Protocol):
-    """Writes on where a trajectory was cut."""
+class Policy:
+    """Generates with the run's engines: an actor that every reward worker asks.
 
-    async def __call__(self, token_ids: Sequence[int], limit: int, seed: int) -> list[int]:
-        """At most `limit` tokens after these (prompt and kept response), drawn as in training.
-
-        Raises:
-            PolicyError: nothing was generated.
-        """
-        ...
-
-
-class PolicyError(RuntimeError):
-    """The policy's servers are not there, or ended a request before it was done."""
-
-
-class PolicyServers:
-    """verl's vLLM servers of the policy, asked in turn; they generate with the weights of this step.
-
-    sampling: temperature, top_p and top_k of training.
+    client: verl's client of the engines. sampling: how training samples are drawn.
     """
 
-    def __init__(self, sampling: dict[str, Any]):
-        self.sampling = sampling
-        self._turn: Any = None
+    def __init__(self, client: Any, sampling: Mapping[str, Any]):
+        self.client = client
+        self.sampling = dict(sampling)
 
-    @staticmethod
-    def of_config(config: Any) -> "PolicyServers":
-        rollout = config.actor_rollout_ref.rollout
-        return PolicyServers({name: rollout[name] for name in ("temperature", "top_p", "top_k")})
+    async def go_on(self, token_ids: Sequence[int], room: int) -> list[int]:
+        """At most ``room`` new tokens after these, drawn as training samples are.
 
-    async def __call__(self, token_ids: Sequence[int], limit: int, seed: int) -> list[int]:
-        options = {**self.sampling, "seed": seed, "max_tokens": limit, "logprobs": False}
-        found = await self._next().generate.remote(list(token_ids), options, uuid4().hex)
-        if found.stop_reason == "aborted":
-            raise PolicyError("the policy's server ended a request before it was done")
-        return list(found.token_ids)
-
-    def _next(self) -> Any:
-        if self._turn is None:  # they are started after the reward workers
-            self._turn = cycle(_servers())
-        return next(self._turn)
+        Raises:
+            RuntimeError: the engine ended the request before it was done.
+        """
+        output = await self.client.generate(
+            request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=self.sampling | {"max_tokens": room}
+        )
+        if output.stop_reason == "aborted":
+            raise RuntimeError("the engine ended a request before it was done")
+        return list(output.token_ids[:room])
 
 
-def _servers() -> list[Any]:
-    found: list[Any] = []
-    while True:
-        try:
-            found.append(ray.get_actor(_SERVER.format(replica=len(found))))
-        except ValueError:
-            break
-    if not found:
-        raise PolicyError(f"there is no Ray actor {_SERVER.format(replica=0)}: credit.method=resample needs vLLM")
-    return found
+def wanted(config: Any) -> bool:
+    """Whether a run's credits are estimated with continuations by the policy."""
+    credit = config.get("credit")
+    return credit is not None and credit.kind != "off" and credit.method == "resample"
+
+
+def share_policy(config: Any, client: Any) -> Any:
+    """Starts the actor; it lives as long as somebody holds what is returned."""
+    rollout = config.actor_rollout_ref.rollout
+    sampling = {
+        "temperature": rollout.temperature,
+        "top_p": rollout.top_p,
+        "top_k": rollout.top_k,
+        "repetition_penalty": 1.0,
+        "logprobs": False,
+    }
+    actor: Any = ray.remote(num_cpus=0)(Policy)
+    return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling)
+
+
+class SharedPolicy:
+    """A reward worker's way to the policy. response_length: tokens that an answer may have."""
+
+    actor: Any = None
+
+    def __init__(self, response_length: int):
+        self.response_length = response_length
+
+    async def go_on(self, prompt_ids: Sequence[int], prefix_ids: Sequence[int]) -> list[int]:
+        """Token ids that the policy adds to a prefix of an answer to this prompt; none where it is full."""
+        room = self.response_length - len(prefix_ids)
+        if room <= 0:
+            return []
+        if self.actor is None:  # reward workers are started before the engines
+            self.actor = ray.get_actor(POLICY)
+        return await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room)

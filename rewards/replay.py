@@ -1,16 +1,17 @@
 """Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
 
-Estimand: the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment has none); but for
-resample, where the policy writes on from the step, so that a credit is its total effect. With
-R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
+With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
     shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
-    resample          c_t = V(up to t) - V(up to t-1), V the mean of R over continuations by the policy, at last R(tau)
+    resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of what the policy makes of a prefix
 
-Sources: Shapley, "A value for n-person games" (1953); VinePPO (arXiv 2410.01679) for resample; ../docs/credit.md for
-the choice between them.
+Estimand: but for `resample` the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment
+has none). `resample` measures the total effect: what a step does to everything that comes after it.
+
+Sources: Shapley, "A value for n-person games" (1953); Kazemnejad et al., "VinePPO" (arXiv 2410.01679), for the value
+of a prefix by its continuations; ../docs/credit.md for the choice between them.
 """
 
 import asyncio
@@ -33,9 +34,8 @@ CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 # The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
 # that remain, for replay against a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
-
-# The solution as the policy writes it on after so many of its characters; the second number is a seed.
-Resume = Callable[[int, int], Awaitable[str]]
+# The solution up to this character and what the policy, asked anew, makes of it.
+Resume = Callable[[int], Awaitable[str]]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Plan:
     budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
     choice: which steps when there are more than the budget: the longest, or equally likely ones.
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit.
+    continuations: of `resample`, how many the value of each prefix is the mean of; each is a replay of the budget.
     """
 
     method: Method = "delete"
@@ -54,15 +55,18 @@ class Plan:
     budget: int = 4
     choice: Choice = "longest"
     check_flaky: bool = True
+    continuations: int = 1
 
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise ValueError(f"budget is {self.budget} replays a trajectory; it must be at least 1 (or use credit=off)")
+        if self.method == "resample" and self.unit == "turn":
+            raise ValueError("method 'resample' goes on inside an answer; unit 'turn' has 'truncate' and 'shapley'")
+        if not 1 <= self.continuations <= self.budget:
+            raise ValueError(f"continuations is {self.continuations}; it must be from 1 to the budget, {self.budget}")
         for value, valid in ((self.method, METHODS), (self.unit, UNITS), (self.choice, CHOICES)):
             if value not in valid:
                 raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
-        if self.method == "resample" and self.unit == "turn":
-            raise ValueError("resample can't write on turns, which an environment answers: take another unit")
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,8 @@ async def estimate(
     verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
     siblings: other solutions of the same problem, for `replace`; with unit "turn" the actions of each. turns: for unit
-    "turn", the characters [start, end) of each assistant turn in the solution. resume: for `resample`.
-
-    Raises ValueError for `resample` without `resume`.
+    "turn", the characters [start, end) of each assistant turn in the solution. resume: the policy, for `resample`.
     """
-    if plan.method == "resample" and resume is None:
-        raise ValueError("resample needs the policy: pass resume")
     started = time.perf_counter()
     try:
         steps = segment(solution, plan.unit, text_steps=plan.text_steps, turns=turns)
@@ -154,19 +154,23 @@ class _Replayer:
         self.unjudged += not math.isfinite(value)
         return value
 
-    async def value(self, kept: int, seeds: Sequence[int]) -> float:
-        """V of the first `kept` characters: the mean of R over continuations, one a seed; NaN where none was judged."""
-        scores = await asyncio.gather(*(self._continued(kept, seed) for seed in seeds))
-        known = [value for value in scores if math.isfinite(value)]
-        return sum(known) / len(known) if known else math.nan
+    async def value(self, cut: int, continuations: int) -> float:
+        """V of the solution up to this character: the mean of those continuations that could be judged, else NaN."""
+        scores = await asyncio.gather(*(self._continued(cut) for _ in range(continuations)))
+        judged = [score for score in scores if math.isfinite(score)]
+        return sum(judged) / len(judged) if judged else math.nan
 
-    async def _continued(self, kept: int, seed: int) -> float:
-        assert self.resume is not None
+    async def _continued(self, cut: int) -> float:
+        if self.resume is None:
+            raise ValueError("method 'resample' needs the policy, to go on from a prefix")
         try:
-            changed: str | None = await self.resume(kept, seed)
-        except Exception:  # the policy could not be asked: no intervention, and no credit
-            changed = None
-        return await self.score(changed)
+            text = await self.resume(cut)
+        except Exception:  # an engine that cannot be asked says nothing of the step
+            self.asked += 1
+            self.judged += 1
+            self.unjudged += 1
+            return math.nan
+        return await self.score(text)
 
 
 async def _one_at_a_time(
@@ -227,12 +231,11 @@ async def _shapley(
 async def _resample(
     edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
-    """Credits of consecutive blocks, with continuations from the start of each; the budget counts continuations."""
-    blocks = even_blocks(len(steps), plan.budget)
-    seeds = [[rng.getrandbits(31) for _ in range(plan.budget // len(blocks))] for _ in blocks]
-    starts = [steps[block[0]].start for block in blocks]
-    values = await asyncio.gather(*(replayer.value(*each) for each in zip(starts, seeds, strict=True)))
-    gains = [after - before for before, after in pairwise([*values, score])]
+    """Credits of consecutive blocks of steps, one value before each; the budget counts continuations."""
+    blocks = even_blocks(len(steps), plan.budget // plan.continuations)
+    cuts = [steps[block[0]].start for block in blocks]
+    before = await asyncio.gather(*(replayer.value(cut, plan.continuations) for cut in cuts))
+    gains = [after - first for first, after in pairwise([*before, score])]
     return _shared(gains, blocks, len(steps))
 
 

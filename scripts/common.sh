@@ -18,6 +18,10 @@ run() { # command...: show it, and run it unless this is a dry run
     [ -n "${DRY_RUN:-}" ] || "$@" >&2
 }
 
+serve() { # command that starts vLLM: here, or where the Ray cluster has a free GPU
+    if [ "$PLATFORM" = gpu_ray ]; then run "$PYTHON" -m recipe.cluster run "$@"; else run "$@"; fi
+}
+
 need() { # path, what makes it: stop when a stage is started without the one before
     [ -n "${DRY_RUN:-}" ] || [ -e "$1" ] || { say "stopped: no $1; first $2"; exit 2; }
 }
@@ -25,7 +29,7 @@ need() { # path, what makes it: stop when a stage is started without the one bef
 evaluate() { # model, out, options...: nothing is done again that was done
     [ ! -e "$2/metrics.json" ] || { say "$2 of an earlier run is used"; return; }
     # shellcheck disable=SC2086
-    run "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --out "${@:2}" ${EVALUATE:-}
+    serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --out "${@:2}" ${EVALUATE:-}
 }
 
 grpo() { # experiment, model, run name, overrides...: a run, and its model in outputs/EXPERIMENT/NAME/model
@@ -40,7 +44,7 @@ grpo() { # experiment, model, run name, overrides...: a run, and its model in ou
     # shellcheck disable=SC2086
     run "$PYTHON" -m recipe.train "experiment=$1" "platform=$PLATFORM" "actor_rollout_ref.model.path=$2" \
         "run.name=$3" "${one_machine[@]}" "${@:4}" ${TRAIN:-}
-    run "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving"
+    serve "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving"
 }
 
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
@@ -49,7 +53,7 @@ study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora # one machine: adapters
     [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data"
-    [ -e "$out/probe/probe.json" ] || run "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
+    [ -e "$out/probe/probe.json" ] || serve "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
         --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}"
     grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation"
     evaluate "$model" "$out/base" --data "$data/test.parquet" "${length[@]}"

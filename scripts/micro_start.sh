@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The micro suite and its starting model, in data/micro: problems, tokenizer and random weights, supervised start.
-# What an earlier run made from the same sources is used again.
+# What an earlier run made from the same sources (the model: from the same demonstrations) is used again.
 #   bash scripts/micro_start.sh [FOLDER [options of data_prep.micro ...]]
 #   bash scripts/micro_start.sh data/parts --skills parts
 set -euo pipefail
@@ -9,6 +9,8 @@ python=.venv/bin/python
 data=${1:-data/micro}
 [ $# -gt 0 ] && shift
 mkdir -p $data
+exec 9>"$data/.lock"
+flock --nonblock 9 || { echo "another process is making $data; waiting for it"; flock 9; }
 
 make_once() { # number, what, result, sources, command...
     local number=$1 what=$2 result=$3 sources=$4 key
@@ -21,7 +23,7 @@ make_once() { # number, what, result, sources, command...
     fi
     echo "[$number/4] $what"
     rm -rf "$result"
-    "$@"
+    "$@" 9>&-
     echo "$key" >"$data/.${number}.key"
 }
 
@@ -34,7 +36,8 @@ supervised_start() {
 }
 
 problems="data_prep/micro.py data_prep/micro_problems.py data_prep/micro_programs.py data_prep/micro_queries.py"
-problems="$problems data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py data_prep/schema.py"
+problems="$problems data_prep/agents.py data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py"
+problems="$problems data_prep/schema.py"
 initial="data_prep/micro_model.py"
 start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
 make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \
@@ -42,4 +45,4 @@ make_once 1 "micro data: four skills, train, validation and test" $data/train.pa
 make_once 2 "micro model: tokenizer and random weights" $data/initial_model "$initial" \
     $python -m data_prep.micro_model --out $data/initial_model
 make_once 3 "supervised start on demonstrations of which a part is wrong (about 5 minutes)" $data/model \
-    "$problems $initial $start" supervised_start "$@"
+    "$data/sft_train.parquet $data/sft_val.parquet $initial $start" supervised_start

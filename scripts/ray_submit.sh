@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Submit a command of this project to a running Ray cluster, with this folder as its working directory.
+# Submit a command or a study of this project to a running Ray cluster, with this folder as its working directory.
 #   bash scripts/ray_submit.sh [--dry-run] recipe.train experiment=NAME key=value ...
+#   bash scripts/ray_submit.sh [--dry-run] scripts/countdown.sh MODEL      PLATFORM=gpu_ray, and the study's own variables
 # RAY_API_SERVER_ADDRESS or RAY_ADDRESS: where the cluster's job server listens (default http://127.0.0.1:8265).
 # SUBMIT_ENV: names of further environment variables that the workers need, separated by blanks.
 # A cluster with token authentication (Ray's default) needs RAY_AUTH_MODE=token here and where it was started.
@@ -14,14 +15,22 @@ if [ "${1:-}" = --dry-run ]; then
     shift
 fi
 if [ $# -eq 0 ]; then
-    sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,8s/^# //p' "${BASH_SOURCE[0]}" >&2
     exit 2
 fi
 python=${PYTHON:-$here/.venv/bin/python}
 [ -x "$python" ] || { echo "no $python: run bash scripts/setup.sh, or name the nodes' interpreter: PYTHON=..." >&2; exit 2; }
 
 # Relative paths mean this folder, not the copy that Ray unpacks; data/, outputs/ and .venv/ (see .gitignore) stay here.
-runtime_env=$(SUBMIT_ENV="HF_HOME HF_HUB_OFFLINE WANDB_MODE WANDB_ENTITY WANDB_BASE_URL ${SUBMIT_ENV:-}" \
+forwarded="HF_HOME HF_HUB_OFFLINE WANDB_MODE WANDB_ENTITY WANDB_BASE_URL ${SUBMIT_ENV:-}"
+command=("$python" -m "$@")
+if [[ $1 == *.sh ]]; then
+    export PLATFORM=${PLATFORM:-gpu_ray}
+    forwarded="$forwarded PLATFORM PYTHON DATA OUT EXPERIMENT TRAIN EVALUATE SAMPLES SFT SFT_EXPERIMENT DPO REWARD REPAIR AGENTS
+        WITHOUT PRESET SOURCE NAME TASKS VOLUMES SEQUENCE_PARALLEL OFFLOAD_REF JOBS RAY_API_SERVER_ADDRESS"
+    command=(env -C "$here" bash "$@")
+fi
+runtime_env=$(SUBMIT_ENV=$forwarded \
     "$python" - "$here" <<'PY'
 import json, os, sys
 
@@ -35,4 +44,4 @@ PY
 export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
 address=${RAY_API_SERVER_ADDRESS:-${RAY_ADDRESS:-http://127.0.0.1:8265}}
 $dry_run "$(dirname "$python")/ray" job submit --address "$address" --working-dir . \
-    --runtime-env-json "$runtime_env" -- "$python" -m "$@"
+    --runtime-env-json "$runtime_env" -- "${command[@]}"

@@ -2,6 +2,7 @@
 # Makes .venv with exact versions and installs the project in editable mode.
 #   bash scripts/setup.sh [cpu|gpu]
 #   bash scripts/setup.sh dpo          after one of these: .venv-dpo, which recipe.dpo needs (requirements/dpo.txt)
+#   bash scripts/setup.sh lm_eval      likewise: .venv-lm_eval, for scripts/npg_muse/cross_domain.sh
 # Where packages come from is pip's business (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... picks an
 # interpreter. A second run with nothing changed does nothing.
 set -euo pipefail
@@ -30,29 +31,33 @@ step() { # description, command...
     fi
 }
 
-set_up_dpo() {
-    local own=.venv-dpo stamp packages
+set_up_beside() { # name, what, module: an environment of its own that sees the packages of .venv
+    local own=.venv-$1 stamp packages
     [ -e $venv/.stamp ] || fail "making $own" "$venv, whose packages it uses, is not there" "first bash scripts/setup.sh [cpu|gpu]"
-    stamp=$(cat requirements/dpo.txt $venv/.stamp | sha256sum | cut -c1-64)
-    [ "$(cat $own/.stamp 2>/dev/null)" != "$stamp" ] || return 0
-    mkdir -p $own
+    stamp=$(cat "requirements/$1.txt" $venv/.stamp | sha256sum | cut -c1-64)
+    [ "$(cat "$own/.stamp" 2>/dev/null)" != "$stamp" ] || return 0
+    mkdir -p "$own"
     log=$own/setup.log
     : >"$log"
-    step "making $own" $venv/bin/python -m venv $own
+    step "making $own" $venv/bin/python -m venv "$own"
     packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "$packages" >"$($own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages_of_venv.pth"
-    step "installing TRL" $own/bin/python -m pip install --no-deps --disable-pip-version-check -r requirements/dpo.txt
-    step "importing TRL" $own/bin/python -c 'from trl import DPOTrainer'
-    echo "$stamp" >$own/.stamp
+    echo "$packages" >"$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages_of_venv.pth"
+    step "installing $2" "$own/bin/python" -m pip install --no-deps --disable-pip-version-check -r "requirements/$1.txt"
+    step "importing $2" "$own/bin/python" -c "import $3"
+    echo "$stamp" >"$own/.stamp"
 }
 
 case $platform in
     cpu | gpu) ;;
     dpo)
-        set_up_dpo
+        set_up_beside dpo TRL trl.trainer.dpo_trainer
         exit
         ;;
-    *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu|dpo]" ;;
+    lm_eval)
+        set_up_beside lm_eval lm-eval lm_eval.__main__
+        exit
+        ;;
+    *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu|dpo|lm_eval]" ;;
 esac
 
 find_python() {

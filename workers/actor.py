@@ -15,7 +15,7 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
-from workers.agop import AGOP, WantedAgop, agop_metrics
+from workers.agop import AGOP, part_sources, spectrum
 from workers.constraints import (
     GradientAverages,
     constraint_gradients,
@@ -27,7 +27,7 @@ from workers.displacement import displacement_norm, local_shard, module_types, s
 from workers.memory_rows import without_memory
 from workers.penalties import PENALTY, Penalty, WantedPenalty
 from workers.platform_cpu import prepare_worker_process
-from workers.projection import NotFiniteError
+from workers.projection import NotFiniteError, constraint_gram
 from workers.safe_update import PROTECTION, Angles, Constraint, Protection, SafeUpdate
 
 
@@ -57,15 +57,14 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        wanted, pull, agop = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
+        wanted, pull, parts = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
         metrics: dict[str, float] = {}
         with self.engine.train_mode():  # where weights are offloaded they are on the device inside
             before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
-            if agop:
-                metrics = agop_metrics(self.engine, data, WantedAgop(**agop), self._micro_batch(), self._ranks())
             if wanted:
-                self._update, found = self._begin_update(data, wanted, before)
-                metrics |= found
+                self._update, metrics = self._begin_update(data, wanted, before)
+            if parts:
+                metrics |= self._gradient_spectrum(data, parts)
             if pull:
                 self._pull, self._pulled = WantedPenalty(**pull), 0.0
                 self._begin_stage(data, self._pull)
@@ -153,6 +152,14 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             self._averages.smooth(protection.names, gradients, live, protection.average)
             angles = Angles.of(protection.names, gradients, modules, self._ranks())
         return angles
+
+    def _gradient_spectrum(self, data: TensorDict, parts: int) -> dict[str, float]:
+        """Statistics of the policy gradient at the parameters as they are; none where it is not finite."""
+        gradients, _ = constraint_gradients(self.engine, part_sources(data, parts), self._micro_batch())
+        try:
+            return spectrum(constraint_gram(gradients, self._ranks()))
+        except NotFiniteError:
+            return {}
 
     def _begin_stage(self, data: TensorDict, pull: WantedPenalty) -> None:
         """At the first update of a new stage: anchor the penalty where the last one ended."""

@@ -1,74 +1,56 @@
-"""AGOP statistics: the spectrum of the average gradient outer product of the policy gradient.
+"""Average gradient outer product of the policy: how many directions its gradients point in.
 
-With g_i the gradient of part i of a step's samples (n parts), over the trainable parameters at the start of an update:
+With g_p the policy gradient of part p = 1..P of a batch (its prompts dealt out in turn), over the trainable parameters:
 
-    AGOP = 1/n sum_i g_i g_i'      a matrix of P x P, whose non-zero eigenvalues are those of the Gram matrix
-    1/n <g_i, g_j>                 of n x n, which is exact, and all that is computed
+    M = 1/P sum_p g_p g_p'
 
-Effective rank: exp of the entropy of the eigenvalues' shares (Roy & Vetterli, EUSIPCO 2007): 1 where all parts ask for
-one direction, n where each asks for one of its own.
+The non-zero eigenvalues of M are those of the small matrix of inner products <g_p, g_q> / P, so M itself is never made.
+An estimate of rank at most P; Radhakrishnan et al., "Mechanism for feature learning in neural networks" (Science 2024)
+define the matrix for gradients in the input, here they are in the parameters.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from workers.constraints import Source, constraint_gradients, negative_objective
-from workers.projection import NotFiniteError, constraint_gram
+from workers.constraints import Source, negative_objective
+from workers.memory_rows import MEMORY
 
-PART = "agop_part"  # (B,) long, the part that a sample belongs to, -1 for none; the trainer puts it into the batch
-AGOP = "skillcredit_agop"  # the field of a batch in which the trainer asks for the statistics
-
-
-@dataclass(frozen=True)
-class WantedAgop:
-    """What the trainer asks for: the number of parts, and how many eigenvalues to report."""
-
-    parts: int
-    top: int
+AGOP = "skillcredit_agop"  # of a batch's extra information: P, where the trainer asks for the statistics
+PART = "agop_part"  # (B,) long, the part that a sample belongs to; samples of a prompt are in the same part
+SHOWN = 4  # eigenvalues that become metrics
 
 
-def agop_metrics(
-    engine: Any, data: TensorDict, wanted: WantedAgop, micro_batch: dict[str, Any], group: Any
-) -> dict[str, float]:
-    """``agop/...`` of this update's samples, the same on every rank; collective.
+def prompt_parts(prompts: Sequence[str], parts: int) -> Tensor:
+    """(B,) the part of each sample: its prompts in the order of their first samples, dealt out in turn."""
+    numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
+    return torch.tensor([numbers[prompt] % parts for prompt in prompts])
 
-    Costs a forward and a backward pass over the samples, and as many copies of the trainable parameters as parts. Not
-    finite gradients have no statistics. engine, micro_batch: as for `constraint_gradients`. group: ranks with shards.
+
+def part_sources(data: TensorDict, parts: int) -> list[Source]:
+    """This rank's trained samples of each part, whose policy gradients are wanted (`workers.constraints`)."""
+    memory = data[MEMORY] if MEMORY in set(data.keys()) else torch.zeros(len(data), dtype=torch.bool)
+    rows = [torch.nonzero((data[PART] == part) & ~memory).flatten().tolist() for part in range(parts)]
+    return [Source(data, (own, []), negative_objective) for own in rows]
+
+
+def spectrum(gram: Tensor) -> dict[str, float]:
+    """Statistics of M under ``agop/``, from the inner products (P, P) of the parts' gradients.
+
+    ``eigenvalue_1`` to ``eigenvalue_4``, ``trace`` (the mean squared norm), ``top_share`` (of the first in it) and
+    ``effective_rank``, the exponential of the entropy of the eigenvalues' shares (Roy & Vetterli 2007): 1 where all
+    gradients point the same way, P where they are orthogonal and equally long. Without any gradient the last two are
+    left out.
     """
-    sources = [part_source(data, part) for part in range(wanted.parts)]
-    gradients, _ = constraint_gradients(engine, sources, micro_batch)
-    try:
-        gram = constraint_gram(gradients, group)
-    except NotFiniteError:
-        return {}
-    return spectrum(gram, wanted.top)
-
-
-def part_source(data: TensorDict, part: int) -> Source:
-    """This rank's samples of a part, with the advantages that they are trained on."""
-    return Source(data, (torch.nonzero(data[PART] == part).flatten().tolist(), []), negative_objective)
-
-
-def spectrum(gram: Tensor, top: int) -> dict[str, float]:
-    """Statistics of n gradients from their inner products (n, n).
-
-    ``agop/eigenvalue_<k>``: the largest ``top``; ``agop/trace``: their sum, the mean squared norm of a gradient;
-    ``agop/effective_rank``; ``agop/agreement``: |mean gradient|^2 / trace, 1 where all are the same, 1/n where they
-    have nothing in common. Gradients that are all zero have rank and agreement 0.
-    """
-    count = len(gram)
-    average = gram.double() / count
-    values = torch.linalg.eigvalsh(average).clamp(min=0).flip(0)
-    trace = values.sum()
-    shares = values / trace if trace > 0 else values
-    rank = torch.special.entr(shares).sum().exp() if trace > 0 else trace
-    numbers = {f"agop/eigenvalue_{place}": value for place, value in enumerate(values[:top].tolist(), start=1)}
-    return numbers | {
-        "agop/trace": float(trace),
-        "agop/effective_rank": float(rank),
-        "agop/agreement": float(average.sum() / count / trace) if trace > 0 else 0.0,
-    }
+    values = torch.linalg.eigvalsh(gram.double() / len(gram)).clamp(min=0).flip(0)
+    trace = float(values.sum())
+    found = {f"agop/eigenvalue_{place}": float(value) for place, value in enumerate(values[:SHOWN], 1)}
+    found["agop/trace"] = trace
+    if trace > 0:
+        shares = values[values > 0] / trace
+        found["agop/top_share"] = float(shares[0])
+        found["agop/effective_rank"] = math.exp(-float((shares * shares.log()).sum()))
+    return found

@@ -163,6 +163,8 @@ def prepare_worker_process() -> None:
     """
     if not is_cpu_platform():
         return
+    from workers.engines_cpu import register_fsdp_engines  # verl's engines take seconds to import
+
     register_fsdp_engines()
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group(
@@ -171,13 +173,3 @@ def prepare_worker_process() -> None:
             world_size=int(os.environ.get("WORLD_SIZE", 1)),
             init_method=os.environ.get("DIST_INIT_METHOD"),
         )
-
-
-def register_fsdp_engines() -> None:
-    """Enter verl's FSDP engines into its registry for device ``cpu`` (verl has them for cuda and npu only)."""
-    from verl.workers.engine import EngineRegistry
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
-
-    for model_type, engine in (("language_model", FSDPEngineWithLMHead), ("value_model", FSDPEngineWithValueHead)):
-        if PLATFORM not in EngineRegistry._engines.get(model_type, {}).get("fsdp2", {}):
-            EngineRegistry.register(model_type, ["fsdp", "fsdp2"], device=PLATFORM)(engine)

@@ -83,7 +83,8 @@ class EvaluationFolder:
         for (dataset, error), found in sorted(classes.items()):
             for sample in random.Random(f"{seed}/{dataset}/{error}").sample(found, min(QA_PER_CLASS, len(found))):
                 line = {"error": error, "id": sample.id, "number": sample.number, "prompt": prompts[dataset, sample.id]}
-                chosen[dataset].append(line | {"response": sample.answer.text, "reward": sample.reward})
+                line |= {"response": sample.answer.text, "conversation": sample.answer.conversation}
+                chosen[dataset].append(line | {"reward": sample.reward})
         for dataset, lines in chosen.items():
             write_lines(self.path / "qa_logs" / f"{dataset}.jsonl", lines)
         counts = {f"{dataset}/{error}": len(found) for (dataset, error), found in sorted(classes.items())}

@@ -12,18 +12,22 @@ import numpy as np
 
 from recipe.evaluation.protocol import Protocol, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
-from recipe.toys.intervals import mean_interval
+from recipe.records.intervals import mean_interval
 
 # The answer was a program (or what its task asks for) that ran to its end, right or wrong.
 RAN = ("none", "wrong_answer", "infeasible")
 
-# Of a sample that was judged: what is averaged, first over the samples of a problem, then over problems.
-PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float]] = {
+# Of a sample that was judged: what is averaged, first over the samples of a problem, then over problems. None: it does
+# not count.
+PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "accepted@1": lambda reward: reward["acc"],
     "pass_ratio": lambda reward: reward["pass_ratio"],
     "exec_success_rate": lambda reward: float(reward["error"] in RAN),
     "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
     "zero_reward_rate": lambda reward: float(reward["score"] == 0),
+    # Of agents' episodes alone.
+    "first_turn_accuracy": lambda reward: reward.get("first_acc"),
+    "recovery_rate": lambda reward: reward["acc"] if reward.get("first_acc") == 0 else None,
 }
 
 
@@ -37,10 +41,15 @@ def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 
 def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
-    """Metric -> problem -> its mean over the problem's samples."""
-    return {
-        name: {key: float(np.mean([read(sample.reward or {}) for sample in found])) for key, found in problems.items()}
+    """Metric -> problem -> its mean over those of the problem's samples that count; problems with none are left out."""
+    rewards = {key: [sample.reward or {} for sample in found] for key, found in problems.items()}
+    counted = {
+        name: {key: [value for value in map(read, found) if value is not None] for key, found in rewards.items()}
         for name, read in PER_SAMPLE.items()
+    }
+    return {
+        name: {key: float(np.mean(found)) for key, found in by_problem.items() if found}
+        for name, by_problem in counted.items()
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.schema import DataFileError, Row, read_rows
+from data_prep.schema import DEFAULT_AGENT, DataFileError, Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Problem:
     messages: tuple[dict[str, str], ...]
     ground_truth: str
     role: str | None
+    agent: str = DEFAULT_AGENT
 
     @property
     def key(self) -> tuple[str, str]:
@@ -66,4 +67,6 @@ def _problem(name: str, row: Row) -> Problem:
     messages = tuple({"role": message.role, "content": message.content} for message in row.prompt)
     extra: dict[str, Any] = row.extra_info.model_extra or {}
     truth = row.reward_model.ground_truth
-    return Problem(name, row.extra_info.id, row.skill, row.data_source, messages, truth, extra.get("role"))
+    return Problem(
+        name, row.extra_info.id, row.skill, row.data_source, messages, truth, extra.get("role"), row.agent_name
+    )

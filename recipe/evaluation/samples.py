@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,17 @@ from recipe.records.run_directory import read_jsonl
 TOO_LONG = "prompt_too_long"
 """The `finish` of a problem that the server could not be asked, because its prompt exceeds the context."""
 
+EPISODE_FAILED = "environment_failed"
+"""The `finish` of an agent's episode whose environment could not be run: it is played again."""
+
 
 @dataclass(frozen=True)
 class Answer:
     """What the server gave. tokens: generated ones; finish: why it ended, `stop` or `length`; entropy: in nats a token,
     estimated from the sampled tokens, None when it was not asked for; started, ended: seconds since the epoch.
+
+    Of an agent's episode `text` is the turn that is the answer, `conversation` every message after the prompt, and
+    `first_failed` says that the environment showed its first turn to be wrong.
     """
 
     text: str
@@ -25,6 +31,8 @@ class Answer:
     entropy: float | None
     started: float
     ended: float
+    conversation: list[dict[str, str]] = field(default_factory=list)
+    first_failed: bool = False
 
 
 @dataclass(frozen=True)

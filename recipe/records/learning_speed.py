@@ -51,7 +51,7 @@ def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     points, tokens, seconds = [], 0.0, 0.0
     for row in run.metrics():
-        tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/resampled_tokens", 0.0)
+        tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
         seconds += row.get("reward/sandbox_seconds", 0.0)
         if metric in row:
             points.append((row[metric], row["step"], tokens, seconds))

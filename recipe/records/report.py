@@ -39,6 +39,12 @@ def skill_table(run: RunDirectory) -> list[SkillRow]:
     return table
 
 
+def recovery_rates(run: RunDirectory) -> tuple[float, float] | None:
+    """Share of first-turn failures that ended accepted, at the first and the last validation; None without agents."""
+    _, values = series(run.metrics(), "agent/recovery_rate")
+    return (values[0], values[-1]) if values else None
+
+
 def update_report(run: RunDirectory) -> Path:
     """Draw the pictures and write EXPERIMENT.md from the run's own records."""
     draw_learning_curve(run)
@@ -54,6 +60,7 @@ def update_report(run: RunDirectory) -> Path:
         config=config,
         command=config.run.get("command", ""),
         table=skill_table(run),
+        recovery=recovery_rates(run),
         step=int(rows[-1]["step"]) if rows else 0,
         started=_when(started) if started else "-",
         updated=_when(datetime.now(UTC).timestamp()),

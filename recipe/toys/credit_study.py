@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recipe.records.intervals import Interval, mean_interval, share_interval
 from recipe.toys.causal_problems import PROBLEMS
 from recipe.toys.credit_training import ARMS, CreditRun, steps_to_solve
-from recipe.toys.intervals import Interval, mean_interval, share_interval
 
 BASELINE = "GRPO"
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from recipe.records.figure import plt, save
+from recipe.records.intervals import Interval
 from recipe.toys.credit_study import CreditResult
-from recipe.toys.intervals import Interval
 from recipe.toys.projection_study import ProtectionResult
 
 _ARM_COLOURS = {

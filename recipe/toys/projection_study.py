@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recipe.records.intervals import Interval, mean_interval
 from recipe.toys.batch_projection import METHODS
-from recipe.toys.intervals import Interval, mean_interval
 from recipe.toys.projection_training import Learning, ProtectionRun, learn_new_skill
 from recipe.toys.skill_problems import PROBLEMS
 

@@ -1,4 +1,4 @@
-"""verl's agent-loop manager and worker, in processes where our agents are registered.
+"""verl's agent-loop manager and worker: our agents are registered, and reward workers may ask the policy.
 
 Named by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
 """
@@ -7,6 +7,8 @@ from typing import Any
 
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from rewards.policy import share_policy, wanted
 
 # verl exports the Ray actor class; the class behind it is what can be extended.
 _AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]
@@ -23,8 +25,9 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
 
 
 class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
-    """verl's manager with our workers."""
+    """verl's manager with our workers, which lets reward workers ask the policy where their credits need it."""
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self.agent_loop_workers_class: Any = SkillCreditAgentLoopWorker
+        self.policy = share_policy(self.config, self.llm_client) if wanted(self.config) else None

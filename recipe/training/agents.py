@@ -41,7 +41,10 @@ class EnvironmentAgentLoop(AgentLoopBase):
                 break
             if not await self._listen(talk, messages, observation):
                 break
-        episode = Episode(agent=self.agent_name, turns=talk.turns, answer=environment.answer, failed=failed)
+        episode = Episode(
+            agent=self.agent_name, turns=talk.turns, answer=environment.answer,
+            first_failed=environment.first_failed, failed=failed,
+        )  # fmt: skip
         return AgentLoopOutput(
             prompt_ids=talk.prompt_ids,
             response_ids=talk.response_ids,

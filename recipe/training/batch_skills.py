@@ -31,17 +31,6 @@ def prompt_halves(skills: torch.Tensor, prompts: Sequence[str]) -> torch.Tensor:
     )
 
 
-def prompt_parts(prompts: Sequence[str], left_out: Sequence[bool], count: int) -> torch.Tensor:
-    """(B,) the part that each sample belongs to, its prompt's; prompts are dealt out in turn; -1 for one left out."""
-    seen: dict[str, int] = {}
-    return torch.tensor(
-        [
-            -1 if out else seen.setdefault(prompt, len(seen)) % count
-            for prompt, out in zip(prompts, left_out, strict=True)
-        ]
-    )
-
-
 def prompt_of(key: str) -> str:
     """The prompt's own name in a sample's key ``{uid}_{session}_{index}``."""
     return key.split("_")[0]

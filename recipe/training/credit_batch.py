@@ -12,17 +12,7 @@ from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = (
-    "asked",
-    "invalid",
-    "unjudged",
-    "replays",
-    "requests",
-    "cache_hits",
-    "seconds",
-    "judge_seconds",
-    "resampled_tokens",
-)
+COUNTS = ("asked", "invalid", "unjudged", "replays", "requests", "cache_hits", "seconds", "judge_seconds", "generated")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,10 +60,10 @@ def shaped_by_credit(
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging) and
-    ``resampled_tokens`` (that the policy wrote for method resample): sums;
-    ``valid_intervention_share`` of what was asked for; ``cache_hit_share`` of the scores asked for, checks for
-    flakiness included; ``unjudged_share`` of what was judged; ``uncredited/<cause>``: shares of samples.
+    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging),
+    ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of what was asked for,
+    ``cache_hit_share`` of the scores asked for, ``unjudged_share`` of what was judged, ``uncredited/<cause>`` of
+    samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -82,8 +72,8 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
+        "credit/generated_tokens": total["generated"],
         "credit/judge_seconds": total["judge_seconds"],
-        "credit/resampled_tokens": total["resampled_tokens"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": total["cache_hits"] / max(total["requests"], 1.0),
         "credit/unjudged_share": total["unjudged"] / judged,

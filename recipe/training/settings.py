@@ -3,14 +3,20 @@
 Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be.
 """
 
+import dataclasses
 import difflib
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rewards.environments import ENVIRONMENTS
+from rewards.replay import Plan
 from workers.aggregators import AGGREGATORS
 
 
@@ -73,6 +79,7 @@ class CreditSettings(Group):
     budget: int = Field(default=4, ge=1)
     choice: Literal["longest", "uniform"] = "longest"
     check_flaky: bool = True
+    continuations: int = Field(default=1, ge=1)
     skip_equal_groups: bool = True
     patience: float = Field(default=60.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
@@ -81,6 +88,12 @@ class CreditSettings(Group):
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
     ablation: Literal["none", "shuffled", "inverted"] = "none"
+
+    @model_validator(mode="after")
+    def _replays_can_be_made(self) -> "CreditSettings":
+        chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
+        Plan(**chosen)
+        return self
 
 
 class AgentsSettings(Group):
@@ -107,6 +120,13 @@ class FailuresSettings(Group):
     capacity: int = Field(ge=1)
 
 
+class AgopSettings(Group):
+    """Statistics of the policy gradient (``agop.*``)."""
+
+    every: int = Field(ge=0)
+    parts: int = Field(ge=2, le=64)
+
+
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
@@ -125,14 +145,6 @@ class ProjectionSettings(Group):
     forgetting_accuracy: Literal["validation", "training"] = "validation"
     forgetting_average: float = Field(default=0.8, ge=0, lt=1)
     max_protected: int = Field(default=8, ge=1)
-
-
-class AgopSettings(Group):
-    """Statistics of the average gradient outer product of the policy gradient (``agop.*``)."""
-
-    every: int = Field(ge=0)
-    parts: int = Field(ge=2)
-    top: int = Field(ge=1)
 
 
 class PenaltySettings(Group):
@@ -161,8 +173,8 @@ class Settings(Group):
     projection: ProjectionSettings
     agents: AgentsSettings
     failures: FailuresSettings
-    penalty: PenaltySettings
     agop: AgopSettings
+    penalty: PenaltySettings
     sandbox: SandboxSettings
 
     @property
@@ -178,12 +190,6 @@ class Settings(Group):
         if self.projection.method == "off":
             return []
         return list((self.projection.protected if self.projection.protected is not None else self.skills.names) or [])
-
-    @model_validator(mode="after")
-    def _turns_are_not_resampled(self) -> "Settings":
-        if self.credit.method == "resample" and self.credit.unit == "turn":
-            raise ValueError("credit.method=resample can't write on turns, which an environment answers: credit.unit")
-        return self
 
     @model_validator(mode="after")
     def _protected_skills_are_known(self) -> "Settings":
@@ -286,6 +292,23 @@ def read_settings(config: DictConfig) -> Settings:
         return Settings.model_validate(nodes)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:
+    """The file `configs/agents/NAME.yaml` with overrides such as `agents.max_turns=2`, as in a training run.
+
+    Raises:
+        SettingsError: there is no such file, a key is unknown or a value out of range.
+    """
+    try:
+        with initialize_config_module("configs", version_base=None):
+            node = OmegaConf.to_container(compose(f"agents/{name}", list(overrides)).agents)
+        return AgentsSettings.model_validate(node)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise SettingsError(f"agents={name}: {error}") from None
+    except ValidationError as error:
+        problems = [_explain({**problem, "loc": ("agents", *problem["loc"])}) for problem in error.errors()]
+        raise SettingsError("\n".join(problems)) from None
 
 
 def _explain(problem: Any) -> str:

@@ -28,7 +28,6 @@ from recipe.training.batch_skills import (
     memory_flags,
     prompt_halves,
     prompt_of,
-    prompt_parts,
     skill_ids,
 )
 from recipe.training.credit_batch import shaped_by_credit
@@ -42,13 +41,16 @@ from recipe.training.samples import component_means, digest_of_prompts, fetch, j
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
 from recipe.training.unverified import check_share, leave_out, masked_positions
+from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
-from workers.agop import AGOP, PART
+from workers.agop import AGOP, PART, prompt_parts
 from workers.constraints import HALF, SKILL
 from workers.memory_rows import MEMORY
 from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
+
+FIRST_AND_FINAL = ("first_acc", "acc")
 
 
 @register_trainer("skillcredit")
@@ -129,28 +131,25 @@ class SkillCreditTrainer(PPOTrainerSync):
             batch = self._shape_advantages(batch, infos, metrics)
         trained = training_accuracy(infos)
         self.protector.see_training(trained)
-        metrics.update(trained)
+        metrics.update(
+            trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
+        )
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
-        if self._measures_agop:
-            batch = self._name_parts(batch, infos)
+        if self._agop_parts:
+            parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
+            fields = TensorDict({PART: parts}, batch_size=len(parts))
+            batch = tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
         return batch
 
     @property
-    def _measures_agop(self) -> bool:
-        return self.settings.agop.every > 0 and self.global_steps % self.settings.agop.every == 0
-
-    def _name_parts(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Tell the actor which samples make each of the gradients; memory and what was not verified make none."""
-        memory = self._memory_flags(batch)
-        left_out = [flag or not info or bool(info.get("masked")) for flag, info in zip(memory, infos, strict=True)]
-        parts = prompt_parts([prompt_of(key) for key in batch.keys], left_out, self.settings.agop.parts)
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict({PART: parts}, batch_size=len(parts))
-        )
+    def _agop_parts(self) -> int:
+        """Parts of which this step measures the policy gradients; 0 where it does not."""
+        agop = self.settings.agop
+        return agop.parts if agop.every and self.global_steps % agop.every == 0 else 0
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
         """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
@@ -187,7 +186,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         for key, wanted in (
             (PROTECTION, self.protector.protection(earlier)),
             (PENALTY, self.protector.pull(stage, finished)),
-            (AGOP, self.settings.agop.model_dump(exclude={"every"}) if self._measures_agop else None),
+            (AGOP, self._agop_parts),
         ):
             if wanted:
                 batch.extra_info[key] = wanted
@@ -216,12 +215,13 @@ class SkillCreditTrainer(PPOTrainerSync):
         sample_turns: list,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        skills = accuracy_by_skill(reward_extra_infos_dict)
+        ours = accuracy_by_skill(reward_extra_infos_dict)
+        ours |= _recovery("agent", [reward_extra_infos_dict.get(key, []) for key in FIRST_AND_FINAL])
         infos, counts = without_masked(data_sources, sample_uids, reward_extra_infos_dict, expected_acc_counts)
         metrics = super()._val_metrics_update(
             data_sources, sample_uids, infos, sample_turns, expected_acc_counts=counts
         )
-        return metrics | skills
+        return metrics | ours
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
@@ -281,3 +281,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             update_report(self.run_directory)
             update_skill_report(self.run_directory, *stages)
             write_credit_page(self.run_directory, global_steps)
+
+
+def _recovery(prefix: str, columns: list[list[Any]]) -> dict[str, float]:
+    """`rewards.environments.recovery` of the columns FIRST_AND_FINAL; nothing where no agent acted."""
+    return {f"{prefix}/{name}": value for name, value in recovery(zip(*columns, strict=False)).items()}

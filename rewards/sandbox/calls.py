@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rewards.sandbox import outcomes
-from rewards.sandbox.codec import decode, frame
+from rewards.sandbox.codec import UNREADABLE, decode, frame
 from rewards.sandbox.execution import Child, Limits
 from rewards.sandbox.literal import Call
 from rewards.sandbox.streams import Channel
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WINDOW_CALLS, WINDOW_BYTES = 32, 1 << 16
 """How many calls are sent ahead of the answers: they do not depend on each other, and each wait costs two switches."""
-_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
 class TooLarge(Exception):
@@ -137,5 +136,5 @@ def _verdict(call: Call, message: dict[str, Any]) -> Result:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {value!r:.200}{wanted}"}
     except RemoteValue as refusal:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
-    except _UNREADABLE as unreadable:
+    except UNREADABLE as unreadable:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned what can't be read: {type(unreadable).__name__}"}

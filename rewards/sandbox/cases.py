@@ -22,7 +22,7 @@ def require_python(source: str) -> None:
     """Raise `ValueError` for a test that does not compile: a mistake in the data, found before anything runs."""
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"a test is no Python: {error}: {source[:200]!r}") from None
 
 

@@ -1,43 +1,25 @@
 """The worker's part of a check: runs the cases of one program and says what each came to.
 
-Printed output is compared here, where no program's code has ever run. Values are compared in a judge process
-(judge.py); what is read here from its channel was written by the judge, because the program has no descriptor of it.
+Printed output is compared in this process, where no program's code has ever run (printed.py). So are the values of
+tests that are one call (calls.py); other tests run in a judge process (judged.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rewards.sandbox import outcomes, zygote
 from rewards.sandbox.calls import TooLarge, called_run
-from rewards.sandbox.codec import send_frame
-from rewards.sandbox.compare import same_output
-from rewards.sandbox.execution import Child, Clock, Limits, Server, SlotBroken
+from rewards.sandbox.clock import Clock
+from rewards.sandbox.execution import Child, Limits, Server
+from rewards.sandbox.judged import judged_run
 from rewards.sandbox.literal import as_calls
+from rewards.sandbox.printed import PrintedRun
 
 Result = dict[str, Any]
-
-
-def memory_file(text: str) -> int:
-    """A descriptor of an in-memory file that holds the text, at its beginning."""
-    descriptor = os.memfd_create("input")
-    rewrite(descriptor, text)
-    return descriptor
-
-
-def rewrite(descriptor: int, text: str) -> None:
-    """Replace the content of an in-memory file and go back to its beginning, for every process that has it open."""
-    os.ftruncate(descriptor, 0)
-    data = memoryview(text.encode("utf-8", "surrogatepass"))
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while data:
-        data = data[os.write(descriptor, data) :]
-    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 class Check:
@@ -116,7 +98,7 @@ class Check:
                 yield skipped
                 done += 1
                 continue
-            run = called_run(self, calls[done:]) if calls else self._judged_run(cases[done:])
+            run = called_run(self, calls[done:]) if calls else judged_run(self, cases[done:])
             try:
                 with contextlib.closing(run):
                     for result in run:
@@ -127,57 +109,6 @@ class Check:
             except TooLarge:
                 # From this case on, judges read the answers.
                 calls = None
-
-    def _judged_run(self, cases: list[dict[str, Any]]) -> Generator[Result, None, None]:
-        """Results of the cases up to the first that ends the program's process, that one included."""
-        theirs, ours = socket.socketpair()
-        budget = int(self.seconds * (len(cases) + 1)) + 2
-        limits = Limits(self.limits.memory_mb, budget)
-        payload = {"mode": "serve", "code": self.job["code"], "files": self.job.get("files")}
-        tests = {"mode": "judge", "setup": self.job.get("setup"), "cases": cases}
-        program = judge = None
-        try:
-            program = Child(self.programs, payload, limits, self.output_limit, calls=theirs)
-            judge = Child(self.judges, tests, limits, self.output_limit, calls=ours)
-            theirs.close()
-            ours.close()
-            yield from self._verdicts(program, judge, len(cases))
-        finally:
-            theirs.close()
-            ours.close()
-            for child in (judge, program):
-                if child is not None:
-                    child.end(self.clock)
-                    child.close()
-
-    def _verdicts(self, program: Child, judge: Child, count: int) -> Iterator[Result]:
-        loaded = self._next(program, judge)
-        if loaded is None or not loaded.get("loaded"):
-            error = loaded["error"] if loaded else None
-            failure = self.load_failure(program, None if error and "gone" in error else error, loaded is None)
-            for _ in range(count):
-                yield {**failure, "time": 0.0}
-            return
-        for _ in range(count):
-            start = time.monotonic()
-            verdict = self._next(program, judge)
-            elapsed = time.monotonic() - start
-            if verdict is None or verdict["outcome"] == "gone":
-                yield {**self.death(program, verdict is None), "time": elapsed}
-                return
-            yield {**verdict, "time": elapsed}
-
-    def _next(self, program: Child, judge: Child) -> dict[str, Any] | None:
-        """The judge's next message; None when the time for it is over."""
-
-        def arrived() -> bool:
-            return bool(judge.messages) or judge.report is not None
-
-        in_time = self.clock.limited(arrived, [program, judge], self.seconds)
-        message = judge.take()
-        if message is None and in_time:
-            raise SlotBroken(f"the judge ended without a verdict: {judge.stderr.ending()[-500:]}")
-        return message
 
     def load_failure(self, program: Child, error: dict[str, Any] | None, timed_out: bool) -> Result:
         """What a program came to that could not be loaded; `error`: what it reported, if it lived to."""
@@ -208,79 +139,3 @@ class Check:
             outcome = outcomes.RUNTIME_ERROR
         detail = line or f"the program ended in the middle of a test (exit code {code})"
         return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit"}
-
-
-class PrintedRun:
-    """A process that runs the program for one input, and for more while it stays well-behaved."""
-
-    def __init__(self, check: Check, case: dict[str, Any], reuse: bool) -> None:
-        self.check = check
-        self.input = memory_file(case["stdin"])
-        # One process may see all inputs: the processor time of all of them is its limit.
-        runs = len(check.job["cases"]) if reuse else 1
-        limits = Limits(check.limits.memory_mb, int(check.seconds * runs) + 2)
-        payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
-        self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
-        self.alive = True
-        self.result = self._finish(case)
-
-    def again(self, case: dict[str, Any]) -> Result:
-        """Run the program once more in the same process."""
-        rewrite(self.input, case["stdin"])
-        self.child.stdout.restart()
-        self.child.stderr.restart()
-        try:
-            send_frame(self.child.control, {"next": True})
-        except OSError:
-            self.alive = False
-        return self._finish(case)
-
-    def _finish(self, case: dict[str, Any]) -> Result:
-        child, check = self.child, self.check
-        start = time.monotonic()
-
-        def over() -> bool:
-            return bool(child.messages) or child.report is not None
-
-        in_time = check.clock.limited(over, [child], check.seconds)
-        elapsed = time.monotonic() - start
-        if child.take() is not None and child.report is None:
-            child.drain()
-            self.alive = not child.over_limit
-            code: int | None = 0
-        else:
-            self.alive = False
-            child.end(check.clock)
-            code = _return_code(child, in_time)
-        return {**self._compared(case, code), "time": elapsed}
-
-    def _compared(self, case: dict[str, Any], code: int | None) -> Result:
-        child = self.child
-        if child.over_limit:
-            return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {child.stdout.limit} bytes of output"}
-        if child.report is not None and child.report.killed == zygote.FOR_MEMORY:
-            return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
-        outcome, error_type, line = outcomes.classify_end(code, child.stderr.ending())
-        if outcome != outcomes.PASSED:
-            return {"outcome": outcome, "detail": line or f"exit code {code}", "error_type": error_type}
-        text = child.stdout.text()
-        if same_output(text, case["expected"]):
-            return {"outcome": outcomes.PASSED}
-        return {
-            "outcome": outcomes.WRONG_ANSWER,
-            "detail": f"printed {text!r:.200}, expected {case['expected']!r:.200}",
-        }
-
-    def close(self) -> None:
-        """End the process and release what belongs to it."""
-        if self.child.report is None:
-            self.child.end(self.check.clock)
-        self.child.close()
-        os.close(self.input)
-
-
-def _return_code(child: Child, in_time: bool) -> int | None:
-    assert child.report is not None
-    if not in_time:
-        return None
-    return child.report.code

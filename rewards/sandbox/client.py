@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
-
 from rewards.sandbox import fusion, outcomes
+from rewards.sandbox.answers import Transient, check_result, run_result
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
-from rewards.sandbox.connections import DEFAULT_CONCURRENCY, Connections, process_limit
-from rewards.sandbox.embedded import shared_server
-from rewards.sandbox.transport import Endpoint, Options, Transient, Work, check_result, run_result
-
-FIRST_DELAY = 0.1
-_BACK_OFF = wait_exponential_jitter(multiplier=0.1, max=5.0, jitter=0.2)
+from rewards.sandbox.connections import DEFAULT_CONCURRENCY, process_limit
+from rewards.sandbox.servers import Servers
+from rewards.sandbox.transport import Endpoint, Options, Work
 
 
 class Sandbox:
@@ -41,22 +36,16 @@ class Sandbox:
         workers: int | None = None,
         isolation: str | None = None,
     ) -> None:
-        if concurrency < 1 or attempts < 1:
-            raise ValueError("concurrency and attempts must be at least 1")
+        if concurrency < 1:
+            raise ValueError("concurrency must be at least 1")
         urls = [url] if isinstance(url, str) else list(url or [])
-        self._urls = tuple(dict.fromkeys(_base(text) for text in urls))
-        self._embedded: tuple[str, ...] | None = None
-        if not self._urls:
-            chosen = (("--workers", workers), ("--isolation", isolation))
-            self._embedded = tuple(str(part) for option in chosen if option[1] for part in option)
-        self._attempts = attempts
-        self._queue_timeout = queue_timeout
-        self._connections: Connections | None = None
-        self._joining: asyncio.Lock | None = None
+        chosen = (("--workers", workers), ("--isolation", isolation))
+        embedded = tuple(str(part) for option in chosen if option[1] for part in option)
+        self._servers = Servers(urls, embedded, attempts=attempts, queue_timeout=queue_timeout)
         process_limit.limit = concurrency
 
     async def __aenter__(self) -> Sandbox:
-        await self._connect()
+        await self._servers.connect()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -64,9 +53,7 @@ class Sandbox:
 
     async def aclose(self) -> None:
         """Give the connections back. The embedded server stays until the process ends, for whoever asks next."""
-        connections, self._connections = self._connections, None
-        if connections is not None:
-            await connections.leave()
+        await self._servers.close()
 
     async def run(
         self,
@@ -88,7 +75,7 @@ class Sandbox:
             return _no_text()
         program = {"code": code, "language": language, "stdin": _text(stdin), "files": files or {}}
         options = Options(timeout=timeout, memory_mb=memory_mb, output_limit=output_limit)
-        return await self._retried(lambda endpoint: _run_at(endpoint, program, options))
+        return await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
 
     async def check(
         self,
@@ -127,7 +114,7 @@ class Sandbox:
         if not _is_text(program.code):
             return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _no_text().error_line}] * len(cases))
         body = {"code": program.code, "language": program.language, "files": program.files or {}, "cases": wire}
-        return await self._retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
+        return await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
 
     async def check_many(
         self,
@@ -174,76 +161,6 @@ class Sandbox:
 
         await asyncio.gather(*(one(indices) for indices in places.values()))
         return results
-
-    async def _connect(self) -> Connections:
-        if self._connections is None:
-            self._joining = self._joining or asyncio.Lock()
-            async with self._joining:
-                if self._connections is None:
-                    urls = self._urls
-                    if self._embedded is not None:
-                        urls = (await asyncio.to_thread(self._start_embedded),)
-                    self._connections = Connections.join(urls)
-        return self._connections
-
-    def _start_embedded(self) -> str:
-        try:
-            return shared_server(self._embedded or ())
-        except (OSError, RuntimeError) as error:
-            raise InfrastructureError(f"the embedded sandbox did not start: {error}") from None
-
-    async def _retried(self, attempt_at: Any) -> Any:
-        """Make attempts until one gives a result; `attempt_at(endpoint)` raises `Transient` where another may help."""
-        busy_until = time.monotonic() + self._queue_timeout
-        async with process_limit.slot():
-            try:
-                # Nearly all programs need one attempt: the machinery for more is set up for the others only.
-                return await self._attempt(attempt_at, busy_until)
-            except Transient as error:
-                if self._attempts == 1:
-                    raise InfrastructureError(str(error)) from None
-            retrying = AsyncRetrying(
-                sleep=asyncio.sleep,
-                stop=stop_after_attempt(self._attempts - 1),
-                wait=_BACK_OFF,
-                retry=retry_if_exception_type(Transient),
-                reraise=True,
-            )
-            await asyncio.sleep(FIRST_DELAY)
-            try:
-                return await retrying(self._attempt, attempt_at, busy_until)
-            except Transient as error:
-                raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
-
-    async def _attempt(self, attempt_at: Any, busy_until: float) -> Any:
-        while True:
-            connections = await self._connect()
-            endpoint = connections.choose()
-            endpoint.under_way += 1
-            try:
-                await endpoint.discover()
-                return await attempt_at(endpoint)
-            except Transient as error:
-                if error.unreachable:
-                    endpoint.note_unreachable()
-                    await self._after_loss(connections)
-                # A busy server is not a failing one: waiting in line costs no attempt.
-                if error.retry_after is None or time.monotonic() + error.retry_after > busy_until:
-                    raise
-                await asyncio.sleep(error.retry_after)
-            finally:
-                endpoint.under_way -= 1
-
-    async def _after_loss(self, connections: Connections) -> None:
-        # An embedded server that died is started anew, at a new address.
-        if self._embedded is not None and self._connections is connections:
-            await self.aclose()
-
-
-def _base(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"a sandbox url begins with http:// or https://, not {url!r}")
-    return url.rstrip("/").removesuffix("/run_code").rstrip("/")
 
 
 def _is_text(code: str) -> bool:

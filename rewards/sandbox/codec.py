@@ -97,11 +97,14 @@ _TIMES: dict[str, Callable[[str], Any]] = {
 }
 
 
+UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+"""What `decode` raises for a form that `encode` does not make."""
+
+
 def decode(form: Any, recall: Callable[[Any], Any] = refuse) -> Any:
     """Return the value of a JSON form; `recall` turns the content of an `"o"` (handle) tag into an object.
 
-    Raises `ValueError` (or `TypeError`, `KeyError`) for a form that `encode` does not make: the other side is not
-    trusted.
+    Raises `UNREADABLE` for a form that `encode` does not make: the other side is not trusted.
     """
     if isinstance(form, list):
         return [decode(item, recall) for item in form]
@@ -112,7 +115,7 @@ def decode(form: Any, recall: Callable[[Any], Any] = refuse) -> Any:
         return tuple(decode(item, recall) for item in body)
     if tag == "d":
         return {decode(key, recall): decode(item, recall) for key, item in body}
-    if tag in "sf":
+    if tag in ("s", "f"):
         return (set if tag == "s" else frozenset)(decode(item, recall) for item in body)
     if tag == "o":
         return recall(body)

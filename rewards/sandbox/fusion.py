@@ -6,6 +6,7 @@ Weaker than on our own server: program and judge are two processes of the same u
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from functools import cache
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rewards.sandbox import fusion_driver, outcomes
+from rewards.sandbox.answers import Transient, fusion_result
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
 from rewards.sandbox.compare import same_output
-from rewards.sandbox.transport import Endpoint, Options, Transient, fusion_result
+from rewards.sandbox.transport import Endpoint, Options
 
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
@@ -99,14 +101,21 @@ async def _judged(
     loaded, *verdicts = messages
     if not loaded["loaded"]:
         return [_load_failure(loaded["error"])] * len(row)
-    results = [_case_result(verdict) for verdict in verdicts[: len(row)]]
-    # The whole request ran out of its time or memory in the case that has no verdict.
-    return results or [CaseResult(result.outcome if not result.passed else outcomes.TIMEOUT)]
+    if not verdicts and result.passed:
+        raise Transient("the judge's output is cut")
+    # Without a verdict the whole request ran out of its time or memory in the first case.
+    return [_case_result(verdict) for verdict in verdicts[: len(row)]] or [CaseResult(result.outcome)]
 
 
 def _messages(stdout: str, nonce: str) -> list[dict[str, Any]]:
+    """What the judge said, up to where the server cut it."""
     prefix = f"{fusion_driver.MARK} {nonce} "
-    return [json.loads(line[len(prefix) :]) for line in stdout.split("\n") if line.startswith(prefix)]
+    messages = []
+    for line in stdout.split("\n"):
+        if line.startswith(prefix):
+            with contextlib.suppress(ValueError):  # the last one may be cut
+                messages.append(json.loads(line[len(prefix) :]))
+    return messages
 
 
 def _load_failure(error: dict[str, Any]) -> CaseResult:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rewards.sandbox.codec import NotData, decode, encode, receive_frame, send_frame
+from rewards.sandbox.codec import UNREADABLE, NotData, decode, encode, receive_frame, send_frame
 from rewards.sandbox.compare import same_value
 
 MAX_ITEMS = 1_000_000
@@ -78,7 +78,7 @@ class Program:
     def _decoded(self, form: Any) -> Any:
         try:
             return decode(form, lambda body: RemoteObject(self, [int(body[0]), str(body[1])]))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+        except UNREADABLE as error:
             raise ProgramGone(f"the program sent a value that can't be read: {error}") from None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rewards.sandbox.cases import require_python
-from rewards.sandbox.codec import decode
+from rewards.sandbox.codec import UNREADABLE, decode
 from rewards.sandbox.languages import KNOWN
 
 CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
@@ -66,9 +66,12 @@ class Case(BaseModel):
         elif self.stdin is not None and given == {"stdin", "expected"} and isinstance(self.expected, str):
             pass
         elif self.entry_point is not None and given == {"entry_point"}:
-            if not isinstance(decode(self.args), list) or not isinstance(decode(self.kwargs), dict):
+            try:
+                args, kwargs, _ = map(decode, (self.args, self.kwargs, self.expected))
+            except UNREADABLE as error:
+                raise ValueError(f"args, kwargs or expected are no encoded values: {error!r}") from None
+            if not isinstance(args, list) or not isinstance(kwargs, dict):
                 raise ValueError("args must be an encoded list and kwargs an encoded dict")
-            decode(self.expected)
         else:
             raise ValueError("a case is {source}, {entry_point, args, kwargs, expected} or {stdin, expected}")
         return self

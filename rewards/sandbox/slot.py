@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.sandbox import namespaces
+from rewards.sandbox.clock import PATIENCE
 from rewards.sandbox.codec import FrameBuffer, frame
-from rewards.sandbox.execution import PATIENCE
 from rewards.sandbox.languages import TOOL_PATH
 
 GRACE = 30.0

@@ -1,5 +1,5 @@
-"""What comes out of a child: a stream that is read to its end and capped, and a channel of messages. Used by the
-worker."""
+"""What goes into a child and comes out of it: an input in memory, a stream that is read to its end and capped, and a
+channel of messages. Used by the worker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ READ_SIZE = 1 << 16
 MAX_ANSWER = 1 << 16
 """Bytes of an answer that the worker reads itself. Small, so that no choice of values makes reading it slow."""
 TAIL = 4096
+
+
+def memory_file(text: str) -> int:
+    """A descriptor of an in-memory file that holds the text, at its beginning."""
+    descriptor = os.memfd_create("input")
+    rewrite(descriptor, text)
+    return descriptor
+
+
+def rewrite(descriptor: int, text: str) -> None:
+    """Replace the content of an in-memory file and go back to its beginning, for every process that has it open."""
+    os.ftruncate(descriptor, 0)
+    data = memoryview(text.encode("utf-8", "surrogatepass"))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 class Drain:

@@ -1,4 +1,4 @@
-"""One server as the client sees it: requests, what its answers mean, and how many programs are under way there."""
+"""One server as the client sees it: its requests, whether it is alive, and how many programs are under way there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from rewards.sandbox import outcomes
-from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, RunResult
+from rewards.sandbox.answers import Transient, require_success, unreachable
+from rewards.sandbox.cases import InfrastructureError
 
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
@@ -20,15 +20,6 @@ GATHER_SECONDS = 0.02
 """How long programs for a busy server are gathered into one request."""
 SILENCE = 30.0
 """Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
-
-
-class Transient(Exception):
-    """A failure that may be gone at the next attempt. `retry_after`: seconds that the server asked to wait."""
-
-    def __init__(self, message: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-        self.unreachable = unreachable
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,7 @@ class Endpoint:
                 method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0)
             )
         except httpx.HTTPError as error:
-            raise _unreachable(self.base, error) from None
+            raise unreachable(self.base, error) from None
 
     async def run_code(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
         """One SandboxFusion request; returns the answer with a program's own result in it, else raises.
@@ -125,7 +116,7 @@ class Endpoint:
         `InfrastructureError` for an answer that no retry mends.
         """
         response = await self._request("POST", "/run_code", timeout=patience, body=body)
-        _require_success(self.base, response.status_code, response.headers, response.text)
+        require_success(self.base, response.status_code, response.headers, response.text)
         self.note_alive()
         try:
             answer = response.json()
@@ -163,7 +154,7 @@ class Endpoint:
         try:
             await self._stream(batch, options)
         except httpx.HTTPError as error:
-            failure = _unreachable(self.base, error)
+            failure = unreachable(self.base, error)
         except (Transient, InfrastructureError) as error:
             failure = error
         except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -182,7 +173,7 @@ class Endpoint:
         async with self.client.stream("POST", url, content=content, timeout=timeout) as response:
             if response.status_code != 200:
                 text = (await response.aread()).decode("utf-8", "replace")
-                _require_success(self.base, response.status_code, response.headers, text)
+                require_success(self.base, response.status_code, response.headers, text)
             self.note_alive()
             results: list[list[dict[str, Any]]] = [[] for _ in batch]
             rest = b""
@@ -221,68 +212,3 @@ def _take(message: dict[str, Any], batch: list[Work], results: list[list[dict[st
         future.set_exception(InfrastructureError(message["refused"]))
     else:
         future.set_exception(Transient(str(message["error"])))
-
-
-def _unreachable(base: str, error: httpx.HTTPError) -> Transient:
-    return Transient(f"{base}: {type(error).__name__}: {error}", unreachable=True)
-
-
-def _require_success(base: str, status: int, headers: httpx.Headers, text: str) -> None:
-    if status == 200:
-        return
-    if status == 429 or status >= 500:
-        retry_after: float | None = 1.0 if status == 429 else None
-        with contextlib.suppress(ValueError):
-            retry_after = float(headers.get("retry-after", ""))
-        raise Transient(f"{base} answered {status}: {text[:200]}", retry_after=retry_after)
-    raise InfrastructureError(f"{base} refused the request with {status}: {text[:500]}")
-
-
-def run_result(answer: dict[str, Any]) -> RunResult:
-    """A `RunResult` of our server's result."""
-    names = (
-        "outcome",
-        "stdout",
-        "stderr",
-        "stdout_truncated",
-        "stderr_truncated",
-        "return_code",
-        "error_type",
-        "error_line",
-    )
-    return RunResult(**{name: answer[name] for name in names}, execution_time=answer["time"])
-
-
-def check_result(answers: list[dict[str, Any]]) -> CheckResult:
-    """A `CheckResult` of our server's results."""
-    return CheckResult(
-        [CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0)) for a in answers]
-    )
-
-
-def fusion_result(answer: dict[str, Any]) -> RunResult:
-    """A `RunResult` of a SandboxFusion answer, whose classes are read from return codes and standard error."""
-    compiled, ran = answer.get("compile_result"), answer.get("run_result")
-    part = ran or compiled
-    if not isinstance(part, dict):
-        raise Transient("the answer has neither a compile nor a run result")
-    stderr = part.get("stderr") or ""
-    code = None if part.get("status") == "TimeLimitExceeded" else part.get("return_code")
-    if code is None and part.get("status") == "Finished":
-        raise Transient("a finished program without a return code")
-    outcome, error_type, error_line = outcomes.classify_end(code, stderr[-4096:])
-    if ran is None and outcome == outcomes.RUNTIME_ERROR:
-        outcome = outcomes.SYNTAX_ERROR
-    headers = answer.get("_headers") or {}
-    cut = headers.get("x-sandbox-truncated", "")
-    return RunResult(
-        outcome=headers.get("x-sandbox-outcome", outcome),
-        stdout=part.get("stdout") or "",
-        stderr=stderr,
-        stdout_truncated="stdout" in cut,
-        stderr_truncated="stderr" in cut,
-        return_code=code,
-        execution_time=part.get("execution_time") or 0.0,
-        error_type=error_type,
-        error_line=error_line,
-    )

@@ -23,11 +23,13 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from rewards.sandbox import outcomes, syscalls, zygote
-from rewards.sandbox.checking import Check, memory_file
+from rewards.sandbox.checking import Check
+from rewards.sandbox.clock import Clock, FrontGone
 from rewards.sandbox.codec import receive_frame, send_frame
-from rewards.sandbox.execution import Child, Clock, End, FrontGone, Limits, Server, SlotBroken
+from rewards.sandbox.execution import Child, End, Limits, Server, SlotBroken
 from rewards.sandbox.isolation import Isolation
 from rewards.sandbox.languages import COMMANDS
+from rewards.sandbox.streams import memory_file
 
 MAX_FETCHED = 16 << 20
 COMPILER_MEMORY_MB = 2048

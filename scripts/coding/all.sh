@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# The coding pipeline, phases 0 to 3 (WITHOUT_DPO=1: without phase 2), and one table over the phases.
+# The coding pipeline, phases 0 to 4, and one table over them. WITHOUT="2 4" leaves phases 2 and 4 out.
 #   [DATA=data/coding] [OUT=outputs/coding] [PLATFORM=...] [DRY_RUN=1] bash scripts/coding/all.sh MODEL
-# A stage that was finished before is not run again.
+# A stage that was finished before is not run again. On the micro model: scripts/coding/micro.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 OUT=${OUT:-outputs/coding}
-phases=(0 1 2 3)
-[ -z "${WITHOUT_DPO:-}" ] || phases=(0 1 3)
 bash scripts/coding/phase0_baseline.sh "${1:?which model? a Hugging Face folder}"
-bash scripts/coding/phase1_sft.sh
-[ -n "${WITHOUT_DPO:-}" ] || bash scripts/coding/phase2_dpo.sh
-bash scripts/coding/phase3_grpo.sh
-folders=("${phases[@]/#/$OUT/phase}")
-run "$PYTHON" -m recipe.choose "${folders[@]/%//dev}"
+evaluations=("$OUT/phase0/dev") in_turns=()
+for stage in phase1_sft phase2_dpo phase3_grpo phase4_repair; do
+    phase=${stage%%_*}
+    case " ${WITHOUT:-} " in *" ${phase#phase} "*) continue ;; esac
+    bash scripts/coding/$stage.sh
+    evaluations+=("$OUT/$phase/dev")
+    [ $phase != phase4 ] || in_turns=(--beside "$OUT/phase4/before" "$OUT/phase4/repair")
+done
+run "$PYTHON" -m recipe.choose "${evaluations[@]}" "${in_turns[@]}"

@@ -5,10 +5,10 @@
 read_arguments "$@"
 make_data
 from=$MODEL
-for level in 1 2 3 4 5; do
+for level in "${LEVELS[@]}"; do
     train "$from" "curriculum_${NAME}_level$level" "$level"
     from=outputs/$EXPERIMENT/curriculum_${NAME}_level$level/model
 done
 run mkdir -p "outputs/$EXPERIMENT/curriculum_$NAME"
 run ln -sfn "$(realpath -m "$from")" "outputs/$EXPERIMENT/curriculum_$NAME/model"
-in_task "$from" "outputs/$EXPERIMENT/curriculum_$NAME/dev"
+in_task "$from" "outputs/$EXPERIMENT/curriculum_$NAME/dev" dev

@@ -2,26 +2,37 @@
 # What the NPG-Muse launchers share, beside scripts/common.sh. Variables that a user sets:
 #   SEQUENCE_PARALLEL   4 (default); out of memory: 8
 #   OFFLOAD_REF         false (default); out of memory: true
-#   TASKS               graph tasks of data_prep.graphs (default: the study's six that are generated here, see docs/recipes.md)
+#   TASKS               graph tasks of data_prep.graphs (default: the study's six)
 #   EXPERIMENT          npg_muse (default)
+#   JOBS                runs at a time (default: what the Ray cluster has room for with PLATFORM=gpu_ray, else 1)
 # VOLUME 750 is the smoke setting of the study: five steps.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 EXPERIMENT=${EXPERIMENT:-npg_muse}
-read -ra TASKS <<<"${TASKS:-mcp mis mvc tsp}"
+read -ra TASKS <<<"${TASKS:-mcp mis mvc mcs ged tsp}"
 REWARDS="binary binary_format binary_format_repeat ratio_quality_format_repeat complicated"
+LEVELS=(1 2 3 4 5)
+
+check() { # what, value, valid ones...: stop unless the value is one of them
+    [[ " ${*:3} " == *" $2 "* ]] || { say "unknown $1 '$2'; valid ones: ${*:3}"; exit 2; }
+}
 
 read_arguments() { # MODEL REWARD VOLUME
     [ $# -eq 3 ] || { say "three arguments are wanted: MODEL REWARD VOLUME"; exit 2; }
     MODEL=$1 REWARD=$2 VOLUME=$3 DATA=data/npg_muse/$3
-    [[ " $REWARDS " == *" $REWARD "* ]] || { say "unknown reward '$REWARD'; valid ones: $REWARDS"; exit 2; }
+    # shellcheck disable=SC2086
+    check reward "$REWARD" $REWARDS
     [[ $VOLUME =~ ^[1-9][0-9]*$ ]] || { say "the volume is a number of rows, such as 45000"; exit 2; }
     NAME=${MODEL//[^A-Za-z0-9]/_}
     NAME=${NAME##*_models_}_${REWARD}_${VOLUME}
 }
 
+folder() { # mixed|curriculum MODEL REWARD VOLUME: where the run of these settings leaves its model and its evaluation
+    (read_arguments "${@:2}" && echo "outputs/$EXPERIMENT/$1_$NAME")
+}
+
 make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of the volume each
     local level
-    for level in 1 2 3 4 5; do
+    for level in "${LEVELS[@]}"; do
         [ -e "$DATA/level$level/train.parquet" ] || run "$PYTHON" -m data_prep.graphs --out "$DATA/level$level" \
             --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
     done
@@ -39,12 +50,40 @@ train() { # model, run name, levels...: one run of the study's settings
     [ "$PLATFORM" = cpu ] || memory=(adaptation=full
         "actor_rollout_ref.actor.ulysses_sequence_parallel_size=${SEQUENCE_PARALLEL:-4}"
         "actor_rollout_ref.ref.fsdp_config.param_offload=${OFFLOAD_REF:-false}")
-    grpo "$EXPERIMENT" "$1" "$2" "data.train_files=$(files train "${@:3}")" "data.val_files=$(files dev 1 2 3 4 5)" \
+    grpo "$EXPERIMENT" "$1" "$2" "data.train_files=$(files train "${@:3}")" "data.val_files=$(files dev "${LEVELS[@]}")" \
         "reward.custom_reward_function.reward_kwargs.shape=$REWARD" "${memory[@]}" "${smoke[@]}"
 }
 
-in_task() { # model, out: the tasks of the study on the dev problems of every level
+in_task() { # model, out, split: the tasks of the study on the problems of every level
     local level sets=()
-    for level in 1 2 3 4 5; do sets+=("level$level=$DATA/level$level/dev.parquet"); done
+    for level in "${LEVELS[@]}"; do sets+=("level$level=$DATA/level$level/$3.parquet"); done
     evaluate "$1" "$2" --data "${sets[@]}"
+}
+
+train_all() { # "mixed|curriculum MODEL REWARD VOLUME"...: as parallel Ray jobs where the cluster has room, else in turn
+    local setting jobs=${JOBS:-1} how=(bash)
+    for setting in "$@"; do # before runs that share a volume would make its data at the same time
+        read -ra setting <<<"$setting"
+        (read_arguments "${setting[@]:1}" && make_data)
+    done
+    if [ "$PLATFORM" = gpu_ray ] && [ -z "${JOBS:-}${DRY_RUN:-}" ]; then
+        # shellcheck disable=SC2086
+        jobs=$("$PYTHON" -m recipe.cluster room "experiment=$EXPERIMENT" "platform=$PLATFORM" ${TRAIN:-})
+    fi
+    [ "$jobs" -le 1 ] || how=(bash scripts/ray_submit.sh ${DRY_RUN:+--dry-run})
+    printf 'scripts/npg_muse/%s\n' "${@/ /.sh }" | xargs -P "$((jobs > 1 ? jobs : 1))" -L 1 "${how[@]}" >&2
+}
+
+best() { # settings as of train_all: prints the one whose run has the highest mean accepted@1 over the levels, of equals the first
+    local setting folders=() winner
+    for setting in "$@"; do
+        read -ra setting <<<"$setting"
+        folders+=("$(folder "${setting[@]}")/dev")
+    done
+    [ -z "${DRY_RUN:-}" ] || { echo "$1"; return; }
+    winner=$("$PYTHON" -m recipe.choose "${folders[@]}")
+    for setting in "$@"; do
+        [ "${folders[0]}" != "$winner" ] || { echo "$setting"; return; }
+        folders=("${folders[@]:1}")
+    done
 }

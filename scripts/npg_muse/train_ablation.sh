@@ -1,50 +1,34 @@
 #!/usr/bin/env bash
-# The ablation of the study in its order, one run after the other: volume (binary, mixed), curriculum or mixed, reward, and
-# curriculum or mixed again. Each step takes the setting with the highest mean accepted@1 over the levels' dev sets; of
-# equals the first. What was finished before is used again.
-#   [VOLUMES="45000 60000 90000"] bash scripts/npg_muse/train_ablation.sh MODEL      smoke: VOLUMES="750"
+# The study's five steps in their order: volume, curriculum or mixed, reward, curriculum or mixed again, other models. Each
+# step takes the setting with the highest mean accepted@1 over the levels' dev sets, of equals the first; at the end one
+# table over all runs. What was finished before is used again.
+#   [VOLUMES="45000 60000 90000"] bash scripts/npg_muse/train_ablation.sh MODEL [OTHER MODEL ...]
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 model=${1:?which model? a Hugging Face folder after supervised training}
-read -ra volumes <<<"${VOLUMES:-45000 60000 90000}"
 here=scripts/npg_muse
-
-folder() { # strategy, reward, volume
-    read_arguments "$model" "$2" "$3"
-    echo "outputs/$EXPERIMENT/$1_$NAME/dev"
-}
-
-best() { # folders...: the number of the best one, from 0
-    [ -z "${DRY_RUN:-}" ] || { echo 0; return; }
-    local winner number=0
-    winner=$("$PYTHON" -m recipe.choose "$@")
-    while [ "$1" != "$winner" ]; do shift && number=$((number + 1)); done
-    echo $number
-}
-
 say "step 1: data volume"
-for volume in "${volumes[@]}"; do bash $here/mixed.sh "$model" binary "$volume"; done
-folders=()
-for volume in "${volumes[@]}"; do folders+=("$(folder mixed binary "$volume")"); done
-volume=${volumes[$(best "${folders[@]}")]}
-
-strategies=(mixed curriculum)
-choose_strategy() { # reward: sets strategy
-    bash $here/curriculum.sh "$model" "$1" "$volume"
-    bash $here/mixed.sh "$model" "$1" "$volume"
-    strategy=${strategies[$(best "$(folder mixed "$1" "$volume")" "$(folder curriculum "$1" "$volume")")]}
-}
+volume=$(bash $here/choose_data_volume.sh "$model")
 say "step 2: curriculum or mixed, volume $volume"
-choose_strategy binary
+first=$(bash $here/compare_curriculum.sh "$model" binary "$volume")
+say "step 3: reward, $first, volume $volume"
+reward=$(bash $here/ablate_rewards.sh "$model" "$first" "$volume")
+say "step 4: curriculum or mixed with $reward, volume $volume"
+strategy=$(bash $here/compare_curriculum.sh "$model" "$reward" "$volume")
+say "step 5: $strategy $reward $volume on the other models"
+[ $# -eq 1 ] || bash $here/train_all_series.sh "$strategy" "$reward" "$volume" "${@:2}"
 
-say "step 3: reward, $strategy, volume $volume"
-read -ra rewards <<<"$REWARDS"
-folders=()
-for reward in "${rewards[@]}"; do
-    bash $here/"$strategy".sh "$model" "$reward" "$volume"
-    folders+=("$(folder "$strategy" "$reward" "$volume")")
-done
-reward=${rewards[$(best "${folders[@]}")]}
-
-say "step 4: curriculum or mixed with $reward"
-choose_strategy "$reward"
-say "chosen: $strategy $reward $volume; step 5: bash $here/train_all_series.sh $strategy $reward $volume MODEL ..."
+declare -A seen=() # a setting may have been a run of two steps
+runs=()
+add() { # mixed|curriculum MODEL REWARD VOLUME
+    local evaluation
+    evaluation=$(folder "$@")/dev
+    [ -n "${seen[$evaluation]:-}" ] || runs+=("$evaluation")
+    seen[$evaluation]=1
+}
+for other in ${VOLUMES:-45000 60000 90000}; do add mixed "$model" binary "$other"; done
+add curriculum "$model" binary "$volume"
+for other in $REWARDS; do add "$first" "$model" "$other" "$volume"; done
+for other in mixed curriculum; do add $other "$model" "$reward" "$volume"; done
+for other in "${@:2}"; do add "$strategy" "$other" "$reward" "$volume"; done
+run "$PYTHON" -m recipe.choose "${runs[@]}"
+say "chosen: $strategy $reward $volume"

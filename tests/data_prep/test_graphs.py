@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise, permutations
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 from data_prep import graphs
+from data_prep.edit_distance import _cheapest_assignment, edit_distance
 from data_prep.graph_families import FAMILIES, random_network
 from data_prep.graph_optima import (
     maximum_clique,
@@ -23,10 +26,10 @@ from data_prep.graph_optima import (
 )
 from data_prep.graph_problems import NETWORK_SIZES, SMALL_SIZES, TASKS
 from data_prep.journal import Journal
-from data_prep.molecule_search import common_subgraph, edit_distance
+from data_prep.molecule_search import common_subgraph
 from data_prep.molecules import built, cut_out
 from data_prep.ordered_map import Cores
-from data_prep.schema import DataFileError
+from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import registry
 from rewards.graphs.graph_edit_distance import EditDistanceTruth
@@ -142,6 +145,49 @@ def test_searches_over_molecules_find_what_trying_everything_finds(seed):
     )
     assert proved
     assert len(lists[0]) == pairing.value(lists) == best_by_trying(pairing, tried)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_edit_distance_of_larger_molecules_is_that_of_the_best_of_all_mappings(seed):
+    row, masks = pair_of(seed, 8)
+    image, cost, proved = edit_distance(*masks, 10**6)
+    orders = np.array(list(permutations(range(8))))
+    elements, bonds, other_elements, other_bonds = masks[0], adjacency(masks[1]), masks[2], adjacency(masks[3])
+    relabelled = (elements != other_elements[orders]).sum(axis=1)
+    rebonded = (bonds != other_bonds[orders[:, :, None], orders[:, None, :]]).sum(axis=(1, 2)) // 2
+    assert (proved, cost) == (True, (relabelled + rebonded).min())
+    assert EditDistanceTruth(**row).value([[str(atom) for atom in image]]) == cost
+
+
+def adjacency(neighbours):
+    return (neighbours[:, None] >> np.arange(len(neighbours))) & 1
+
+
+@pytest.mark.slow
+def test_molecules_that_differ_only_in_their_numbers_have_the_distance_0():
+    rng = np.random.default_rng(0)
+    for seed in range(4):
+        _, (elements, neighbours, _, _) = pair_of(seed, 20)
+        order = rng.permutation(20)
+        bonds = adjacency(neighbours)[order][:, order]
+        image, cost, proved = edit_distance(elements, neighbours, elements[order], bonds @ (1 << np.arange(20)), 10**6)
+        assert (cost, proved) == (0, True)
+        assert (elements == elements[order][image]).all()
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(SEEDS, st.integers(1, 7))
+def test_an_assignment_is_as_cheap_as_scipys_and_its_bounds_hold(seed, size):
+    costs = np.random.default_rng(seed).integers(0, 9, (size, size))
+    total, rows, reduced = _cheapest_assignment(costs)
+    assert sorted(rows) == list(range(size))
+    assert total == costs[rows, np.arange(size)].sum() == costs[linear_sum_assignment(costs)].sum()
+    for column in range(size):
+        rest = np.delete(costs[1:], column, axis=1)
+        forced = costs[0, column] + rest[linear_sum_assignment(rest)].sum()
+        assert total <= total + reduced[column] <= forced
 
 
 @pytest.mark.slow
@@ -267,6 +313,26 @@ def test_volumes_are_the_first_of_every_cell(tmp_path, capsys):
     assert "train_9.parquet: 9 rows" in capsys.readouterr().out
     with pytest.raises(DataFileError, match="--volumes 15: a task and level should have 5 problems, one has 4"):
         graphs.write_volumes(tmp_path, [15])
+
+
+@pytest.mark.slow
+def test_the_command_writes_balanced_volumes_that_nest(tmp_path):
+    arguments = ["--tasks", "mcp", "mis", "tsp", "--levels", "1", "2", "3", "--limit", "54"]
+    assert graphs.main(["--out", str(tmp_path), *arguments, "--volumes", "27", "36", "54"]) == 0
+    held_out = {item.prompt for split in ("dev", "test") for item in read_tasks(tmp_path / f"{split}.jsonl")}
+    smaller: set[str] = set()
+    for volume in (27, 36, 54):
+        tasks = read_tasks(tmp_path / f"train_{volume}.jsonl")
+        cells = Counter((item.skill, item.notes["level"]) for item in tasks)
+        ids = {item.id for item in tasks}
+        assert (len(ids), len(cells), set(cells.values())) == (volume, 9, {volume // 9})
+        assert smaller < ids
+        assert [row.extra_info.id for row in read_rows(tmp_path / f"train_{volume}.parquet")] == [
+            item.id for item in tasks
+        ]
+        assert not held_out & {item.prompt for item in tasks}
+        smaller = ids
+    assert not (tmp_path / ".drawn.jsonl").exists()
 
 
 def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):

@@ -88,7 +88,9 @@ def test_more_rows_than_prompts_are_refused_with_a_way_out():
 def test_the_command_line_writes_the_files_and_says_so(tmp_path, capsys):
     arguments = ["--out", str(tmp_path), "--limit", "4", "--demonstrations", "4", "--skills", "write", "trace"]
     assert micro.main(arguments) == 0
-    assert f"{tmp_path}/train.parquet: 8 rows" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"{tmp_path}/train.parquet: 8 rows" in printed.out
+    assert "making the micro suite" in printed.err
 
 
 @pytest.mark.parametrize(

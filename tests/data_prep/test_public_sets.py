@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pandas as pd
 import pytest
 
@@ -189,9 +190,66 @@ def test_a_file_that_is_of_no_use_is_one_clear_line(tmp_path, capsys, lines, rea
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_is_no_parquet_is_one_clear_line(tmp_path, capsys):
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 not really")
+    assert mbpp.main(["--out", str(tmp_path / "out"), "--from-file", f"train={tmp_path / 'x.parquet'}"]) == 1
+    assert "x.parquet: not a readable parquet file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "record", "reason"),
+    [
+        (mbpp, mbpp_record(code=7), "AttributeError"),
+        (humaneval, humaneval_record(test=None), "TypeError"),
+        (gsm8k, {"question": "?", "answer": 4}, "TypeError"),
+        (gsm8k, {"question": "?", "answer": "four"}, "the answer has no number after ####"),
+        (codecontests, codecontests_record() | {"public_tests": [1]}, "TypeError"),
+        (countdown_tasks, {"target": "many", "nums": [1, 2, 3]}, "ValueError"),
+    ],
+)
+def test_values_of_a_wrong_type_cost_their_record_only(tmp_path, module, record, reason):
+    good = {
+        mbpp: mbpp_record(612),
+        humaneval: humaneval_record(5),
+        gsm8k: {"question": "6 x 7?", "answer": "6 * 7 = 42\n#### 42"},
+        codecontests: codecontests_record(),
+        countdown_tasks: {"target": 98, "nums": [44, 19, 35]},
+    }[module]
+    split = "test" if module is humaneval else "train"
+    path = write_lines(tmp_path / "x.jsonl", record, good)
+    assert module.main(["--out", str(tmp_path / "out"), "--from-file", f"{split}={path}"]) == 0
+    ((label, found),) = refusals(tmp_path / "out").items()
+    assert label.endswith(f"/{split} record 0")
+    assert reason in found
+    assert len(read_tasks(tmp_path / "out" / f"{split}.jsonl")) == 1
+
+
 def test_an_unknown_split_is_refused_with_the_valid_ones(tmp_path, capsys):
     assert mbpp.main(["--out", str(tmp_path), "--from-file", "valid=x.jsonl"]) == 1
     assert "SPLIT one of train, validation, test, prompt" in capsys.readouterr().err
+
+
+def test_the_hub_and_a_file_with_its_columns_give_the_same_tasks(tmp_path, capsys, monkeypatch):
+    published = {"train": [mbpp_record(611)], "validation": [mbpp_record(520)], "test": [mbpp_record(11)]}
+    published["prompt"] = [mbpp_record(3)]
+    asked = []
+
+    def load_dataset(repository, configuration, split):
+        asked.append((repository, configuration, split))
+        return datasets.Dataset.from_list(published[split])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    assert mbpp.main(["--out", str(tmp_path / "hub")]) == 0
+    assert asked == [("google-research-datasets/mbpp", "full", split) for split in published]
+    files = [f"{split}={write_lines(tmp_path / f'{split}.jsonl', *records)}" for split, records in published.items()]
+    assert mbpp.main(["--out", str(tmp_path / "files"), "--from-file", *files]) == 0
+    for split in ("train", "mbpp_reg", "test", "prompt"):
+        assert read_tasks(tmp_path / f"hub/{split}.jsonl") == read_tasks(tmp_path / f"files/{split}.jsonl")
+    capsys.readouterr()
+    published["train"] = [{"task_id": 611, "code": "x"}]
+    assert mbpp.main(["--out", str(tmp_path / "changed")]) == 1
+    assert "the columns text, test_list, test_setup_code are missing; the set has changed" in capsys.readouterr().err
 
 
 def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):

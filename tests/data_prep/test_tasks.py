@@ -1,6 +1,7 @@
 """Task files: what fits becomes rows; every bad line is named with its number and reason."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -64,6 +65,23 @@ def test_a_line_that_is_too_long_costs_only_itself(tmp_path, monkeypatch):
         *((1, True), (2, False), (3, True), (4, True), (5, False))
     ]
     assert lines[1].reason == "the line is longer than 100 bytes"
+
+
+@pytest.mark.slow
+def test_a_gigabyte_without_an_end_of_line_is_not_held_in_memory(tmp_path):
+    path = tmp_path / "t.jsonl"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 30)  # takes no space on the disk
+        stream.seek(1 << 30)
+        stream.write(b'\n{"a": 1}\n')
+    tracemalloc.start()
+    try:
+        lines = list(json_lines.read_lines(path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [(line.number, line.value) for line in lines] == [(1, None), (2, {"a": 1})]
+    assert peak < (1 << 30) // 4
 
 
 def test_a_good_file_is_said_to_be_good(tmp_path, capsys):

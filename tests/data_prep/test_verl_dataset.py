@@ -1,7 +1,4 @@
-"""Every file that a source makes loads through verl's own dataset class, and each row's gold answer scores the maximum.
-
-Sources whose verifier is not registered join by themselves as soon as it is.
-"""
+"""Every file that a source makes loads through verl's own dataset class, and gold answers score the maximum."""
 
 import asyncio
 from pathlib import Path
@@ -10,69 +7,11 @@ import pytest
 from omegaconf import OmegaConf
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from data_prep import (
-    arithmetic,
-    bugs,
-    codecontests,
-    countdown,
-    countdown_tasks,
-    graphs,
-    gsm8k,
-    humaneval,
-    mbpp,
-    micro,
-    sql,
-)
+from data_prep import micro, sql
 from data_prep.micro_model import make_tokenizer
 from data_prep.tasks import read_tasks
-from rewards import compute_score, registry
-from tests.data_prep.task_examples import write_lines
-from tests.data_prep.test_public_sets import codecontests_record, humaneval_record, mbpp_record
-
-
-def _mbpp(folder: Path) -> int:
-    path = write_lines(folder / "mbpp.jsonl", *(mbpp_record(number, text=f"Larger {number}.") for number in (611, 612)))
-    return mbpp.main(["--out", str(folder), "--from-file", f"train={path}"])
-
-
-def _humaneval(folder: Path) -> int:
-    path = write_lines(folder / "humaneval.jsonl", humaneval_record())
-    return humaneval.main(["--out", str(folder), "--from-file", f"test={path}"])
-
-
-def _bugs(folder: Path) -> int:
-    assert _mbpp(folder / "programs") == 0
-    return bugs.main(["--tasks", str(folder / "programs/train.jsonl"), "--out", str(folder)])
-
-
-def _gsm8k(folder: Path) -> int:
-    path = write_lines(folder / "gsm8k.jsonl", {"question": "6 x 7?", "answer": "6*7=<<6*7=42>>42\n#### 42"})
-    return gsm8k.main(["--out", str(folder), "--from-file", f"train={path}"])
-
-
-def _codecontests(folder: Path) -> int:
-    path = write_lines(folder / "contests.jsonl", codecontests_record())
-    return codecontests.main(["--out", str(folder), "--from-file", f"valid={path}"])
-
-
-def _countdown_tasks(folder: Path) -> int:
-    path = write_lines(folder / "countdown.jsonl", {"target": 98, "nums": [44, 19, 35]})
-    return countdown_tasks.main(["--out", str(folder), "--from-file", f"train={path}"])
-
-
-SOURCES = {
-    "mbpp": ("code", _mbpp),
-    "humaneval": ("code", _humaneval),
-    "bugs": ("code", _bugs),
-    "sql": ("sql", lambda folder: sql.main(["--out", str(folder), "--limit", "6"])),
-    "gsm8k": ("gsm8k", _gsm8k),
-    "arithmetic": ("gsm8k", lambda folder: arithmetic.main(["--out", str(folder), "--limit", "10"])),
-    "codecontests": ("stdio", _codecontests),
-    "graphs": ("mcp", lambda folder: graphs.main(["--out", str(folder), "--limit", "16", "--levels", "1", "2"])),
-    "countdown_tasks": ("countdown", _countdown_tasks),
-    "countdown": ("countdown", lambda folder: countdown.main(["--out", str(folder), "--limit", "10"])),
-}
-KNOWN = [name for name, (verifier, _) in SOURCES.items() if verifier in registry.names()]
+from rewards import compute_score
+from tests.data_prep.sources import SOURCES
 
 
 def load(files: list[Path], folder: Path, max_prompt_length: int = 4096) -> RLHFDataset:
@@ -86,12 +25,12 @@ def load(files: list[Path], folder: Path, max_prompt_length: int = 4096) -> RLHF
 
 
 @pytest.mark.slow  # with the sandbox
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", SOURCES)
 async def test_rows_load_and_their_gold_answers_score_the_maximum(name, tmp_path):
     folder = tmp_path / "made"
     folder.mkdir()
     (folder / "programs").mkdir()
-    assert await _in_thread(SOURCES[name][1], folder) == 0
+    assert await asyncio.to_thread(_made, name, folder) == 0
     files = sorted(folder.glob("*.parquet"))
     dataset = load(files, tmp_path)
     tasks = {task.id: task for file in files for task in read_tasks(file.with_suffix(".jsonl"))}
@@ -103,9 +42,10 @@ async def test_rows_load_and_their_gold_answers_score_the_maximum(name, tmp_path
         assert (result["score"], result["acc"]) == (1.0, 1.0), row["extra_info"]["id"]
 
 
-async def _in_thread(make, folder):
+def _made(name: str, folder: Path) -> int:
     """Commands run an event loop of their own."""
-    return await asyncio.to_thread(make, folder)
+    source = SOURCES[name]
+    return source.main([*source.arguments(folder), "--out", str(folder), "--limit", "10"])
 
 
 def test_the_micro_suite_loads(tmp_path):

@@ -1,4 +1,4 @@
-"""On a Ray cluster that somebody else started: job submission, two ranks, failing verifiers, too few resources."""
+"""On a Ray cluster of two nodes that somebody else started: submission, a rank on each, failing verifiers, refusals."""
 
 import json
 import os
@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, train, wait_for
+from tests.e2e.conftest import ROOT, train, wait_for, wait_until_gone
 
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -29,7 +30,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="module")
 def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A cluster of two logical GPUs with token authentication, as Ray starts it by default; its environment."""
+    """Two nodes of one logical GPU each, with token authentication, as Ray starts it by default; their environment."""
     port, dashboard = _free_port(), _free_port()
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(secrets.token_hex(32))
@@ -38,11 +39,21 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.getbasetemp().parent / "ray"
     head = start(
         RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
-        f"--dashboard-port={dashboard}", "--num-gpus=2", "--num-cpus=32", f"--temp-dir={folder}",
+        f"--dashboard-port={dashboard}", "--num-gpus=1", "--num-cpus=32", f"--temp-dir={folder}",
         "--disable-usage-stats", **access,
     )  # fmt: skip
     wait_for(lambda: _listens(dashboard), head, seconds=120)
-    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
+    address = f"127.0.0.1:{port}"
+    second = start(
+        RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
+        "--object-store-memory=1000000000", "--disable-usage-stats", **access,
+    )  # fmt: skip
+    wait_for(lambda: "/2.0 GPU" in _ray("status", "--address", address, environment=access), second, seconds=120)
+    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": address}
+
+
+def _ray(*arguments: str, environment: dict[str, str]) -> str:
+    return subprocess.run([RAY, *arguments], env=_clean() | environment, capture_output=True, text=True).stdout
 
 
 def _listens(port: int) -> bool:
@@ -50,35 +61,92 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+# Two skills one after the other, two steps each; stopped after the first step of the second one.
+STAGES, STOPPED_AFTER = ["write", "sql"], 3
+
+
 @pytest.fixture(scope="module")
 def submitted(
     cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
 ) -> RunDirectory:
-    """Two steps on two ranks, with credit and projection, and with a reward function that fails now and then."""
+    """A staged run on two nodes with credit, projection and a reward function that fails now and then.
+
+    Its driver is killed in the middle of the second stage, and the same words are submitted again.
+    """
     root = tmp_path_factory.mktemp("outputs")
-    job = start(
+    run = RunDirectory(root / "quickstart" / "job")
+    words = [
         "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
-        "trainer.n_gpus_per_node=2", "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+        "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
+        "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
+        "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
-        "credit=counterfactual", "projection=qp", "actor_rollout_ref.rollout.val_kwargs.n=1",
-        "run.generations_per_step=128",  # all: among a few there may be no solution of several steps
-        PYTHON=sys.executable, **cluster,
-    )  # fmt: skip
-    output, _ = job.communicate(timeout=900)
-    assert job.returncode == 0, output[-6000:]
+        "credit=counterfactual", "run.generations_per_step=128",  # all: among a few there may be none of several steps
+    ]  # fmt: skip
+    first = start(*words, PYTHON=sys.executable, **cluster)
+    wait_for(lambda: run.last_checkpoint == STOPPED_AFTER, first, seconds=900)
+    workers = _kill_driver(run)
+    first.communicate(timeout=120)
+    wait_until_gone(workers)
+    second = start(*words, PYTHON=sys.executable, **cluster)
+    output, _ = second.communicate(timeout=900)
+    assert second.returncode == 0, output[-6000:]
     assert "succeeded" in output
-    return RunDirectory(root / "quickstart" / "job")
+    return run
+
+
+def _kill_driver(run: RunDirectory) -> list[psutil.Process]:
+    """End the run's own process as a crash would; the engines, which have to end with it."""
+    (driver,) = (process for process in psutil.process_iter() if _drives(process, run))
+    engines = [process for process in psutil.process_iter() if process.name().startswith(("ray::vLLM", "VLLM::"))]
+    driver.kill()
+    return engines
+
+
+def _drives(process: psutil.Process, run: RunDirectory) -> bool:
+    try:
+        line = process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+    return line[1:3] == ["-m", "recipe.train"] and f"run.root={run.path.parents[1]}" in line
 
 
 def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):
-    assert [row["step"] for row in submitted.metrics()] == [0, 1, 2]
+    assert [row["step"] for row in submitted.metrics()] == [0, 1, 2, 3, 4]
     assert "| mean |" in (submitted.path / "EXPERIMENT.md").read_text()
-    assert submitted.read_config().trainer.n_gpus_per_node == 2
+    assert submitted.read_config().trainer.nnodes == 2
+
+
+def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: dict[str, str], submitted: RunDirectory):
+    server = cluster["RAY_API_SERVER_ADDRESS"]
+    listed = json.loads(
+        _ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
+    )
+    nodes: dict[str, set[str]] = {}
+    for actor in listed:
+        nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
+    # verl's names of the process that trains and of the one that runs vLLM.
+    assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 2}, nodes
+
+
+def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
+    _, second = (event for event in submitted.events() if event["event"] == "ready")
+    assert (second["step"], second["resumed"]) == (STOPPED_AFTER, True)
+    rows = submitted.metrics()[1:]
+    assert [row["protocol/stage"] for row in rows] == [1, 1, 2, 2]
+    assert [row["projection/active_constraints"] for row in rows] == [0, 0, 1, 1]
+    # What the first stage's solutions are is known after the restart, too; the second stage goes on adding its own.
+    kept = [[row[f"solutions/{skill}"] for row in rows] for skill in STAGES]
+    assert kept[0][1] == kept[0][2] == kept[0][3] > 0
+    assert kept[1][3] >= kept[1][2] > 0
+    table = json.loads((submitted.path / "skills" / "skills.json").read_text())
+    assert table["stages"] == ["1 write", "2 sql"]
 
 
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
+    """After projected steps and after the restart, too."""
     _, differences = series(submitted.metrics(), "training/rollout_probs_diff_max")
-    assert len(differences) == 2
+    assert len(differences) == 4
     assert max(differences) < 0.02
     _, moved = series(submitted.metrics(), "actor/projection/displacement_norm")
     assert min(moved) > 0
@@ -88,7 +156,7 @@ def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitte
     _, shares = series(submitted.metrics(), "reward/masked_share")
     assert all(0.05 < share < 0.5 for share in shares), shares
     events = [event for event in submitted.events() if event["event"] == "masked"]
-    assert [event["step"] for event in events] == [1, 2]
+    assert {event["step"] for event in events} == {1, 2, 3, 4}
     samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
     hidden = [sample for sample in samples if sample["masked"]]
     assert all(sample["error"] == "infrastructure" for sample in hidden)
@@ -111,14 +179,14 @@ def test_solutions_were_replayed_and_the_page_shows_their_credit(submitted: RunD
 
 
 def test_no_protected_skill_loses_by_the_update_to_first_order(submitted: RunDirectory):
-    for row in submitted.metrics()[1:]:
+    for row in submitted.metrics()[STOPPED_AFTER:]:
         assert row["actor/projection/skipped_steps"] == 0
-        for skill in ("write", "repair", "trace", "sql"):
-            gradient = row[f"actor/projection/gradient_norm/{skill}"]
+        for constraint in ("write.rollouts", "write.solutions"):
+            gradient = row[f"actor/projection/gradient_norm/{constraint}"]
             scale = gradient * row["actor/projection/displacement_norm"]
-            assert row[f"actor/projection/predicted_change/{skill}"] >= -1e-4 * scale
-            assert row[f"actor/projection/multiplier/{skill}"] >= 0
-        assert any(row[f"actor/projection/gradient_norm/{skill}"] > 0 for skill in ("write", "repair", "trace", "sql"))
+            assert row[f"actor/projection/predicted_change/{constraint}"] >= -1e-4 * scale
+            assert row[f"actor/projection/multiplier/{constraint}"] >= 0
+        assert row["actor/projection/gradient_norm/write.solutions"] > 0
 
 
 def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
@@ -136,6 +204,20 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     assert answer.returncode == 2, answer.stderr[-3000:]
     assert "the Ray cluster has 2 GPU, this run needs 4" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
+    """Room for as many runs as its free GPUs hold, and a command where one is free, with its output and its status."""
+    access = _clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
+
+    def ask(*words: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "recipe.cluster", *words]
+        return subprocess.run(command, cwd=ROOT, env=access, capture_output=True, text=True, timeout=300)
+
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=1").stdout == "2\n"
+    assert ask("room", "experiment=quickstart", "trainer.nnodes=2").stdout == "1\n"
+    answer = ask("run", "sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; exit 3")
+    assert (answer.returncode, answer.stdout) == (3, f"gpu 0 in {ROOT}\n"), answer.stderr
 
 
 def _clean() -> dict[str, str]:

@@ -1,10 +1,13 @@
 """What `recipe.export` does around verl's merger; the merger itself runs in tests/e2e."""
 
+import errno
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
+import recipe.export
 from data_prep.micro_model import make
 from recipe.export import checkpoint, first_difference, main, merge_adapter
 from recipe.records.run_directory import RunDirectory
@@ -39,6 +42,19 @@ def test_a_model_that_is_there_is_never_overwritten(run, capsys):
     (run.path / "export" / "global_step_14").mkdir(parents=True)
     assert main([str(run.path)]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_half_model_and_the_checkpoint_as_it_was(run, monkeypatch, capsys):
+    def merger(command, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(recipe.export.subprocess, "run", merger)
+    monkeypatch.setattr(recipe.export, "validation_prompts", lambda config, count: [])
+    (run.path / "config.yaml").write_text("actor_rollout_ref: {model: {path: m}}\n")
+    assert main([str(run.path)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert list((run.path / "export").iterdir()) == []
+    assert checkpoint(run, None).is_dir()
 
 
 def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_path):

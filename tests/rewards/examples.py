@@ -42,9 +42,15 @@ EXAMPLES = {
         "Write f(x), the square of x. For example: assert f(2) == 4",
     ),
     "refactor": Example(
-        {"tests": ["assert f(2) == 4", "assert f(3) == 9"], "visible": 1, "original": "def f(x):\n    return x * x"},
+        {
+            "tests": ["assert f(2) == 4", "assert f(3) == 9"],
+            "visible": 1,
+            "original": "def f(x):\n    return x * x",
+            "max_statements": 2,
+        },
         "```python\ndef f(x):\n    return x**2\n```",
         (
+            "```python\ndef f(x):\n    y = x\n    return x * y\n```",
             "```python\ndef f(x): return x**2\n```",
             "```python\ndef f(x):\n    # the same tree\n    return x * x\n```",
             "def f(x):\n    return x + 2",

@@ -73,7 +73,7 @@ async def test_all_or_nothing_is_an_option():
 
 
 @pytest.mark.parametrize(
-    "problem", problems("repair", "val", seed=0, count=6, difficulty=1), ids=lambda one: one.prompt
+    "problem", list(problems("repair", "val", seed=0, count=6, difficulty=1)), ids=lambda one: one.prompt
 )
 async def test_the_visible_example_alone_is_not_enough_to_repair(problem):
     call, value = problem.prompt.split("\n")[0].split("==")

@@ -120,23 +120,6 @@ def test_the_reward_of_credit_is_the_share_of_tests(info, expected):
     assert math.isnan(value) if expected is None else value == expected
 
 
-def test_the_policy_writes_on_after_whole_tokens_with_the_room_that_is_left():
-    asked = []
-
-    async def policy(token_ids, limit, seed):
-        asked.append((TOKENIZER.decode(token_ids), limit))
-        return TOKENIZER.encode("b = 3" if limit == 14 else "a = 1\nb = 2")
-
-    plan = {"method": "resample", "budget": 2}
-    one = replace(sample(ratio=1.0), prompt_ids=TOKENIZER.encode("ask "), limit=20)
-    (found,) = run(one, service=service(skip_equal_groups=False, plan=plan, policy=policy), judge=Judge())
-    assert asked == [("ask ", 20), ("ask a = 1\n", 14)]
-    # from nothing the policy is worth 1, after the first line 0.5; the solution itself 1
-    assert found["credit_values"].tolist() == [-0.5, 0.5]
-    assert found["credit_resampled_tokens"] == 11 + 5
-    assert found["credit_cause"] == ""
-
-
 def test_choices_do_not_depend_on_the_order_of_arrival():
     text = "\n".join(f"a{index} = {index}" for index in range(9))
     first, second = (
@@ -191,3 +174,17 @@ def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
     assert found["credit_values"].tolist() == [0.5, 0.5]
     assert found["credit_steps"].tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
     assert found["credit_spans"].tolist() == [[13, 18], [19, 24]]
+
+
+async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
+    given = []
+
+    async def go_on(prefix):
+        given.append(TOKENIZER.decode(prefix))
+        return [*TOKENIZER.encode("b = 2"), TOKENIZER.eos_token_id]
+
+    credits = service(skip_equal_groups=False, plan={"method": "resample"})
+    found = await credits.credit(replace(sample(ratio=1.0), go_on=go_on), TOKENIZER, Judge())
+    assert given == ["", "a = 1\n"]
+    assert found["credit_values"].tolist() == [0.5, 0.0]
+    assert found["credit_generated"] == 12

@@ -4,10 +4,11 @@ import pytest
 
 from rewards import environments
 from rewards.code import CodeTruth
-from rewards.environments import environment_of, play
+from rewards.environments import environment_of, first_acceptance, play, recovery
 from rewards.registry import JudgeSettings
 from rewards.sandbox import CaseResult, CheckResult
 from rewards.sql import Database, SqlTruth
+from rewards.stdio import Printed, StdioTruth
 
 FEEDBACK = {"code_agent": "fix {test}\n{program}", "sql_agent": "{result}"}
 CODE = CodeTruth(tests=["assert f(1)==2", "assert f(2)==4", "assert f(3)==6"], visible=2)
@@ -110,3 +111,51 @@ async def test_a_query_shows_its_rows_or_its_error_and_the_same_one_again_ends_t
     assert (await environment.act("SELECT 0")).done
     assert environment.answer == 4
     assert asked == [(query, ["shown"]) for query in ("SELECT * FROM t", "SELECT no", "SELECT 0")]
+
+
+async def test_a_program_that_reads_and_prints_is_shown_an_input_and_what_was_expected(monkeypatch):
+    class Printing:
+        async def check(self, program, cases, **limits):
+            return CheckResult(
+                [CaseResult("passed" if case.expected == program.code else "wrong_answer") for case in cases]
+            )
+
+    monkeypatch.setattr(environments, "sandbox_at", lambda url: Printing())
+    cases = [Printed(stdin="1", expected="a"), Printed(stdin="2", expected="b"), Printed(stdin="3", expected="hidden")]
+    environment = code("{test}: {detail}", truth=StdioTruth(cases=cases, visible=2))
+    assert (await environment.act("a")).text == "'2' -> 'b': wrong_answer"
+
+
+@pytest.mark.parametrize(("first", "failed"), [(BROKEN, True), (HALF, True), (RIGHT, False)])
+async def test_an_environment_remembers_whether_it_showed_the_first_action_to_be_wrong(sandbox, first, failed):
+    environment = code()
+    await environment.act(first)
+    await environment.act(RIGHT)
+    assert environment.first_failed == failed
+
+
+@pytest.mark.parametrize(
+    ("first", "failed", "error", "acceptance", "asked"),
+    [
+        ("x", True, "none", 0.0, []),  # the environment has said so
+        ("answer", False, "none", 1.0, []),  # the answer is the first action
+        ("x", False, "none", 0.0, ["x"]),
+        ("x", False, "infrastructure", None, []),
+    ],
+)
+async def test_the_first_action_is_judged_only_where_nothing_is_known_of_it(first, failed, error, acceptance, asked):
+    seen = []
+
+    async def judge(text):
+        seen.append(text)
+        return {"acc": 0.0, "error": "wrong_answer"}
+
+    assert await first_acceptance(first, "answer", failed, {"acc": 1.0, "error": error}, judge) == acceptance
+    assert seen == asked
+
+
+def test_the_recovery_rate_is_the_share_of_first_turn_failures_that_end_accepted():
+    episodes = [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0), (0.0, 0.0), (None, 1.0), (0.0, None)]
+    assert recovery(episodes) == {"first_turn_accuracy": 0.25, "recovery_rate": pytest.approx(1 / 3)}
+    assert recovery([(1.0, 1.0)]) == {"first_turn_accuracy": 1.0}
+    assert recovery([]) == {}

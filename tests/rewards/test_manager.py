@@ -9,11 +9,9 @@ from verl import DataProto
 
 from data_prep.micro_model import make_tokenizer
 from rewards.environments import EPISODE
-from rewards.manager import SkillCreditRewardManager
+from rewards.manager import TRAINED_ON, SkillCreditRewardManager
 
-CONFIG = OmegaConf.create(
-    {"data": {"max_response_length": 64}, "skills": {"by": "column", "column": "skill", "function": None}}
-)
+CONFIG = OmegaConf.create({"skills": {"by": "column", "column": "skill", "function": None}})
 
 
 def _trajectory(text: str) -> DataProto:
@@ -80,9 +78,10 @@ def test_a_missing_reward_function_is_refused_with_a_way_out():
         _manager(None)
 
 
-def _agents_trajectory(failed: bool = False) -> DataProto:
+def _agents_trajectory(failed: bool = False, first_failed: bool = False) -> DataProto:
     data = _trajectory("7 no 5")  # turns "7" and "5", and what a tool said
-    episode = {"agent": "code_agent", "turns": [(0, 1), (5, 7)], "answer": 1, "failed": failed}
+    episode = {"agent": "code_agent", "turns": [(0, 1), (5, 7)], "answer": 1}
+    episode |= {"first_failed": first_failed, "failed": failed}
     data.non_tensor_batch["tool_extra_fields"] = np.array([{EPISODE: episode}], dtype=object)
     return data
 
@@ -92,10 +91,16 @@ async def test_of_an_agent_the_turn_that_is_its_answer_is_judged():
 
     async def compute_score(solution_str, **arguments):
         seen.append(solution_str)
-        return {"score": 1.0, "acc": 1.0, "format": 1.0, "error": "none", "pass_ratio": 1.0}
+        acc = float(solution_str == "5")
+        return {"score": acc, "acc": acc, "format": 1.0, "error": "none" if acc else "wrong_answer", "pass_ratio": acc}
 
-    await _manager(compute_score).run_single(_agents_trajectory())
+    result = await _manager(compute_score).run_single(_agents_trajectory(first_failed=True))
     assert seen == ["5"]
+    assert (result["reward_score"], result["reward_extra_info"]["first_acc"]) == (1.0, 0.0)
+    # What the environment could not tell of the first turn is asked of the verifier.
+    result = await _manager(compute_score).run_single(_agents_trajectory())
+    assert seen == ["5", "5", "7"]
+    assert (result["reward_score"], result["reward_extra_info"]["first_acc"]) == (1.0, 0.0)
 
 
 async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
@@ -103,5 +108,43 @@ async def test_an_agent_whose_environment_failed_is_masked_and_not_judged():
         raise AssertionError
 
     result = await _manager(compute_score).run_single(_agents_trajectory(failed=True))
+    assert result["reward_extra_info"]["first_acc"] is None
     assert (result["reward_score"], result["reward_extra_info"]["masked"]) == (0.0, 1.0)
     assert result["reward_extra_info"]["error"] == "infrastructure"
+
+
+async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
+    config = OmegaConf.merge(
+        CONFIG,
+        {
+            "credit": {"kind": "counterfactual", "method": "resample", "unit": "statement", "text_steps": False}
+            | {"budget": 4, "choice": "longest", "check_flaky": False, "continuations": 1, "patience": 1.0}
+            | {"skip_equal_groups": False, "seed": 0, "cache_size": 8},
+            "reward": {"num_workers": 1},
+            "actor_rollout_ref": {"rollout": {"n": 1, "response_length": 20}},
+        },
+    )
+    tokenizer, asked = make_tokenizer(), []
+
+    class Engine:
+        class go_on:
+            @staticmethod
+            async def remote(token_ids, room):
+                asked.append((tokenizer.decode(token_ids), room))
+                return tokenizer.encode("b=2")
+
+    async def compute_score(solution_str, **arguments):
+        return {"score": float("a=1" in solution_str), "error": "none"}
+
+    manager = SkillCreditRewardManager(config, tokenizer, compute_score)
+    assert manager.policy is not None
+    manager.policy.actor = Engine
+    data = _trajectory("a=1\nb=2")
+    data.batch["prompts"] = torch.tensor([[tokenizer.pad_token_id, *tokenizer.encode("p")]])
+    data.batch["attention_mask"] = torch.tensor([[0] + [1] * (data.batch["attention_mask"].shape[1])])
+    data.non_tensor_batch |= {
+        name: np.array([value], dtype=object) for name, value in (("uid", "u"), ("session_id", 0), (TRAINED_ON, True))
+    }
+    info = (await manager.run_single(data))["reward_extra_info"]
+    assert asked == [("p", 20), ("pa=1\n", 16)]
+    assert info["credit_values"].tolist() == [1.0, 0.0]

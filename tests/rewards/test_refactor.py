@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rewards import compute_score
-from rewards.refactor import is_tidy
+from rewards.refactor import is_tidy, statements
 
 ORIGINAL = "def f(x):\n    y = x * x\n    return y"
 TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(4) == 16"], "original": ORIGINAL})
@@ -25,6 +25,35 @@ TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(
 async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(program, ratio, error):
     result = await compute_score("refactor", f"```python\n{program}\n```", TRUTH)
     assert (result["pass_ratio"], result["error"]) == (ratio, error)
+
+
+@pytest.mark.parametrize(
+    ("program", "ratio", "error"),
+    [
+        ("def f(x):\n    return x * x", 1.0, "none"),
+        ('"""Squares."""\n\n\ndef f(x):\n    """The square."""\n    return x * x', 1.0, "none"),
+        ("def f(x):\n    y = x\n    return x * y", 0.8, "wrong_answer"),
+        ("def f(x): y = x; return x * y", 0.6, "wrong_answer"),
+        ("exec('def f(x):\\n    y = x * x\\n    return y')", 0.8, "wrong_answer"),
+        ("import builtins\nbuiltins.exec('def f(x): return x * x', globals())", 0.8, "wrong_answer"),
+    ],
+)
+async def test_too_many_statements_cost_a_share_where_a_limit_is_set(program, ratio, error):
+    limited = json.dumps(json.loads(TRUTH) | {"max_statements": 2})
+    result = await compute_score("refactor", f"```python\n{program}\n```", limited)
+    assert (result["pass_ratio"], result["error"]) == (pytest.approx(ratio), error)
+
+
+async def test_a_failing_visible_test_is_no_special_casing():
+    shown = json.dumps(json.loads(TRUTH) | {"visible": 1})
+    program = "def f(x):\n    return 4 if x == {} else 0"
+    for number, guard in ((2, "special_casing"), (5, "none")):
+        result = await compute_score("refactor", program.format(number), shown, refuse=())
+        assert (result["guard"], result["acc"]) == (guard, 0.0)
+
+
+def test_statements_are_counted_inside_each_other_and_without_docstrings():
+    assert statements('"""Text."""\nimport a\ndef f():\n    """Text."""\n    if a: return 1; x = 2\n    return 3') == 6
 
 
 @pytest.mark.parametrize("source", ["if x:\n\ty", "x = 1 ", "x = 1; y = 2", "x = '" + "a" * 100 + "'"])

@@ -124,55 +124,6 @@ def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
     assert (found.unjudged, found.cause) == (1, "")
 
 
-def resampled(solution, continuations, score, **plan):
-    """Credits where the policy writes the `continuations` in turn after any prefix, and all four lines are wanted."""
-    asked = []
-
-    async def verify(changed):
-        return present(0, 1, 2, 3)(set(changed.splitlines()))
-
-    async def resume(kept, seed):
-        asked.append((kept, seed))
-        lines = continuations[len(asked) % len(continuations)]
-        return solution[:kept] + "\n".join(lines[solution[:kept].count("\n") :])
-
-    options = {"budget": 4, "method": "resample"} | plan
-    found = asyncio.run(estimate(solution, verify, Plan(**options), score=score, resume=resume))
-    return found, asked
-
-
-def test_resampling_gives_a_step_what_it_does_to_what_the_policy_writes_after_it():
-    wrong = PROGRAM.replace("c = 3", "c = 9")
-    found, asked = resampled(wrong, [LINES], score=0.0)
-    assert found.values == [0.0, 0.0, -1.0, 0.0]  # right until the third line, lost from there on
-    assert sorted(kept for kept, _ in asked) == [0, 6, 12, 18]
-    assert (found.replays, found.asked, found.invalid) == (4, 4, 0)
-
-
-def test_resampled_credits_add_up_to_the_score_less_what_the_policy_is_worth_without_any_step():
-    other = ["x = 0", *LINES[1:]]  # half of what the policy writes from nothing is wrong
-    found, asked = resampled(PROGRAM, [LINES, other], score=1.0, budget=8)
-    assert sum(found.values) == pytest.approx(1.0 - 0.5)
-    assert found.values[0] == pytest.approx(0.5)
-    assert len(asked) == 8
-    assert len({seed for _, seed in asked}) == 8
-    assert asked == resampled(PROGRAM, [LINES, other], score=1.0, budget=8)[1]
-
-
-def test_a_policy_that_cannot_be_asked_gives_no_credit_and_resampling_needs_one():
-    async def verify(changed):
-        return 1.0
-
-    async def resume(kept, seed):
-        raise ConnectionError("the server is gone")
-
-    plan = Plan(method="resample")
-    found = asyncio.run(estimate(PROGRAM, verify, plan, score=1.0, resume=resume))
-    assert (found.cause, found.invalid) == ("no_valid_replay", 4)
-    with pytest.raises(ValueError, match="resample needs the policy"):
-        asyncio.run(estimate(PROGRAM, verify, plan, score=1.0))
-
-
 @pytest.mark.parametrize(("check_flaky", "cause"), [(True, "unjudged"), (False, "no_valid_replay")])
 def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky, cause):
     async def verify(changed):
@@ -202,12 +153,7 @@ def test_solutions_without_several_steps_say_why(solution, cause):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"budget": 0}, "at least 1"),
-        ({"method": "guess"}, "valid: delete"),
-        ({"choice": "best"}, "valid: longest"),
-        ({"method": "resample", "unit": "turn"}, "can't write on turns"),
-    ],
+    [({"budget": 0}, "at least 1"), ({"method": "guess"}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
 )
 def test_a_plan_that_cannot_be_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -277,3 +223,54 @@ def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
     assert math.isnan(found.values[0])
     assert math.isnan(found.values[2])
     assert found.invalid == 2
+
+
+def resampled(policy, reward=additive, **plan):
+    """Credits of PROGRAM where the policy goes on from any of its characters; what it was given to go on from."""
+    prefixes = []
+
+    async def resume(cut):
+        prefixes.append(PROGRAM[:cut])
+        return policy(PROGRAM[:cut])
+
+    async def verify(changed):
+        return reward(set(changed.splitlines()))
+
+    options = Plan(**{"method": "resample", "budget": 100} | plan)
+    score = reward(set(LINES))
+    return asyncio.run(estimate(PROGRAM, verify, options, score=score, resume=resume)), prefixes
+
+
+def test_resampling_credits_a_step_with_what_it_does_to_the_policys_own_continuations():
+    # This policy writes the last line wherever it goes on: the solution's own last line earned nothing.
+    found, prefixes = resampled(lambda prefix: prefix + LINES[3])
+    assert prefixes == ["", "a = 1\n", "a = 1\nb = 2\n", "a = 1\nb = 2\nc = 3\n"]
+    assert found.values == pytest.approx([0.1, 0.2, 0.3, 0.0])
+    assert sum(found.values) == pytest.approx(additive(set(LINES)) - additive({LINES[3]}))
+
+
+def test_the_budget_of_resampling_counts_continuations_and_values_are_their_means():
+    outcomes = iter([0.0, 1.0, 0.5, 0.5, 1.0, 1.0])
+    found, prefixes = resampled(
+        lambda prefix: "", lambda lines: 1.0 if lines else next(outcomes), budget=5, continuations=2
+    )
+    assert prefixes == ["", "", "a = 1\nb = 2\n", "a = 1\nb = 2\n"]  # two blocks, two continuations each
+    assert found.replays == 4
+    assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
+
+
+def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
+    def policy(prefix):
+        if prefix.endswith("b = 2\n"):
+            raise ConnectionError
+        return prefix + LINES[3]
+
+    found, _ = resampled(policy)
+    assert [math.isnan(value) for value in found.values] == [False, True, True, False]
+    assert found.unjudged == 1
+
+
+@pytest.mark.parametrize("plan", [{"unit": "turn"}, {"continuations": 5, "budget": 4}, {"continuations": 0}])
+def test_plans_of_resampling_that_cannot_be_made_are_refused(plan):
+    with pytest.raises(ValueError, match=r"method|continuations"):
+        Plan(method="resample", **plan)

@@ -1,5 +1,6 @@
 """The launchers of the studies: what they would run, in which order, and what they refuse."""
 
+import json
 import os
 import re
 import subprocess
@@ -33,16 +34,52 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert all("train=d/train.parquet" in command for command in samples)
     assert f"verified.evaluations=[{out}/phase1/samples]" in of_module(commands, "recipe.sft")[0]
     assert f"--evaluations {out}/phase2/samples" in of_module(commands, "recipe.dpo")[0]
-    assert "data.val_files=d/dev.parquet" in of_module(commands, "recipe.train")[0]
+    grpo, repair = of_module(commands, "recipe.train")
+    assert "data.val_files=d/dev.parquet" in grpo
+    assert f"model.path={out}/phase3/model" in repair
     (table,) = of_module(commands, "recipe.choose")
-    assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(4)]
+    beside = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"]
+    assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
     assert not any("test.parquet" in command for command in commands)
 
 
-def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path):
-    status, commands, printed = script("scripts/coding/phase2_dpo.sh", dry=False, OUT=str(tmp_path))
+def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
+    status, commands, printed = script(
+        "scripts/coding/phase4_repair.sh", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
+    )
+    assert status == 0, printed
+    rows = f"{tmp_path}/o/phase4/rows"
+    assert of_module(commands, "data_prep.agents") == [
+        f"data_prep.agents d/{split}.parquet --out {rows}/{split}.parquet" for split in ("train", "dev")
+    ]
+    (train,) = of_module(commands, "recipe.train")
+    words = (f"data.train_files={rows}/train.parquet", f"data.val_files={rows}/dev.parquet", "agents=micro")
+    assert all(word in train.split() for word in (*words, "data.seed=3"))
+    found = {command.split(" --out ")[1].split()[0]: command for command in of_module(commands, "recipe.evaluate")}
+    in_turns = {path.removeprefix(f"{tmp_path}/o/phase4/"): "--agents micro" in one for path, one in found.items()}
+    assert in_turns == {"before": True, "dev": False, "repair": True}
+
+
+def test_phases_can_be_left_out(tmp_path):
+    _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
+    (table,) = of_module(commands, "recipe.choose")
+    assert table.split()[1:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
+    assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.agents") == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "missing", "first"),
+    [
+        ("phase1_sft", "phase0/model", "phase0_baseline.sh MODEL"),
+        ("phase2_dpo", "phase1/model", "phase1_sft.sh"),
+        ("phase3_grpo", "phase1/model", "phase1_sft.sh"),
+        ("phase4_repair", "phase3/model", "phase3_grpo.sh"),
+    ],
+)
+def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path, stage, missing, first):
+    status, commands, printed = script(f"scripts/coding/{stage}.sh", dry=False, OUT=str(tmp_path))
     assert (status, commands) == (2, [])
-    assert f"no {tmp_path}/phase1/model; first bash scripts/coding/phase1_sft.sh" in printed
+    assert f"stopped: no {tmp_path}/{missing}; first bash scripts/coding/{first}" in printed
 
 
 @pytest.mark.parametrize(("task", "module"), [("countdown", "data_prep.countdown_tasks"), ("gsm8k", "data_prep.gsm8k")])
@@ -87,11 +124,93 @@ def test_the_smoke_setting_has_five_steps_on_all_levels_and_memory_is_one_variab
 def test_the_ablation_goes_through_the_steps_of_the_study():
     status, commands, printed = script("scripts/npg_muse/train_ablation.sh", "m", VOLUMES="750")
     assert status == 0, printed
-    assert re.findall(r"^step (\d)", printed, re.MULTILINE) == list("1234")
+    assert re.findall(r"^step (\d)", printed, re.MULTILINE) == list("12345")
     shapes = [re.search(r"shape=(\w+)", one)[1] for one in of_module(commands, "recipe.train")]
     assert set(shapes) == {
         "binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated"
     }  # fmt: skip
+    (table,) = of_module(commands, "recipe.choose")
+    assert len(set(table.split()[1:])) == len(table.split()[1:]) == 6  # five rewards, and the curriculum
+
+
+def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
+    status, commands, printed = script("scripts/npg_muse/train_ablation.sh", "m", "other", VOLUMES="750")
+    assert status == 0, printed
+    last = of_module(commands, "recipe.train")[-1]
+    assert "model.path=other " in last
+    assert "run.name=mixed_other_binary_750 " in last
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "trained"),
+    [
+        (("choose_data_volume.sh", "m"), "45000", ["mixed_m_binary_45000", "mixed_m_binary_60000"]),
+        (
+            ("compare_curriculum.sh", "m", "binary", "750"),
+            "mixed",
+            ["mixed_m_binary_750", "curriculum_m_binary_750_level1"],
+        ),
+        (("ablate_rewards.sh", "m", "mixed", "750"), "binary", ["mixed_m_binary_750", "mixed_m_binary_format_750"]),
+    ],
+)
+def test_each_step_is_a_command_that_prints_what_it_chose(words, chosen, trained):
+    status, commands, printed = script(f"scripts/npg_muse/{words[0]}", *words[1:], VOLUMES="45000 60000")
+    assert status == 0, printed
+    assert printed.splitlines()[0] == chosen  # alone on the standard output
+    runs = [re.search(r"run.name=(\S+)", one)[1] for one in of_module(commands, "recipe.train")]
+    assert runs[:2] == trained
+
+
+def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
+    """`best` asks recipe.choose, here a stand-in that names the second of the folders."""
+    choose = tmp_path / "python"
+    choose.write_text("#!/bin/sh\necho $4\n")
+    choose.chmod(0o755)
+    command = '. scripts/npg_muse/settings.sh; best "mixed m binary 750" "curriculum m binary 750"'
+    environment = {**os.environ, "PYTHON": str(choose), "DRY_RUN": ""}
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("curriculum m binary 750\n", "")
+
+
+def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_before():
+    status, commands, printed = script(
+        "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
+    )
+    assert status == 0, printed
+    assert len(of_module(commands, "data_prep.graphs")) == 10
+    assert of_module(commands, "recipe.train") == []  # the jobs' own
+    jobs = re.findall(r"job submit .* -- env -C \S+ bash (scripts/.*)", printed)
+    assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
+
+
+def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
+    _, commands, _ = script("scripts/countdown.sh", "m", PLATFORM="gpu_ray")
+    elsewhere = [command.split(" -m ")[1].split()[0] for command in of_module(commands, "recipe.cluster")]
+    assert elsewhere == ["recipe.probe", "recipe.export", "recipe.evaluate", "recipe.evaluate"]
+    assert len(of_module(commands, "recipe.train")) == 1
+
+
+def test_an_evaluation_of_the_study_has_three_groups():
+    status, commands, printed = script("scripts/npg_muse/evaluate.sh", "m", "out", PROBLEMS="60")
+    assert status == 0, printed
+    made = of_module(commands, "data_prep.graphs")
+    assert [("--tasks mcp mis mvc mcs ged tsp --limit 600" in one, "diameter" in one) for one in made] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+    own = [re.search(r"--out (\S+) --data (\S+)", one).groups() for one in of_module(commands, "recipe.evaluate")]
+    groups = ("in_task", "cross_task")
+    assert own == [(f"out/{group}", f"{group}=data/npg_muse/{group}/test.parquet") for group in groups]
+    others = [command for command in commands if "lm_eval run" in command]
+    assert [re.search(r"--tasks (\S+)", one)[1] for one in others][:2] == ["aime24", "aime25"]
+    assert all("--output_path out/cross_domain/" in one for one in others)
+
+
+def test_the_smoke_setting_is_one_command():
+    status, commands, printed = script("scripts/npg_muse/smoke.sh")
+    assert status == 0, printed
+    runs = of_module(commands, "recipe.train")
+    assert len(runs) == 6  # mixed, and a run a level
+    assert all("trainer.total_training_steps=5" in one and "/750/level" in one for one in runs)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +219,14 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
         (["m", "bnary", "750"], "unknown reward 'bnary'; valid ones: binary "),
         (["m", "binary", "many"], "the volume is a number"),
         (["m"], "MODEL REWARD VOLUME"),
+        (["ablate_rewards.sh", "m", "sorted", "750"], "unknown strategy 'sorted'; valid ones: mixed curriculum"),
+        (["train_all_series.sh", "sorted", "binary", "750", "m"], "unknown strategy 'sorted'"),
+        (["evaluate.sh", "m", "out"], "unknown group 'all'; valid ones: in_task"),
     ],
 )
 def test_npg_muse_refuses_what_is_no_setting(arguments, message):
-    status, commands, printed = script("scripts/npg_muse/mixed.sh", *arguments)
+    name, words = (arguments[0], arguments[1:]) if arguments[0].endswith(".sh") else ("mixed.sh", arguments)
+    status, commands, printed = script(f"scripts/npg_muse/{name}", *words, WHAT="all")
     assert (status, commands) == (2, [])
     assert message in printed
 
@@ -117,3 +240,21 @@ def test_slurm_starts_ray_on_every_node_and_stops_it():
         "stop",
     ]
     assert commands[2] == "bash scripts/gsm8k.sh m"
+
+
+def test_slurm_on_one_node_needs_no_cluster():
+    status, commands, printed = script("scripts/slurm/recipe.sbatch", "scripts/gsm8k.sh", "m", NODES="1")
+    assert status == 0, printed
+    assert commands[0] == "bash scripts/gsm8k.sh m"
+    assert not any("srun" in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    "study", ["coding/all.sh", "countdown.sh", "gsm8k.sh", "npg_muse/mixed.sh", "npg_muse/evaluate.sh"]
+)
+def test_every_study_can_be_a_ray_job_and_a_dry_run_prints_it(study):
+    status, _, printed = script("scripts/ray_submit.sh", "--dry-run", f"scripts/{study}", "m", TRAIN="data.seed=1")
+    assert status == 0, printed
+    assert f"-- env -C {ROOT} bash scripts/{study} m" in printed
+    variables = json.loads(re.search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
+    assert (variables["PLATFORM"], variables["TRAIN"]) == ("gpu_ray", "data.seed=1")

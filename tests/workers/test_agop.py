@@ -1,38 +1,43 @@
-"""The spectrum from inner products is that of the matrix itself, and means what its names say."""
+"""The spectrum of the average gradient outer product, against the matrix itself and in closed form."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
 
-from workers.agop import spectrum
-
-
-def of(gradients: torch.Tensor, top: int = 3) -> dict[str, float]:
-    return spectrum(gradients @ gradients.T, top)
-
-
-@pytest.mark.parametrize(("count", "parameters"), [(4, 30), (12, 5)])
-def test_eigenvalues_are_those_of_the_average_outer_product(count: int, parameters: int) -> None:
-    gradients = torch.randn(count, parameters, generator=torch.manual_seed(0), dtype=torch.float64)
-    found = of(gradients)
-    dense = torch.linalg.eigvalsh(gradients.T @ gradients / count).flip(0)
-    assert [found[f"agop/eigenvalue_{place}"] for place in (1, 2, 3)] == pytest.approx(dense[:3].tolist())
-    assert found["agop/trace"] == pytest.approx(float(gradients.square().sum(1).mean()))
-    assert found["agop/agreement"] == pytest.approx(float(gradients.mean(0).square().sum()) / found["agop/trace"])
+from workers.agop import PART, part_sources, prompt_parts, spectrum
+from workers.memory_rows import MEMORY
 
 
-def test_effective_rank_is_one_for_one_direction_and_the_number_of_parts_for_as_many() -> None:
-    same = of(torch.ones(6, 4, dtype=torch.float64))
-    assert (same["agop/effective_rank"], same["agop/agreement"]) == pytest.approx((1.0, 1.0))
-    own = of(torch.eye(6, dtype=torch.float64))
-    assert (own["agop/effective_rank"], own["agop/agreement"]) == pytest.approx((6.0, 1 / 6))
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 1_000))
+def test_the_spectrum_is_that_of_the_outer_product_itself(parts, parameters, seed):
+    gradients = torch.randn(parts, parameters, dtype=torch.float64, generator=torch.manual_seed(seed))
+    found = spectrum(gradients @ gradients.T)
+    matrix = torch.stack([torch.outer(gradient, gradient) for gradient in gradients]).mean(0)
+    expected = torch.linalg.eigvalsh(matrix).flip(0)
+    for place in range(min(4, parts, parameters)):
+        assert found[f"agop/eigenvalue_{place + 1}"] == pytest.approx(float(expected[place]), abs=1e-9)
+    assert found["agop/trace"] == pytest.approx(float(matrix.trace()))
+    assert 1 - 1e-9 <= found["agop/effective_rank"] <= min(parts, parameters) + 1e-6
 
 
-def test_scale_changes_eigenvalues_and_nothing_else() -> None:
-    gradients = torch.randn(5, 9, generator=torch.manual_seed(1), dtype=torch.float64)
-    small, large = of(gradients), of(1000 * gradients)
-    assert large["agop/effective_rank"] == pytest.approx(small["agop/effective_rank"])
-    assert large["agop/eigenvalue_1"] == pytest.approx(1e6 * small["agop/eigenvalue_1"])
+def test_orthogonal_gradients_of_one_length_have_full_rank_and_equal_ones_have_rank_one():
+    found = spectrum(torch.eye(4))
+    assert found["agop/effective_rank"] == pytest.approx(4)
+    assert found["agop/top_share"] == pytest.approx(0.25)
+    assert found["agop/trace"] == pytest.approx(1)
+    assert spectrum(torch.ones(4, 4))["agop/effective_rank"] == pytest.approx(1)
 
 
-def test_gradients_of_zero_have_no_rank() -> None:
-    assert set(of(torch.zeros(4, 3)).values()) == {0.0}
+def test_without_gradients_there_is_no_rank():
+    found = spectrum(torch.zeros(3, 3))
+    assert found == {"agop/eigenvalue_1": 0.0, "agop/eigenvalue_2": 0.0, "agop/eigenvalue_3": 0.0, "agop/trace": 0.0}
+
+
+def test_samples_of_a_prompt_are_in_one_part_and_memory_is_in_none():
+    prompts = ["a", "a", "b", "c", "b", "d"]
+    parts = prompt_parts(prompts, 3)
+    assert parts.tolist() == [0, 0, 1, 2, 1, 0]
+    data = TensorDict({PART: parts, MEMORY: torch.tensor([False, True, False, False, False, False])}, batch_size=6)
+    assert [source.halves for source in part_sources(data, 3)] == [([0, 5], []), ([2, 4], []), ([3], [])]

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig
 
 from recipe import preflight
-from recipe.checks import cluster, data, memory, model, names, sandbox, verl_rules
+from recipe.checks import cluster, data, memory, model, names, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
@@ -216,3 +216,21 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
         port = server.getsockname()[1]
         options = ["ray_kwargs.ray_init.include_dashboard=true", f"+ray_kwargs.ray_init.dashboard_port={port}"]
         assert f"port {port} is busy" in _only(cluster.check(_config(tiny_arguments, *options), run))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("shape=bnary", "reward setting shape: unknown 'bnary'; valid ones: binary, binary_format"),
+        ("refuse=[lenght]", "reward setting refuse: unknown 'lenght'; valid ones: "),
+    ],
+)
+def test_a_reward_that_does_not_exist_is_named_with_the_valid_ones(tiny_arguments, run, word, message):
+    config = _config(tiny_arguments, f"reward.custom_reward_function.reward_kwargs.{word}")
+    assert message in _only(reward.check(config, run))
+
+
+def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments, run):
+    problem = _only(memory.check(_config(tiny_arguments, "data.max_prompt_length=480"), run))
+    assert "data.max_prompt_length + data.max_response_length = 544 is more than the model's" in problem
+    assert "max_position_embeddings=512" in problem

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,13 +21,14 @@ TOKENS = 5
 @dataclass
 class Behaviour:
     """What the server does, and what it was asked. die_after: ends its process, in the middle of a request, after so
-    many answers. answers_as: the model that it names in its answers.
+    many answers. answers_as: the model that it names in its answers. text: what it answers to messages.
     """
 
     model: str = MODEL
     answers_as: str = MODEL
     die_after: int | None = None
     fail: bool = False
+    text: Callable[[list[dict[str, str]]], str] | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -41,6 +42,8 @@ def reply(request: dict[str, Any], behaviour: Behaviour) -> tuple[int, dict[str,
         return 400, {"error": {"message": "This model's maximum context length is 8 tokens."}}
     right = request["temperature"] == 0 or request["seed"] % 2 == 0
     text = f"#### {prompt.split()[-1] if right else 0}"
+    if behaviour.text is not None:
+        text = behaviour.text(request["messages"])
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     if request.get("logprobs"):
         choice["logprobs"] = {"content": [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []}] * 2}

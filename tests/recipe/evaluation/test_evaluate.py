@@ -1,15 +1,19 @@
 """`recipe.evaluate` against a real HTTP server that speaks the OpenAI protocol."""
 
+import errno
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
+from recipe.evaluation import vllm_server
 from recipe.evaluation.folder import EvaluationFolder
+from recipe.evaluation.samples import Journal
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
 
@@ -166,3 +170,39 @@ def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on
         assert run(tmp_path / "out", data, "--url", url) == 0
     assert len(behaviour.requests) == 6
     assert [(found["problems"], found["not_judged"]) for found in folder.metrics.values()] == [(6, 0)]
+
+
+def test_a_full_disk_stops_the_evaluation_and_what_was_judged_is_kept(tmp_path, data, monkeypatch, capsys):
+    add = Journal.add
+
+    def full(journal, sample):
+        if len(journal.samples) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        add(journal, sample)
+
+    with serving(Behaviour()) as url:
+        monkeypatch.setattr(Journal, "add", full)
+        assert run(tmp_path / "out", data, "--url", url) == 1
+        assert "cannot be written: No space left on device" in capsys.readouterr().err
+        monkeypatch.setattr(Journal, "add", add)
+        assert len(EvaluationFolder(tmp_path / "out").journal().samples) == 2
+        assert run(tmp_path / "out", data, "--url", url) == 0
+
+
+def test_a_model_that_vllm_cannot_load_ends_with_its_last_error(tmp_path, data, monkeypatch, capsys):
+    """A stand-in for vLLM: a program that fails as it does."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'ValueError: Model architectures [Novel] are not supported'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(vllm_server.sys, "executable", str(python))
+    assert run(tmp_path / "out", data, "--model", "owner/novel") == 1
+    message = capsys.readouterr().err
+    assert "vLLM did not start: ValueError: Model architectures [Novel] are not supported" in message
+    assert str(tmp_path / "out" / "vllm.log") in message
+
+
+def test_rows_that_are_no_problems_are_refused_with_the_first_that_does_not_fit(tmp_path, capsys):
+    rows = [{"messages": [{"role": "user", "content": "say 1"}, {"role": "assistant", "content": "1"}]}]
+    pd.DataFrame(rows).to_parquet(tmp_path / "demonstrations.parquet")
+    assert run(tmp_path / "out", tmp_path / "demonstrations.parquet", "--url", "http://127.0.0.1:1") == 2
+    assert "row 0, field 'data_source'" in capsys.readouterr().err

@@ -66,3 +66,14 @@ def test_a_budget_solves_a_problem_with_one_accepted_answer():
     paid = Protocol("eval@budget", temperature=1.0, budget=9)
     found = measure([sample("a", 0, "syntax"), sample("a", 1, "none"), sample("b", 0, "syntax")], paid)
     assert found["solved@budget"]["estimate"] == 0.5
+
+
+def test_the_recovery_rate_counts_samples_whose_first_turn_failed_and_no_others():
+    samples = [sample("a", 0, "none"), sample("a", 1, "syntax"), sample("b", 0, "none"), sample("c", 0, "none")]
+    for one, first in zip(samples, (0.0, 0.0, 1.0, None), strict=True):
+        assert one.reward is not None
+        one.reward["first_acc"] = first
+    found = measure(samples, Protocol())
+    assert found["recovery_rate"]["estimate"] == 0.5
+    assert found["first_turn_accuracy"]["estimate"] == 0.5
+    assert measure([sample("a", 0, "none")], Protocol())["recovery_rate"] is None

@@ -1,7 +1,8 @@
 from omegaconf import OmegaConf
 
 from data_prep.schema import Demonstration, read_rows
-from recipe.sft import trained_model, verified_files
+from data_prep.tasks import write_task_rows
+from recipe.sft import launch, trained_model, verified_files
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample
 
@@ -30,3 +31,17 @@ def test_the_model_of_the_last_step_is_the_trained_one(tmp_path):
     for step in (9, 100):
         (tmp_path / f"global_step_{step}" / "huggingface").mkdir(parents=True)
     assert trained_model(tmp_path).parent.name == "global_step_100"
+
+
+def test_rows_that_are_no_demonstrations_are_refused_before_training(tmp_path, capsys):
+    write_task_rows(tmp_path / "rows.parquet", [task(1)])
+    settings = OmegaConf.create(
+        {
+            "trainer": {"default_local_dir": str(tmp_path / "out")},
+            "data": {"train_files": str(tmp_path / "rows.parquet")},
+            "verified": {"evaluations": []},
+        }
+    )
+    assert launch(settings) == 2
+    assert "refused before training: " in (message := capsys.readouterr().err)
+    assert "row 0, field 'messages'" in message

@@ -105,7 +105,7 @@ def test_an_episode_ends_after_max_turns_and_the_last_valid_action_is_the_answer
     assert len(server.asked) == 2
     assert output.response_mask[-1] == 1  # nothing after the last turn
     assert output.extra_fields[EPISODE] == {
-        "agent": "code_agent", "turns": [(0, 6), (19, 23)], "answer": 0, "failed": False,
+        "agent": "code_agent", "turns": [(0, 6), (19, 23)], "answer": 0, "first_failed": False, "failed": False,
     }  # fmt: skip
 
 

@@ -2,14 +2,7 @@ import pytest
 import torch
 from transfer_queue import KVBatchMeta
 
-from recipe.training.batch_skills import (
-    dealt_over_ranks,
-    first_accepted,
-    memory_flags,
-    prompt_halves,
-    prompt_parts,
-    skill_ids,
-)
+from recipe.training.batch_skills import dealt_over_ranks, first_accepted, memory_flags, prompt_halves, skill_ids
 
 
 def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
@@ -20,11 +13,6 @@ def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_t
 def test_all_samples_of_a_prompt_are_in_the_same_half_and_halves_alternate_within_a_skill():
     skills = torch.tensor([0, 0, 1, 0, 0, 1, 0])
     assert prompt_halves(skills, ["a", "a", "b", "c", "a", "d", "e"]).tolist() == [0, 0, 0, 1, 0, 1, 0]
-
-
-def test_prompts_are_dealt_into_parts_whole_and_what_is_left_out_is_in_none():
-    left_out = [False, True, False, False, False, False]
-    assert prompt_parts(["a", "x", "b", "a", "c", "d"], left_out, 3).tolist() == [0, -1, 1, 0, 2, 0]
 
 
 def batch(*prompts: str) -> KVBatchMeta:

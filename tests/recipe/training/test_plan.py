@@ -23,8 +23,8 @@ def settings(projection: dict | None = None, penalty: dict | None = None, **prot
             "projection": {"method": "qp"} | (projection or {}),
             "agents": {"max_turns": 1, "role": "user", "observation_characters": 1, "feedback": FEEDBACK},
             "failures": {"share": 0, "capacity": 1},
+            "agop": {"every": 0, "parts": 2},
             "penalty": {"kind": "off"} | (penalty or {}),
-            "agop": {"every": 0, "parts": 2, "top": 1},
             "sandbox": {"timeout": 1, "memory_mb": 64},
         }
     )  # fmt: skip

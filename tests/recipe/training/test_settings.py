@@ -45,6 +45,11 @@ def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
         read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
 
 
+def test_replays_that_cannot_be_made_are_refused_before_training():
+    with pytest.raises(SettingsError, match=r"credit: .*unit 'turn' has 'truncate'"):
+        read_settings(composed(*QUICKSTART, "credit=counterfactual", "credit.method=resample", "credit.unit=turn"))
+
+
 def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come():
     stages = ["protocol=sequential", "protocol.stage_steps=2", "failures.share=0.25"]
     with pytest.raises(SettingsError, match=r"failures\.share=0\.25 changes .*protocol=sequential says that itself"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -119,3 +120,22 @@ async def any_sandbox(any_server: ServerProcess) -> AsyncIterator[Sandbox]:
     """A client of `any_server`."""
     async with Sandbox(any_server.url) as client:
         yield client
+
+
+LOOK_AROUND = """
+import os, time
+time.sleep(0.1)  # long enough that both workers are asked
+for folder in ("/tmp", "/dev/shm"):
+    open(folder + "/probe", "w").close()
+    os.unlink(folder + "/probe")
+print(sorted(os.listdir("/tmp")), sorted(os.listdir(".")), sorted(os.listdir("/dev/shm")))
+print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())])
+"""
+
+
+async def assert_nothing_left(server: ServerProcess, sandbox: Sandbox) -> None:
+    """The next program in every slot finds an empty folder and no process; the server has its own processes only."""
+    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.workers)))
+    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.workers
+    alive = server.descendants()
+    assert len(alive) == 3 * server.workers, alive

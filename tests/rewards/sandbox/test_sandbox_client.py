@@ -6,14 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.connections import ProcessLimit
+from rewards.sandbox.transport import Endpoint
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
@@ -99,7 +102,7 @@ NO_JSON = (200, {}, b"<html>gateway</html>")
 
 
 @pytest.mark.parametrize(
-    "trouble", [SANDBOX_ERROR, TRACEBACK, BUSY, NO_JSON, None, (504, {}, b"timeout"), (503, {}, b"-")]
+    "trouble", [SANDBOX_ERROR, TRACEBACK, BUSY, CUT, NO_JSON, None, (504, {}, b"timeout"), (503, {}, b"-")]
 )
 async def test_passing_trouble_is_retried(trouble: Answer) -> None:
     async with stub(trouble, OK) as server, Sandbox(server.url) as sandbox:
@@ -117,8 +120,11 @@ async def test_lasting_trouble_is_an_infrastructure_error(trouble: Answer) -> No
 
 async def test_a_busy_server_costs_no_attempt_until_the_wait_is_too_long() -> None:
     async with stub(BUSY, BUSY, BUSY, BUSY, OK) as server, Sandbox(server.url, attempts=1) as sandbox:
+        started = time.monotonic()
         assert (await sandbox.run("print(1)")).outcome == "passed"
         assert len(server.requests) == 5
+        # As long as Retry-After says, each time.
+        assert time.monotonic() - started >= 4 * 0.05
     async with stub(BUSY) as server, Sandbox(server.url, attempts=1, queue_timeout=0.2) as sandbox:
         with pytest.raises(InfrastructureError, match="429"):
             await sandbox.run("print(1)")
@@ -191,6 +197,13 @@ async def test_limits_are_passed_on_and_both_urls_are_taken(suffix: str) -> None
         ]
 
 
+async def test_a_server_without_our_routes_is_asked_by_run_code_only() -> None:
+    async with stub(OK) as server, Sandbox(server.url) as sandbox:
+        await asyncio.gather(sandbox.run("x"), sandbox.run("y"))
+        await sandbox.run("z")
+        assert server.paths == ["/capabilities", "/run_code", "/run_code", "/run_code"]
+
+
 def test_url_without_a_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="http"):
         Sandbox("localhost:8080")
@@ -227,6 +240,22 @@ async def test_a_dead_server_is_left_out_and_tried_again() -> None:
         await asyncio.gather(*(sandbox.run("x") for _ in range(10)))
         assert len(dead.paths) > asked
         assert len(alive.requests) < before + 10
+
+
+def test_a_server_that_stays_away_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("rewards.sandbox.transport.time.monotonic", lambda: now)
+    endpoint = Endpoint("http://127.0.0.1:1", httpx.AsyncClient())
+    pauses = []
+    for _ in range(8):
+        endpoint.note_unreachable()
+        endpoint.note_unreachable()  # one outage, however many requests it hits
+        pauses.append(endpoint.down_for)
+        now += endpoint.down_for
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    endpoint.note_alive()
+    endpoint.note_unreachable()
+    assert endpoint.down_for == 0.5
 
 
 async def test_load_is_balanced() -> None:
@@ -275,8 +304,8 @@ async def test_a_caller_that_gives_up_gives_its_place_back() -> None:
         assert limit.used == 1
 
 
-def run_for_real(request: dict[str, Any]) -> Answer:
-    """Answer as SandboxFusion does: run the code in a plain subprocess."""
+def run_for_real(request: dict[str, Any], kept: Callable[[str], str] = str) -> Answer:
+    """Answer as SandboxFusion does: run the code in a plain subprocess. `kept`: what is left of its output."""
     import subprocess
     import sys
     import tempfile
@@ -291,7 +320,7 @@ def run_for_real(request: dict[str, Any]) -> Answer:
             cwd=folder,
         )
     status = "Success" if done.returncode == 0 else "Failed"
-    return fusion(status, return_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    return fusion(status, return_code=done.returncode, stdout=kept(done.stdout), stderr=done.stderr)
 
 
 async def test_check_on_a_server_that_has_run_code_only() -> None:
@@ -328,3 +357,27 @@ async def test_forgeries_on_a_server_that_has_run_code_only(code: str, outcomes:
     async with stub(run_for_real) as server, Sandbox(server.url) as sandbox:
         result = await sandbox.check(Program(code), cases, timeout=1.0)
         assert [case.outcome for case in result.cases] == outcomes
+
+
+@pytest.mark.parametrize("kept", [0.95, 0.6, 0.4])
+async def test_verdicts_that_a_server_cut_off_are_asked_for_again(kept: float) -> None:
+    # SandboxFusion reads pipes only at the end and loses what did not fit into them, as Success.
+    def cutting(request: dict[str, Any]) -> Answer:
+        return run_for_real(request, kept=lambda stdout: stdout[: int(kept * len(stdout))])
+
+    cases = [CallCase("f", [n], expected=n if n != 2 else 0) for n in range(6)]
+    async with stub(cutting, cutting, run_for_real) as server, Sandbox(server.url) as sandbox:
+        result = await sandbox.check(Program("def f(x): return x"), cases)
+        assert [case.outcome for case in result.cases] == ["passed", "passed", "wrong_answer", *["passed"] * 3]
+        assert len(server.requests) == 3
+
+
+async def test_verdicts_that_are_always_cut_off_are_no_result() -> None:
+    def cutting(request: dict[str, Any]) -> Answer:
+        # The first line that is not blank says that the program was loaded.
+        return run_for_real(request, kept=lambda stdout: "\n".join([*stdout.split("\n")[:2], ""]))
+
+    async with stub(cutting) as server, Sandbox(server.url, attempts=2) as sandbox:
+        with pytest.raises(InfrastructureError, match="cut"):
+            await sandbox.check(Program("def f(x): return x"), [CallCase("f", [1], expected=1)])
+        assert len(server.requests) == 2

@@ -6,33 +6,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from rewards.sandbox import RunResult, Sandbox
-from tests.rewards.sandbox.conftest import ServerProcess
+from tests.rewards.sandbox.conftest import ServerProcess, assert_nothing_left
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
 
-LOOK_AROUND = """
-import os, time
-time.sleep(0.1)  # long enough that both workers are asked
-for folder in ("/tmp", "/dev/shm"):
-    open(folder + "/probe", "w").close()
-    os.unlink(folder + "/probe")
-print(sorted(os.listdir("/tmp")), sorted(os.listdir(".")), sorted(os.listdir("/dev/shm")))
-print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())])
-"""
 
-
-async def assert_nothing_left(server: ServerProcess, sandbox: Sandbox) -> None:
-    """The next program in every slot finds an empty folder and no process; the server has its own processes only."""
-    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.workers)))
-    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.workers
-    alive = server.descendants()
-    assert len(alive) == 3 * server.workers, alive
+@pytest_asyncio.fixture(autouse=True)
+async def nothing_is_left(any_server: ServerProcess, any_sandbox: Sandbox) -> AsyncIterator[None]:
+    """After every program of this file: no process of it, no file, and the server has all of its own."""
+    yield
+    await assert_nothing_left(any_server, any_sandbox)
 
 
 async def run(sandbox: Sandbox, code: str, **options: object) -> RunResult:
@@ -42,11 +33,10 @@ async def run(sandbox: Sandbox, code: str, **options: object) -> RunResult:
 @pytest.mark.parametrize(
     "code", ["while True: pass", "import time; time.sleep(60)", "import os, signal; signal.pause()"]
 )
-async def test_endless_program_times_out(any_sandbox: Sandbox, any_server: ServerProcess, code: str) -> None:
+async def test_endless_program_times_out(any_sandbox: Sandbox, code: str) -> None:
     result = await run(any_sandbox, code, timeout=0.5)
     assert (result.outcome, result.return_code) == ("timeout", None)
     assert result.execution_time >= 0.5
-    await assert_nothing_left(any_server, any_sandbox)
 
 
 async def test_output_before_a_timeout_is_kept(any_sandbox: Sandbox) -> None:
@@ -55,13 +45,12 @@ async def test_output_before_a_timeout_is_kept(any_sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("code", ["x = [0] * (1 << 30)", "x = bytearray(1 << 31)", "x = 'a'\nwhile True: x += x"])
-async def test_memory_hog_is_stopped(any_sandbox: Sandbox, any_server: ServerProcess, code: str) -> None:
+async def test_memory_hog_is_stopped(any_sandbox: Sandbox, code: str) -> None:
     result = await run(any_sandbox, code, memory_mb=128)
     assert (result.outcome, result.error_type) == ("memory", "MemoryError")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_memory_limit_holds_for_all_processes_together(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_memory_limit_holds_for_all_processes_together(any_sandbox: Sandbox) -> None:
     code = """
 import os, time
 for _ in range(6):
@@ -74,13 +63,11 @@ time.sleep(30)
     result = await run(any_sandbox, code, memory_mb=128, timeout=20.0)
     assert result.outcome == "memory"
     assert result.execution_time < 20
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_fork_bomb_hits_the_process_limit(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_fork_bomb_hits_the_process_limit(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "import os\nwhile True: os.fork()", timeout=1.0)
     assert result.outcome in ("runtime_error", "timeout")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
 async def test_number_of_processes_is_limited(any_sandbox: Sandbox) -> None:
@@ -105,6 +92,19 @@ async def test_number_of_threads_is_limited(any_sandbox: Sandbox) -> None:
     assert (result.outcome, result.error_type) == ("runtime_error", "RuntimeError")
 
 
+async def test_number_of_open_files_is_limited(any_sandbox: Sandbox) -> None:
+    result = await run(any_sandbox, "held = [open('/dev/null') for _ in range(1000)]")
+    assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
+    assert "Too many open files" in (result.error_line or "")
+
+
+async def test_processor_time_of_threads_counts(any_sandbox: Sandbox) -> None:
+    code = (
+        "import threading\ndef spin():\n    while True: pass\nfor _ in range(4): threading.Thread(target=spin).start()"
+    )
+    assert (await run(any_sandbox, code, timeout=0.5)).outcome == "timeout"
+
+
 @pytest.mark.parametrize("path", ["/usr/bin/evil", "/evil", "/etc/passwd", "/proc/sysrq-trigger", "/dev/null/x"])
 async def test_file_system_is_read_only(any_sandbox: Sandbox, path: str) -> None:
     result = await run(any_sandbox, f"open({path!r}, 'w').write('x')")
@@ -113,29 +113,26 @@ async def test_file_system_is_read_only(any_sandbox: Sandbox, path: str) -> None
     assert not Path("/usr/bin/evil").exists()
 
 
-async def test_disk_quota(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_disk_quota(any_sandbox: Sandbox) -> None:
     code = "for i in range(100): open(f'f{i}', 'wb').write(b'x' * (10 << 20))"
     result = await run(any_sandbox, code)
     assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
     assert "No space left" in (result.error_line or "")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_size_of_a_file_is_limited_also_when_sparse(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_size_of_a_file_is_limited_also_when_sparse(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "f = open('f', 'wb'); f.seek(1 << 40); f.write(b'x'); f.flush()")
     assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
     assert "File too large" in (result.error_line or "")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_number_of_files_is_limited_and_all_are_removed(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_number_of_files_is_limited_and_all_are_removed(any_sandbox: Sandbox) -> None:
     code = "for i in range(100000): open(f'/tmp/{i}', 'w').close()"
     result = await run(any_sandbox, code, timeout=20.0)
     assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_deep_folders_and_links_are_removed(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_deep_folders_and_links_are_removed(any_sandbox: Sandbox) -> None:
     code = """
 import os
 os.symlink("/usr", "link"); os.symlink("/tmp/run", "/tmp/loop"); os.mkdir("/dev/shm/deep"); os.mkfifo("/tmp/pipe")
@@ -145,22 +142,19 @@ os.chmod(".", 0); os.chmod("/tmp", 0o500)
 """
     result = await run(any_sandbox, code)
     assert result.outcome == "passed"
-    await assert_nothing_left(any_server, any_sandbox)
     assert Path("/usr/bin/env").exists()
 
 
-async def test_working_directory_replaced_by_a_link(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_working_directory_replaced_by_a_link(any_sandbox: Sandbox) -> None:
     result = await run(
         any_sandbox, "import os\nos.remove('main.py'); os.rmdir('/tmp/run'); os.symlink('/usr', '/tmp/run')"
     )
     assert result.outcome == "passed"
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_huge_stdout_is_cut_and_said_so(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_huge_stdout_is_cut_and_said_so(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "for _ in range(80): print('x' * 65535)")
     assert (result.outcome, result.stdout_truncated, len(result.stdout)) == ("output_limit", True, 1 << 20)
-    await assert_nothing_left(any_server, any_sandbox)
 
 
 async def test_output_just_below_the_limit_is_whole(any_sandbox: Sandbox) -> None:
@@ -194,12 +188,11 @@ async def test_too_deep_nesting_is_a_syntax_error(any_sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL", "SIGABRT", "SIGTERM", "SIGINT"])
-async def test_death_by_a_signal_is_a_runtime_error(any_sandbox: Sandbox, any_server: ServerProcess, name: str) -> None:
+async def test_death_by_a_signal_is_a_runtime_error(any_sandbox: Sandbox, name: str) -> None:
     result = await run(any_sandbox, f"import os, signal\nos.kill(os.getpid(), signal.{name})")
     assert (result.outcome, result.error_type) == ("runtime_error", name)
     assert result.return_code is not None
     assert result.return_code < 0
-    await assert_nothing_left(any_server, any_sandbox)
 
 
 async def test_crash_of_the_interpreter(any_sandbox: Sandbox) -> None:
@@ -207,7 +200,7 @@ async def test_crash_of_the_interpreter(any_sandbox: Sandbox) -> None:
     assert (result.outcome, result.return_code, result.error_type) == ("runtime_error", -11, "SIGSEGV")
 
 
-async def test_daemons_die_with_their_program(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_daemons_die_with_their_program(any_sandbox: Sandbox) -> None:
     code = """
 import os, time, signal
 if os.fork() == 0:
@@ -221,14 +214,12 @@ print("done")
 """
     result = await run(any_sandbox, code)
     assert (result.outcome, result.stdout) == ("passed", "done\n")
-    await assert_nothing_left(any_server, any_sandbox)
 
 
-async def test_background_process_does_not_hold_the_answer(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_background_process_does_not_hold_the_answer(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "sleep 60 &\necho started", language="bash")
     assert (result.outcome, result.stdout) == ("passed", "started\n")
     assert result.execution_time < 5
-    await assert_nothing_left(any_server, any_sandbox)
 
 
 NETWORK = """

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandbox_fusion import CommandRunStatus, RunCodeRequest, RunStatus
 
-from rewards.sandbox import protocol
+from rewards.sandbox import Sandbox, protocol
 from tests.rewards.sandbox.conftest import ServerProcess
 
 pytestmark = pytest.mark.slow  # with a server
@@ -196,6 +196,9 @@ def test_batch_of_one_program_with_many_cases(server: ServerProcess) -> None:
         {"programs": [{"code": "x", "cases": [{"stdin": "a", "expected": 3}]}]},
         {"programs": [{"code": "x", "cases": [{}]}]},
         {"programs": [{"code": "x", "cases": [{"source": "assert f() ==="}]}]},
+        {"programs": [{"code": "x", "cases": [{"source": "(" * 5000}]}]},
+        {"programs": [{"code": "x", "cases": [{"entry_point": "f", "args": {"s": None}, "kwargs": {"d": []}}]}]},
+        {"programs": [{"code": "x", "cases": [{"entry_point": "f", "args": {"t": []}, "kwargs": {"d": []}}]}]},
     ],
 )
 def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> None:
@@ -227,6 +230,45 @@ def test_any_request_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -
         assert json.loads(bad.response.body)["detail"]
     else:
         assert request.language in protocol.KNOWN
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+CASES = st.lists(
+    st.fixed_dictionaries({"entry_point": st.text(), "args": ANYTHING}, optional={"kwargs": ANYTHING})
+    | st.fixed_dictionaries({"stdin": st.text()}, optional={"expected": ANYTHING})
+    | st.fixed_dictionaries({"source": st.text()}, optional={"expected": ANYTHING}),
+    max_size=3,
+)
+PROGRAMS = st.lists(
+    st.fixed_dictionaries({"code": st.text()}, optional={"cases": CASES, "stdin": ANYTHING}), max_size=3
+)
+OPTIONS = dict.fromkeys(("timeout", "memory_mb", "output_limit", "setup", "max_timeouts", "other"), ANYTHING)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.fixed_dictionaries({"programs": PROGRAMS}, optional={"cases": CASES, **OPTIONS}))
+def test_any_batch_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> None:
+    from rewards.sandbox.server import BadRequest, parse
+
+    try:
+        request = parse(protocol.BatchRequest, json.dumps(body).encode())
+    except BadRequest as bad:
+        assert bad.response.status_code == 422
+        assert json.loads(bad.response.body)["detail"]
+    else:
+        assert [program.code for program in request.programs] == [program["code"] for program in body["programs"]]  # type: ignore[attr-defined]
+        assert 0 < request.timeout <= protocol.MAX_TIMEOUT
+
+
+async def test_our_client_finds_the_batch_route_by_itself(server: ServerProcess) -> None:
+    async with Sandbox(server.url + "/run_code") as sandbox:
+        await sandbox.run("print(1)")
+        (endpoint,) = (await sandbox._servers.connect()).endpoints
+        assert (endpoint.has_batch, endpoint.workers) == (True, server.workers)
 
 
 @settings(max_examples=50)

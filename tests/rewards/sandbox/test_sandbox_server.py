@@ -19,12 +19,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rewards.sandbox import Sandbox, seccomp
+from rewards.sandbox import Sandbox, protocol, seccomp, slot
 from rewards.sandbox.__main__ import is_loopback, parse_arguments
 from rewards.sandbox.folders import empty_folder, open_inside
 from rewards.sandbox.isolation import LAYERS
 from rewards.sandbox.landlock import supported_version
-from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, start_server
+from rewards.sandbox.pool import Pool
+from rewards.sandbox.server import run_job
+from rewards.sandbox.slot import Settings, SlotFailed
+from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, start_server, user_kinds
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
@@ -53,17 +56,25 @@ def test_is_loopback(host: str, inside: bool) -> None:
     assert is_loopback(host) is inside
 
 
-def test_strict_serves_where_every_layer_is_there() -> None:
-    server = start_server("--isolation", "strict", workers=1)
+@pytest.mark.parametrize("ordinary_user", [kind == "ordinary_user" for kind in user_kinds()])
+@pytest.mark.parametrize("arguments", [("--isolation", "strict"), ("--host", "0.0.0.0")], ids=" ".join)
+def test_strict_serves_where_every_layer_is_there(arguments: tuple[str, ...], ordinary_user: bool) -> None:
+    server = start_server(*arguments, workers=1, ordinary_user=ordinary_user)
     try:
-        layers = httpx.get(server.url + "/capabilities", trust_env=False).json()
-        assert (set(layers["layers"]), layers["missing_layers"]) == (
-            set(LAYERS) - ({"uid"} if os.geteuid() else set()),
-            {},
-        )
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        answer = httpx.get(url + "/capabilities", trust_env=False).json()
+        # A user id for each slot can be given by root only.
+        own_ids = set() if ordinary_user or os.geteuid() else {"uid"}
+        assert (set(answer["layers"]), answer["missing_layers"]) == (set(LAYERS) - {"uid"} | own_ids, {})
         assert any("active layers" in line for line in server.log)
+        assert asyncio.run(_printed(url)) == "1\n"
     finally:
         server.stop()
+
+
+async def _printed(url: str) -> str:
+    async with Sandbox(url) as sandbox:
+        return (await sandbox.run("print(1)")).stdout
 
 
 def test_strict_refuses_to_start_and_best_says_what_is_missing(tmp_path: Path) -> None:
@@ -158,13 +169,39 @@ def test_a_full_queue_is_429_with_retry_after_and_the_client_waits() -> None:
         server.stop()
 
 
+@pytest.mark.parametrize("stuck", [1, 2])
+async def test_a_stuck_worker_is_replaced_and_its_program_run_once_more(
+    monkeypatch: pytest.MonkeyPatch, stuck: int
+) -> None:
+    monkeypatch.setattr(slot, "GRACE", 2.0)
+    request = protocol.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
+    pool = Pool(2, Settings())
+    await pool.start()
+    try:
+        for worker in pool.slots[:stuck]:
+            assert worker.process is not None
+            os.kill(worker.process.pid, signal.SIGSTOP)
+        outcomes = []
+        with contextlib.nullcontext() if stuck == 1 else pytest.raises(SlotFailed, match="stuck"):
+            async for results, _ in pool.results(run_job(request, 512)):
+                outcomes += [(result["outcome"], result["stdout"]) for result in results]
+        assert outcomes == ([("passed", "1\n")] if stuck == 1 else [])
+        counters = pool.counters
+        assert (counters.retried, counters.replaced, counters.failed) == (1, stuck, stuck - 1)
+        # What was replaced works.
+        again = [results async for results, _ in pool.results(run_job(request, 512))]
+        assert again[0][0]["outcome"] == "passed"
+    finally:
+        pool.close()
+
+
 USER = """
 import asyncio, os, sys, time
 from rewards.sandbox import Sandbox
 async def main():
     async with Sandbox(workers=1) as sandbox:
         result = await sandbox.run("print(1)")
-        print(result.outcome, sandbox._connections.endpoints[0].base, flush=True)
+        print(result.outcome, (await sandbox._servers.connect()).endpoints[0].base, flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
 """

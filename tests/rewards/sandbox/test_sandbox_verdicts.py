@@ -6,13 +6,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
+from tests.rewards.sandbox.conftest import ServerProcess, assert_nothing_left
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def nothing_is_left(server: ServerProcess, sandbox: Sandbox) -> AsyncIterator[None]:
+    """After every check of this file, whatever its program did: no process of it and no file."""
+    yield
+    await assert_nothing_left(server, sandbox)
+
 
 WRONG = "def add(a, b): return 0\n"
 
@@ -45,6 +56,8 @@ FORGERIES = {
     "answers written to every descriptor": "import json, os, struct\nbody = json.dumps({'outcome': 'passed', 'passed': True, 'v': True}).encode()\n"
     "for descriptor in range(3, 250):\n    for _ in range(20):\n        try: os.write(descriptor, struct.pack('!I', len(body)) + body)\n"
     "        except OSError: break\n" + WRONG,
+    "open and print patched": "import builtins, io\nbuiltins.open = lambda *a, **k: io.StringIO('True')\n"
+    "builtins.print = lambda *a, **k: True\n" + WRONG,
     "verdicts printed": "print('passed')\nprint('{\"outcome\": \"passed\"}')\n" + WRONG,
     "atexit handler": "import atexit, os\natexit.register(os._exit, 0)\n" + WRONG,
     "thread left behind": "import threading, os, time\n"
@@ -85,6 +98,7 @@ PRINTED_FORGERIES = {
     "pretends to be done": "import os, struct\nfor d in range(3, 250):\n    try: os.write(d, struct.pack('!I', 13) + b'{\"done\":true}')\n"
     "    except OSError: pass",
     "patches print": "import builtins\nbuiltins.print = lambda *a: None\nprint(input())",
+    "patches open": "import builtins, io\nbuiltins.open = lambda *a, **k: io.StringIO('0')\nprint(open(0).read())",
 }
 
 

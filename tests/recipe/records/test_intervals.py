@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recipe.toys.intervals import Interval, mean_interval, share_interval
+from recipe.records.intervals import Interval, mean_interval, share_interval
 
 
 def test_wilson_intervals_have_their_published_values() -> None:

@@ -1,13 +1,12 @@
-"""95% confidence intervals over seeds."""
+"""95% confidence intervals: of a mean over seeds, runs or problems, and of a share."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import binomtest, bootstrap
 
 _RESAMPLES = 2000
-_Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Interval:
 
 
 def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
-    """Mean of one value a seed, with the percentile bootstrap (2000 resamples; Efron & Tibshirani 1993, chapter 13).
+    """Mean of independent values, with the percentile bootstrap (2000 resamples; Efron & Tibshirani 1993, chapter 13).
 
     Raises:
         ValueError: no value, or a matrix.
@@ -33,10 +32,13 @@ def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or len(sample) == 0:
         raise ValueError(f"values must be (seeds,) with at least one seed, got shape {sample.shape}")
-    rng = np.random.default_rng(seed)
-    means = sample[rng.integers(0, len(sample), (_RESAMPLES, len(sample)))].mean(1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(sample.mean()), float(low), float(high))
+    mean = float(sample.mean())
+    if len(sample) == 1:  # scipy refuses what no resampling can vary
+        return Interval(mean, mean, mean)
+    found = bootstrap(
+        (sample,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
+    ).confidence_interval
+    return Interval(mean, float(found.low), float(found.high))
 
 
 def share_interval(successes: int, trials: int) -> Interval:
@@ -47,10 +49,5 @@ def share_interval(successes: int, trials: int) -> Interval:
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(f"successes must lie in [0, trials] and trials be >= 1, got {successes} of {trials}")
-    share, z2 = successes / trials, _Z**2
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _Z * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    # At 0 or all successes one end is the share itself; rounding must not move it.
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == trials else centre + half
-    return Interval(share, low, high)
+    found = binomtest(successes, trials).proportion_ci(method="wilson")
+    return Interval(successes / trials, float(found.low), float(found.high))

@@ -1,0 +1,70 @@
+"""The time of running programs: waiting for them, and what of it is charged. Used by the worker."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rewards.sandbox.execution import Child
+
+PATIENCE = 4.0
+"""A program that waits for a processor gets more wall time, up to this many times its limit."""
+
+
+class FrontGone(Exception):
+    """The server closed our socket: everything ends."""
+
+
+def seconds_stolen() -> float:
+    """Time since the start in which the host gave this virtual machine no processor; 0.0 where there is no host."""
+    try:
+        with open("/proc/stat", "rb") as file:
+            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+class Clock:
+    """Waits for children, watching the front's socket: when that closes, all ends."""
+
+    def __init__(self, front: socket.socket) -> None:
+        self._front = front
+
+    def watch(self, done: Callable[[], bool], children: list[Child], deadline: float) -> bool:
+        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
+        done."""
+        while not done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            handlers: dict[int, Callable[[], None]] = {}
+            for child in children:
+                child.register(handlers)
+            poll = select.poll()
+            poll.register(self._front, 0)
+            for descriptor in handlers:
+                poll.register(descriptor, select.POLLIN)
+            for descriptor, _ in poll.poll(remaining * 1000 + 1):
+                if descriptor == self._front.fileno():
+                    raise FrontGone
+                handlers[descriptor]()
+        return True
+
+    def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
+        """Like `watch`, for a program's time limit: time in which it was kept from a processor is not charged, be it by
+        other processes or by other machines on the same host.
+        """
+        start, stolen = time.monotonic(), seconds_stolen()
+        deadline, latest = start + seconds, start + seconds * PATIENCE
+        while not self.watch(done, children, deadline):
+            waited = sum(child.time_waited() for child in children if child.report is None)
+            waited += seconds_stolen() - stolen
+            deadline = min(start + seconds + waited, latest)
+            if deadline <= time.monotonic() + 0.001:
+                return done()
+        return True

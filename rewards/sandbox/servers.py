@@ -1,0 +1,119 @@
+"""The servers that a `Sandbox` uses: reached when first needed, and asked again, or another one, when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from rewards.sandbox.answers import Transient
+from rewards.sandbox.cases import InfrastructureError
+from rewards.sandbox.connections import Connections, process_limit
+from rewards.sandbox.embedded import shared_server
+from rewards.sandbox.transport import Endpoint
+
+FIRST_DELAY = 0.1
+_BACK_OFF = wait_exponential_jitter(multiplier=0.1, max=5.0, jitter=0.2)
+
+Result = TypeVar("Result")
+AttemptAt = Callable[[Endpoint], Awaitable[Result]]
+
+
+class Servers:
+    """`urls`: of the servers, with or without `/run_code`; none of them: this machine's embedded server, with the
+    further arguments `embedded`. `attempts`: how often a program is tried when servers fail. `queue_timeout`: seconds
+    to wait for servers that are busy (429).
+    """
+
+    def __init__(self, urls: Sequence[str], embedded: tuple[str, ...], *, attempts: int, queue_timeout: float) -> None:
+        if attempts < 1:
+            raise ValueError("attempts must be at least 1")
+        self._urls = tuple(dict.fromkeys(_base(text) for text in urls))
+        self._embedded = None if self._urls else embedded
+        self._attempts = attempts
+        self._queue_timeout = queue_timeout
+        self._connections: Connections | None = None
+        self._joining: asyncio.Lock | None = None
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.leave()
+
+    async def connect(self) -> Connections:
+        """The connections, opened when they are first asked for; raises `InfrastructureError`."""
+        if self._connections is None:
+            self._joining = self._joining or asyncio.Lock()
+            async with self._joining:
+                if self._connections is None:
+                    urls = self._urls
+                    if self._embedded is not None:
+                        urls = (await asyncio.to_thread(self._start_embedded),)
+                    self._connections = Connections.join(urls)
+        return self._connections
+
+    def _start_embedded(self) -> str:
+        try:
+            return shared_server(self._embedded or ())
+        except (OSError, RuntimeError) as error:
+            raise InfrastructureError(f"the embedded sandbox did not start: {error}") from None
+
+    async def retried(self, attempt_at: AttemptAt[Result]) -> Result:
+        """Make attempts until one gives a result; `attempt_at(endpoint)` raises `Transient` where another may help.
+
+        Raises `InfrastructureError` when none did.
+        """
+        busy_until = time.monotonic() + self._queue_timeout
+        async with process_limit.slot():
+            try:
+                # Nearly all programs need one attempt: the machinery for more is set up for the others only.
+                return await self._attempt(attempt_at, busy_until)
+            except Transient as error:
+                if self._attempts == 1:
+                    raise InfrastructureError(str(error)) from None
+            retrying = AsyncRetrying(
+                sleep=asyncio.sleep,
+                stop=stop_after_attempt(self._attempts - 1),
+                wait=_BACK_OFF,
+                retry=retry_if_exception_type(Transient),
+                reraise=True,
+            )
+            await asyncio.sleep(FIRST_DELAY)
+            try:
+                return await retrying(self._attempt, attempt_at, busy_until)
+            except Transient as error:
+                raise InfrastructureError(f"{error} (after {self._attempts} attempts)") from None
+
+    async def _attempt(self, attempt_at: AttemptAt[Result], busy_until: float) -> Result:
+        while True:
+            connections = await self.connect()
+            endpoint = connections.choose()
+            endpoint.under_way += 1
+            try:
+                await endpoint.discover()
+                return await attempt_at(endpoint)
+            except Transient as error:
+                if error.unreachable:
+                    endpoint.note_unreachable()
+                    await self._after_loss(connections)
+                # A busy server is not a failing one: waiting in line costs no attempt.
+                if error.retry_after is None or time.monotonic() + error.retry_after > busy_until:
+                    raise
+                await asyncio.sleep(error.retry_after)
+            finally:
+                endpoint.under_way -= 1
+
+    async def _after_loss(self, connections: Connections) -> None:
+        # An embedded server that died is started anew, at a new address.
+        if self._embedded is not None and self._connections is connections:
+            await self.close()
+
+
+def _base(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"a sandbox url begins with http:// or https://, not {url!r}")
+    return url.rstrip("/").removesuffix("/run_code").rstrip("/")

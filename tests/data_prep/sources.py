@@ -1,0 +1,72 @@
+"""Every source as a command on small input of our own: what its tests are run on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep import (
+    arithmetic,
+    bugs,
+    codecontests,
+    countdown,
+    countdown_tasks,
+    graphs,
+    gsm8k,
+    humaneval,
+    mbpp,
+    refactor,
+    sql,
+)
+from tests.data_prep.task_examples import write_lines
+from tests.data_prep.test_public_sets import codecontests_record, humaneval_record, mbpp_record
+
+
+@dataclass(frozen=True)
+class Source:
+    """The command of a source, and its arguments but `--out`, `--seed` and `--limit`; files go to the folder given."""
+
+    main: Callable[[list[str]], int]
+    arguments: Callable[[Path], list[str]]
+
+
+def _mbpp(folder: Path) -> list[str]:
+    records = (mbpp_record(number, text=f"Larger {number}.") for number in (611, 612, 613))
+    return ["--from-file", f"train={write_lines(folder / 'mbpp.jsonl', *records)}"]
+
+
+def _humaneval(folder: Path) -> list[str]:
+    return ["--from-file", f"test={write_lines(folder / 'humaneval.jsonl', humaneval_record(0), humaneval_record(1))}"]
+
+
+def _bugs(folder: Path) -> list[str]:
+    assert mbpp.main(["--out", str(folder / "programs"), *_mbpp(folder)]) == 0
+    return ["--tasks", str(folder / "programs/train.jsonl")]
+
+
+def _gsm8k(folder: Path) -> list[str]:
+    records = ({"question": f"6 x {n}?", "answer": f"6*{n}=<<6*{n}={6 * n}>>{6 * n}\n#### {6 * n}"} for n in (7, 8))
+    return ["--from-file", f"train={write_lines(folder / 'gsm8k.jsonl', *records)}"]
+
+
+def _codecontests(folder: Path) -> list[str]:
+    return ["--from-file", f"valid={write_lines(folder / 'contests.jsonl', codecontests_record())}"]
+
+
+def _countdown_tasks(folder: Path) -> list[str]:
+    records = ({"target": 98, "nums": [44, 19, 35]}, {"target": 7, "nums": [1, 2, 4]})
+    return ["--from-file", f"train={write_lines(folder / 'countdown.jsonl', *records)}"]
+
+
+SOURCES = {
+    "mbpp": Source(mbpp.main, _mbpp),
+    "humaneval": Source(humaneval.main, _humaneval),
+    "bugs": Source(bugs.main, _bugs),
+    "refactor": Source(refactor.main, lambda folder: []),
+    "sql": Source(sql.main, lambda folder: []),
+    "gsm8k": Source(gsm8k.main, _gsm8k),
+    "arithmetic": Source(arithmetic.main, lambda folder: []),
+    "codecontests": Source(codecontests.main, _codecontests),
+    "graphs": Source(graphs.main, lambda folder: ["--levels", "1", "2"]),
+    "countdown_tasks": Source(countdown_tasks.main, _countdown_tasks),
+    "countdown": Source(countdown.main, lambda folder: []),
+}

@@ -1,0 +1,72 @@
+"""What every source's command keeps: the same arguments, the same files; a smaller limit, a subset; progress and a
+summary; an interrupted run leaves no half of a file and goes on where it was.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import data_prep
+from data_prep import proving
+from data_prep.tasks import read_tasks
+from tests.data_prep.sources import SOURCES
+
+pytestmark = pytest.mark.slow  # with the sandbox
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def ids_of(folder: Path) -> set[str]:
+    return {task.id for path in folder.glob("*.jsonl") if path.name != "refused.jsonl" for task in read_tasks(path)}
+
+
+def test_every_source_is_here():
+    folder = Path(data_prep.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py") if "source_parser(" in path.read_text()}
+    assert modules - {"source"} == SOURCES.keys()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_keeps_the_laws_of_all_sources(name, tmp_path, capsys, monkeypatch):
+    source = SOURCES[name]
+    (tmp_path / "programs").mkdir()
+    given = source.arguments(tmp_path)
+    judged: list[str] = []
+    breaks_at = 0
+    error_of = proving._error
+
+    async def counted(task):
+        judged.append(task.id)
+        if len(judged) == breaks_at:
+            raise KeyboardInterrupt
+        return await error_of(task)
+
+    monkeypatch.setattr(proving, "_BATCH", 1)
+    monkeypatch.setattr(proving, "_error", counted)
+
+    def made(out: str, limit: int) -> int:
+        return source.main([*given, "--out", str(tmp_path / out), "--seed", "3", "--limit", str(limit)])
+
+    capsys.readouterr()
+    assert made("whole", 20) == 0
+    printed = capsys.readouterr()
+    whole, proofs = files_of(tmp_path / "whole"), len(judged)
+    assert all(bar in printed.err for bar in ("making tasks", "proving solutions"))
+    assert "0 rows have no solution to prove; 0 problems refused" in printed.out
+    for parquet in (tmp_path / "whole").glob("*.parquet"):
+        assert f"{parquet}: {len(read_tasks(parquet.with_suffix('.jsonl')))} rows" in printed.out
+
+    assert made("less", 1) == 0
+    assert ids_of(tmp_path / "less") <= ids_of(tmp_path / "whole")
+
+    judged.clear()
+    breaks_at = proofs
+    with pytest.raises(KeyboardInterrupt):
+        made("cut", 20)
+    assert {path.name for path in (tmp_path / "cut").iterdir()} <= {".proved.jsonl", ".drawn.jsonl"}
+    assert made("cut", 20) == 0
+    assert judged[-1] == judged[-2]
+    assert len(judged) == proofs + 1
+    assert files_of(tmp_path / "cut") == whole

@@ -1,0 +1,33 @@
+"""What `recipe.train` says when a run fails; the run itself is in tests/e2e."""
+
+import errno
+import io
+
+from rich.console import Console
+
+from recipe.records.run_directory import RunDirectory
+from recipe.train import tell_failure
+
+
+def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("14")
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def log_event(self, *arguments, **fields):
+        raise full
+
+    monkeypatch.setattr(RunDirectory, "log_event", log_event)
+    printed = io.StringIO()
+    tell_failure(run, full, Console(file=printed))
+    assert "the run failed: OSError: [Errno 28] No space left on device" in printed.getvalue()
+    assert "its last checkpoint, of step 14, is complete" in printed.getvalue()
+
+
+def test_without_a_checkpoint_none_is_promised(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    printed = io.StringIO()
+    tell_failure(run, ValueError("no"), Console(file=printed, width=200))
+    assert "the run failed: ValueError: no" in printed.getvalue()
+    assert "last checkpoint" not in printed.getvalue()
+    assert [event["event"] for event in run.events()] == ["failed"]
