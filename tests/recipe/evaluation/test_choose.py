@@ -1,7 +1,10 @@
 import pytest
 
-from recipe.choose import best, score
-from recipe.evaluation.folder import FolderError
+from recipe.choose import best, main, score
+from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.metrics import measure
+from recipe.evaluation.protocol import Protocol
+from tests.recipe.evaluation.test_metrics import sample
 
 
 def metrics(**accepted: float) -> dict:
@@ -22,3 +25,16 @@ def test_what_cannot_be_compared_is_refused():
         best({"a": metrics(x=1.0), "b": metrics(y=1.0)}, "accepted@1")
     with pytest.raises(FolderError, match="'pass@9' was not measured"):
         best({"a": metrics(x=1.0)}, "pass@9")
+
+
+def test_what_stands_beside_is_shown_and_not_chosen(tmp_path, capsys):
+    for name, error in (("worse", "syntax"), ("better", "none")):
+        (tmp_path / name).mkdir()
+        EvaluationFolder(tmp_path / name).finish({"dev": measure([sample("a", 0, error)], Protocol())}, {})
+    worse, better = str(tmp_path / "worse"), str(tmp_path / "better")
+    assert main([worse, "--beside", better]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{worse}\n"
+    assert "better" in printed.err
+    assert main([worse, better]) == 0
+    assert capsys.readouterr().out == f"{better}\n"
