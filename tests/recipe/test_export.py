@@ -76,3 +76,8 @@ def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_p
 def test_the_first_text_that_differs_is_shown():
     assert first_difference(["a", "b"], ["a", "b"]) is None
     assert first_difference(["a", "b"], ["a", "c"]) == "prompt 1: transformers 'b', vLLM 'c'"
+
+
+def test_a_character_that_the_limit_cuts_is_no_difference():
+    assert first_difference(["ab\ufffd\ufffd"], ["ab"]) is None
+    assert first_difference(["a\ufffdb"], ["ab"]) is not None
