@@ -35,8 +35,8 @@ async def demonstration(problem: Problem, index: int, rng: random.Random, feedba
         observation = await environment.act(wrong)
         if not observation.done:
             turns = [wrong, observation.text, problem.gold]
-    roles = ["assistant", "user", "assistant"]
-    messages = [*asked.prompt, *(Message(role=role, content=text) for role, text in zip(roles, turns, strict=False))]
+    said = zip(["assistant", "user", "assistant"], turns, strict=False)
+    messages = [*asked.prompt, *(Message.model_validate({"role": role, "content": text}) for role, text in said)]
     return Demonstration(messages=messages, skill=problem.skill, correct=True, extra_info=asked.extra_info)
 
 
