@@ -4,6 +4,7 @@
 #   DRY_RUN    1: print the commands, run none
 #   PYTHON     the interpreter (default .venv/bin/python)
 #   EVALUATE   more options of recipe.evaluate for every evaluation, such as "--limit 100 --max-tokens 512"
+#   EXPORT     more options of recipe.export, such as "--prompts 0": no comparison of vLLM with transformers
 #   TRAIN      more overrides of recipe.train for every run, such as "trainer.total_training_steps=5"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,7 +45,8 @@ grpo() { # experiment, model, run name, overrides...: a run, and its model in ou
     # shellcheck disable=SC2086
     run "$PYTHON" -m recipe.train "experiment=$1" "platform=$PLATFORM" "actor_rollout_ref.model.path=$2" \
         "run.name=$3" "${one_machine[@]}" "${@:4}" ${TRAIN:-}
-    serve "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving"
+    # shellcheck disable=SC2086
+    serve "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving" ${EXPORT:-}
 }
 
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
