@@ -9,6 +9,5 @@ model=data/npg_muse/model
 export TRAIN="data.max_prompt_length=5000 data.max_response_length=32 data.train_batch_size=16
     actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.rollout.n=2 data.val_max_samples=10
     actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.rollout.max_model_len=5120"
-export EXPORT="--prompts 0" # random weights write broken UTF-8, the end of which vLLM and transformers decode differently
 export EVALUATE="--max-tokens 32 --limit 4"
 bash scripts/npg_muse/compare_curriculum.sh $model binary 750

@@ -43,4 +43,5 @@ def test_an_episode_of_the_code_agent_goes_on_while_visible_tests_fail(evaluated
         if sample.skill in ("write", "repair"):
             spoken = [message for message in sample.answer.conversation if message["role"] == "assistant"]
             turns.add((len(spoken), sample.answer.first_failed))
-    assert turns == {(1, False), (2, True), (3, True)}
+    # Two turns where the second program is right, which it may never be; three are all that there are.
+    assert {(1, False), (3, True)} <= turns <= {(1, False), (2, True), (3, True)}
