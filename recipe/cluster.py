@@ -48,7 +48,8 @@ def _lines(command: list[str], folder: str, environment: dict[str, str]) -> Iter
         command, cwd=folder, env=environment | given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    yield from process.stdout
+    for line in process.stdout:  # Ray sends into the generator, which a file cannot take
+        yield line
     yield process.wait()
 
 
