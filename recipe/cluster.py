@@ -48,7 +48,7 @@ def _lines(command: list[str], folder: str, environment: dict[str, str]) -> Iter
         command, cwd=folder, env=environment | given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    for line in process.stdout:  # Ray sends into the generator, which a file cannot take
+    for line in process.stdout:  # noqa: UP028 - Ray sends into the generator, which a file cannot take
         yield line
     yield process.wait()
 
