@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from recipe.checks import cluster, data, extras, memory, model, names, protocol, reward, sandbox, verl_rules
+from recipe.checks import cluster, cpu_engine, data, extras, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.training.settings import SettingsError, did_you_mean, read_settings
@@ -30,6 +30,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "verl accepts the configuration": verl_rules.check,
     "the data files can be read and fit the schema": data.check,
     "the reward is one that there is": reward.check,
+    "the engine can follow the weights that are trained": cpu_engine.check,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
     "batches divide and memory suffices": memory.check,

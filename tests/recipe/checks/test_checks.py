@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig
 
 from recipe import preflight
-from recipe.checks import cluster, data, memory, model, names, reward, sandbox, verl_rules
+from recipe.checks import cluster, cpu_engine, data, memory, model, names, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
@@ -234,3 +234,11 @@ def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments,
     problem = _only(memory.check(_config(tiny_arguments, "data.max_prompt_length=480"), run))
     assert "data.max_prompt_length + data.max_response_length = 544 is more than the model's" in problem
     assert "max_position_embeddings=512" in problem
+
+
+@pytest.mark.parametrize("words", ["actor_rollout_ref.model.lora_rank=0", "+actor_rollout_ref.model.lora.merge=true"])
+def test_base_weights_that_the_engine_on_a_cpu_cannot_take_are_refused(tiny_arguments, run, words: str):
+    problem = _only(cpu_engine.check(_config(tiny_arguments, words), run))
+    assert "vLLM's CPU build cannot take new base weights" in problem
+    assert "adaptation=lora" in problem
+    assert cpu_engine.check(_config(tiny_arguments), run) == []
