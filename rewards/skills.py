@@ -23,6 +23,15 @@ def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
     return lambda row: str(row.get(key, "unknown"))
 
 
+def level_of(row: Mapping[str, Any]) -> str:
+    """``level3`` for a row whose source says its difficulty: ``skills.function=rewards.skills:level_of``.
+
+    Raises:
+        KeyError: the row's ``extra_info`` has no ``level``.
+    """
+    return f"level{row['extra_info']['level']}"
+
+
 def _named_function(name: str | None) -> SkillOf:
     module, colon, attribute = (name or "").partition(":")
     if not (module and colon and attribute):

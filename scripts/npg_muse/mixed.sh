@@ -4,5 +4,5 @@
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 read_arguments "$@"
 make_data
-train "$MODEL" "mixed_$NAME" "${LEVELS[@]}"
+train "$MODEL" "mixed_$NAME"
 in_task "outputs/$EXPERIMENT/mixed_$NAME/model" "outputs/$EXPERIMENT/mixed_$NAME/dev" dev

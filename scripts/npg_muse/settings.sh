@@ -38,20 +38,20 @@ make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of
     done
 }
 
-files() { # split, levels...: as Hydra reads a list
+files() { # split: the files of all levels, as Hydra reads a list
     local list
-    list=$(printf ",$DATA/level%s/$1.parquet" "${@:2}")
+    list=$(printf ",$DATA/level%s/$1.parquet" "${LEVELS[@]}")
     echo "[${list#,}]"
 }
 
-train() { # model, run name, levels...: one run of the study's settings
+train() { # model, run name, overrides...: one run of the study's settings on the rows of all levels
     local smoke=() memory=()
     [ "$VOLUME" -gt 750 ] || smoke=(trainer.total_training_steps=5 trainer.save_freq=5 trainer.test_freq=5)
     [ "$PLATFORM" = cpu ] || memory=(adaptation=full
         "actor_rollout_ref.actor.ulysses_sequence_parallel_size=${SEQUENCE_PARALLEL:-4}"
         "actor_rollout_ref.ref.fsdp_config.param_offload=${OFFLOAD_REF:-false}")
-    grpo "$EXPERIMENT" "$1" "$2" "data.train_files=$(files train "${@:3}")" "data.val_files=$(files dev "${LEVELS[@]}")" \
-        "reward.custom_reward_function.reward_kwargs.shape=$REWARD" "${memory[@]}" "${smoke[@]}"
+    grpo "$EXPERIMENT" "$1" "$2" "data.train_files=$(files train)" "data.val_files=$(files dev)" \
+        "reward.custom_reward_function.reward_kwargs.shape=$REWARD" "${memory[@]}" "${smoke[@]}" "${@:3}"
 }
 
 in_task() { # model, out, split: the tasks of the study on the problems of every level

@@ -5,13 +5,9 @@ from rewards.skills import skill_assigner
 ROW = {"skill": "sql", "data_source": "code", "extra_info": {"level": 3}}
 
 
-def level_of(row):
-    return f"level{row['extra_info']['level']}"
-
-
 @pytest.mark.parametrize(("by", "skill"), [("column", "sql"), ("data_source", "code"), ("function", "level3")])
 def test_a_row_gets_its_skill_from_what_the_user_names(by: str, skill: str):
-    assert skill_assigner(by, "skill", f"{__name__}:level_of")(ROW) == skill
+    assert skill_assigner(by, "skill", "rewards.skills:level_of")(ROW) == skill
 
 
 def test_a_row_without_the_column_is_unknown():

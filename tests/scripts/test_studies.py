@@ -3,10 +3,14 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from recipe.training.settings import read_settings
+from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each starts a shell, some of them dozens
 
@@ -96,17 +100,22 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     assert len(of_module(commands, "recipe.export")) == 1
 
 
-def test_the_curriculum_goes_from_level_to_level_each_from_the_model_before():
+def test_the_curriculum_is_one_run_through_the_levels():
     status, commands, printed = script(
         "scripts/npg_muse/curriculum.sh", "m", "complicated", "45000", PLATFORM="gpu_1x8"
     )
     assert status == 0, printed
-    runs = of_module(commands, "recipe.train")
-    assert [re.search(r"train_files=\[data/npg_muse/45000/level(\d)/", one)[1] for one in runs] == list("12345")
-    starts = [re.search(r"actor_rollout_ref.model.path=(\S+)", one)[1] for one in runs]
-    assert starts == ["m"] + [f"outputs/npg_muse/curriculum_m_complicated_45000_level{n}/model" for n in range(1, 5)]
-    assert all("kwargs.shape=complicated" in one and "ulysses_sequence_parallel_size=4" in one for one in runs)
-    assert not any("total_training_steps" in one for one in runs)
+    (run,) = of_module(commands, "recipe.train")
+    assert re.findall(r"45000/level(\d)/train.parquet", run) == list("12345")
+    assert "kwargs.shape=complicated" in run
+    assert "ulysses_sequence_parallel_size=4" in run
+    assert "total_training_steps" not in run
+    words = shlex.split(run)[1:]
+    settings = read_settings(composed(*words, "run.root=outputs"))
+    assert settings.stages == [[f"level{level}"] for level in range(1, 6)]
+    assert settings.protocol.stage_steps == 45_000 // 5 // 128
+    assert composed(*words).trainer.test_freq == settings.protocol.stage_steps
+    assert len(of_module(commands, "recipe.export")) == 1
 
 
 def test_the_smoke_setting_has_five_steps_on_all_levels_and_memory_is_one_variable_each():
@@ -148,7 +157,7 @@ def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
         (
             ("compare_curriculum.sh", "m", "binary", "750"),
             "mixed",
-            ["mixed_m_binary_750", "curriculum_m_binary_750_level1"],
+            ["mixed_m_binary_750", "curriculum_m_binary_750"],
         ),
         (("ablate_rewards.sh", "m", "mixed", "750"), "binary", ["mixed_m_binary_750", "mixed_m_binary_format_750"]),
     ],
@@ -209,7 +218,7 @@ def test_the_smoke_setting_is_one_command():
     status, commands, printed = script("scripts/npg_muse/smoke.sh")
     assert status == 0, printed
     runs = of_module(commands, "recipe.train")
-    assert len(runs) == 6  # mixed, and a run a level
+    assert len(runs) == 2  # mixed, and the curriculum
     assert all("trainer.total_training_steps=5" in one and "/750/level" in one for one in runs)
 
 
