@@ -84,7 +84,8 @@ def submitted(
         "credit=counterfactual", "run.generations_per_step=128",  # all: among a few there may be none of several steps
     ]  # fmt: skip
     first = start(*words, PYTHON=sys.executable, **cluster)
-    wait_for(lambda: run.last_checkpoint == STOPPED_AFTER, first, seconds=900)
+    # A step's numbers come after its checkpoint: a crash between the two would lose them.
+    wait_for(lambda: any(row["step"] == STOPPED_AFTER for row in run.metrics()), first, seconds=900)
     workers = _kill_driver(run)
     first.communicate(timeout=120)
     wait_until_gone(workers)
