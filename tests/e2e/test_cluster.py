@@ -165,7 +165,7 @@ def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitte
 
 
 def test_solutions_were_replayed_and_the_page_shows_their_credit(submitted: RunDirectory):
-    rows = submitted.metrics()[1:]
+    rows = submitted.metrics()[1:3]  # of the stage of programs: queries have no statements of Python
     assert all(row["credit/replays"] > 0 for row in rows)
     assert all(0 < row["credit/advantage_shift"] < 1 for row in rows)
     # Replays that the flaky function refused leave their steps without credit.
