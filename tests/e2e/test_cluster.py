@@ -155,7 +155,7 @@ def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: Run
 
 def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitted: RunDirectory):
     _, shares = series(submitted.metrics(), "reward/masked_share")
-    assert all(0.05 < share < 0.5 for share in shares), shares
+    assert all(0 < share < 0.5 for share in shares), shares  # of few distinct answers, a quarter on average
     events = [event for event in submitted.events() if event["event"] == "masked"]
     assert {event["step"] for event in events} == {1, 2, 3, 4}
     samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
