@@ -101,7 +101,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         else:
             answer = self._turn(episode, episode["answer"], token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
-        prompt_ids = _prompt_ids(item)
+        prompt_ids = _prompt_ids(item) if self.policy else []
         credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:

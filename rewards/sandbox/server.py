@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -22,8 +22,6 @@ from rewards.sandbox.slot import SlotFailed
 log = logging.getLogger("rewards.sandbox")
 
 HEARTBEAT = 5.0
-PAUSE = 0.01
-"""Seconds that a line of a batch waits for others, while there are programs to come."""
 """Seconds of silence after which a stream carries an empty line."""
 BATCH_SHARE = 4
 """Programs of one batch that wait for a slot at a time, per slot: other callers get their turn in between."""
@@ -129,8 +127,10 @@ class Service:
             for index in range(count)
         ]
         try:
-            async for lines in joined(queues, count):
-                yield lines
+            for ended in range(count):
+                queue = queues[ended % len(queues)]
+                while (line := await _next_line(queue)) is not None:
+                    yield line
         finally:
             for task in tasks:
                 task.cancel()
@@ -219,29 +219,6 @@ def _plain(cases: list[protocol.Case] | None) -> list[dict[str, Any]] | None:
 
 def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
-
-
-async def joined(queues: Sequence[asyncio.Queue[bytes | None]], count: int) -> AsyncIterator[bytes]:
-    """The lines of so many programs, of which the queues give one after the other's; each program ends with a None.
-
-    Lines that come within PAUSE seconds travel together: a piece of a response for each costs both ends more than it.
-    """
-    ready: list[bytes] = []
-    for ended in range(count):
-        queue = queues[ended % len(queues)]
-        while True:
-            if ready and queue.empty():
-                if ended + 1 < count:
-                    await asyncio.sleep(PAUSE)
-                if queue.empty():
-                    yield b"".join(ready)
-                    ready.clear()
-            line = await _next_line(queue)
-            if line is None:
-                break
-            ready.append(line)
-    if ready:
-        yield b"".join(ready)
 
 
 async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:

@@ -13,26 +13,11 @@ from recipe.evaluation.episodes import play_episode
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer
 from recipe.training.settings import SettingsError, read_agents
-from rewards.environments import Environment, Observation
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
+from tests.scripted_environment import Scripted
 
 PROMPT = [{"role": "user", "content": "write"}]
-
-
-class Scripted(Environment):
-    """Wants "good"; only what is not "bad" can be an answer; "crash" cannot be run."""
-
-    def __init__(self):
-        self.played, self.answer, self._has_valid = 0, -1, False
-
-    def _read(self, truth):
-        raise AssertionError
-
-    async def _respond(self, action):
-        if action == "crash":
-            raise ConnectionError("the sandbox is gone")
-        return Observation(f"no {action}", done=action == "good", valid=action != "bad", wrong=action != "good")
 
 
 async def played(*texts: str, max_turns: int = 3, tokens: int = 100) -> tuple[Answer, list[list[str]]]:

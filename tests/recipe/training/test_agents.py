@@ -11,26 +11,12 @@ from verl.workers.rollout.replica import TokenOutput
 from data_prep.micro_model import make_tokenizer
 from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
-from rewards.environments import EPISODE, Environment, Observation
+from rewards.environments import EPISODE
 from tests.composing import composed
+from tests.scripted_environment import Scripted
 
 TOKENIZER = make_tokenizer()
 ROW = {"raw_prompt": [{"role": "user", "content": "write"}], "reward_model": {"ground_truth": "{}"}}
-
-
-class Scripted(Environment):
-    """Says "no <action>" to all but "good"; fails for "crash". Only what is not "bad" can be an answer."""
-
-    def __init__(self):
-        self.played, self.answer, self._has_valid = 0, -1, False
-
-    def _read(self, truth):
-        raise AssertionError
-
-    async def _respond(self, action):
-        if action == "crash":
-            raise ConnectionError("the sandbox is gone")
-        return Observation(f"no {action}", done=action == "good", valid=action != "bad")
 
 
 class Server:
@@ -105,7 +91,7 @@ def test_an_episode_ends_after_max_turns_and_the_last_valid_action_is_the_answer
     assert len(server.asked) == 2
     assert output.response_mask[-1] == 1  # nothing after the last turn
     assert output.extra_fields[EPISODE] == {
-        "agent": "code_agent", "turns": [(0, 6), (19, 23)], "answer": 0, "first_failed": False, "failed": False,
+        "agent": "code_agent", "turns": [(0, 6), (19, 23)], "answer": 0, "first_failed": True, "failed": False,
     }  # fmt: skip
 
 

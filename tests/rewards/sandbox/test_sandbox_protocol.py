@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import random
 
 import httpx
 import pytest
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from sandbox_fusion import CommandRunStatus, RunCodeRequest, RunStatus
 
 from rewards.sandbox import Sandbox, protocol
-from rewards.sandbox.server import joined
 from tests.rewards.sandbox.conftest import ServerProcess
 
 pytestmark = pytest.mark.slow  # with a server
@@ -281,29 +279,3 @@ def test_response_model_accepts_every_result(code: int | None, stdout: str, stde
     model = protocol.RunCodeResponse.model_validate(body)
     assert model.status == ("Success" if code == 0 else "Failed")
     assert model.model_dump() == body
-
-
-@settings(max_examples=25)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.booleans(), st.integers(0, 1_000))
-def test_lines_of_a_batch_travel_together_in_order_and_none_is_lost(lines: list[int], ordered: bool, seed: int):
-    """lines: how many each program has; a queue for each program, or one for all."""
-
-    async def run() -> list[bytes]:
-        queues: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in (lines if ordered else [0])]
-
-        async def program(number: int) -> None:
-            for line in range(lines[number]):
-                await asyncio.sleep(random.Random(f"{seed}/{number}/{line}").choice([0, 0, 0.002, 0.02]))
-                queues[number % len(queues)].put_nowait(f"{number}.{line}\n".encode())
-            queues[number % len(queues)].put_nowait(None)
-
-        tasks = [asyncio.create_task(program(number)) for number in range(len(lines))]
-        pieces = [piece async for piece in joined(queues, len(lines))]
-        await asyncio.gather(*tasks)
-        return pieces
-
-    pieces = asyncio.run(run())
-    assert all(piece.endswith(b"\n") for piece in pieces)
-    found = b"".join(pieces).decode().split()
-    expected = [f"{number}.{line}" for number, count in enumerate(lines) for line in range(count)]
-    assert (found if ordered else sorted(found)) == expected
