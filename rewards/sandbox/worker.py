@@ -154,6 +154,7 @@ def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dic
     outcome, error_type, error_line = outcomes.classify_end(code, child.stderr.ending())
     if child.over_limit:
         outcome, error_type, error_line = outcomes.OUTPUT_LIMIT, None, None
+        code = -signal.SIGKILL  # also for a program that ended by itself before the kill arrived: one answer, not two
     elif report.killed == zygote.FOR_MEMORY:
         outcome, error_type, error_line = outcomes.MEMORY, None, "memory limit"
     return {

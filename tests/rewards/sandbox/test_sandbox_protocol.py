@@ -102,6 +102,16 @@ def test_truncation_is_said_in_a_header(server: ServerProcess) -> None:
     assert response.json()["status"] == "Failed"
 
 
+def test_a_program_that_ends_before_it_is_killed_for_its_output_gets_the_same_answer(server: ServerProcess) -> None:
+    # One byte too many, written last: it has mostly ended by itself when the worker sees that byte.
+    code = "import os, sys\nsys.stdout.write('x' * ((1 << 20) + 1))\nsys.stdout.flush()\nos._exit(0)"
+    for _ in range(5):
+        response = post(server, code=code, language="python")
+        assert response.headers["x-sandbox-outcome"] == "output_limit"
+        assert response.json()["status"] == "Failed"
+        assert response.json()["run_result"]["return_code"] == -9
+
+
 @pytest.mark.parametrize(
     ("body", "location"),
     [
