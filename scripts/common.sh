@@ -6,6 +6,8 @@
 #   EVALUATE   more options of recipe.evaluate for every evaluation, such as "--limit 100 --max-tokens 512"
 #   EXPORT     more options of recipe.export, such as "--prompts 0": no comparison of vLLM with transformers
 #   TRAIN      more overrides of recipe.train for every run, such as "trainer.total_training_steps=5"
+#   PROBE      more options of recipe.probe, such as "--limit 64 --samples 8"
+#   SOURCE_OPTIONS   more options of what makes the data, such as "--limit 640"; FOLDER names another place for it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PLATFORM=${PLATFORM:-cpu}
@@ -49,16 +51,27 @@ grpo() { # experiment, model, run name, overrides...: a run, and its model in ou
     serve "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving" ${EXPORT:-}
 }
 
+take_kept() { # folder of runs: those that an earlier machine kept in $KEPT count as done
+    [ ! -d "${KEPT:-}" ] || { mkdir -p "$1" && cp -rn "$KEPT/." "$1/"; }
+}
+
+keep_runs() { # folder of runs: keep in $KEPT what tables need of those that are finished
+    [ -z "${KEPT:-}" ] || "$PYTHON" -m recipe.keep "$1" "$KEPT"
+}
+
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
-    local model=${1:?which model? a Hugging Face folder} data=data/$TASK out=outputs/$TASK
+    local model=${1:?which model? a Hugging Face folder} data=data/${FOLDER:-$TASK} out=outputs/${FOLDER:-$TASK}
     local adaptation=full length=(--max-tokens "$LENGTH") preset=()
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora # one machine: adapters
-    [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data"
+    # shellcheck disable=SC2086
+    [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data" ${SOURCE_OPTIONS:-}
+    # shellcheck disable=SC2086
     [ -e "$out/probe/probe.json" ] || serve "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
-        --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}"
-    grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation"
+        --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}" ${PROBE:-}
+    grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation" \
+        "data.train_files=$data/train.parquet" "data.val_files=$data/test.parquet"
     evaluate "$model" "$out/base" --data "$data/test.parquet" "${length[@]}"
-    evaluate "$out/${NAME:-study}/model" "$out/trained" --data "$data/test.parquet" "${length[@]}"
+    evaluate "outputs/$TASK/${NAME:-study}/model" "$out/trained" --data "$data/test.parquet" "${length[@]}"
     run "$PYTHON" -m recipe.compare "$out/base" "$out/trained"
 }

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # The evidence of paper A: plain GRPO, counterfactual credit and its controls from the same start; a table and a picture.
-#   [SEEDS="0 1 2 3 4"] [ARMS="grpo delete ..."] [REACH=0.8] bash scripts/evidence_a.sh [key=value ...]
+#   [SEEDS="0 1 2 3 4"] [ARMS="grpo delete ..."] [REACH=0.8] [KEPT=docs/evidence_a/runs] bash scripts/evidence_a.sh [key=value ...]
 # On the skill `parts` (docs/micro_suite.md), whose lines are separable, redundant or harmful;
 # SUITE="write repair trace sql parts" takes the whole suite with it. All arms generate the same number of samples; the
 # table compares them at the same number of generated tokens. The controls replay as `delete` does, and give a solution's
 # credits in another order or with the opposite sign. Can be stopped and started again: finished runs are not done again.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python=${PYTHON:-.venv/bin/python}
+# With KEPT, runs kept in that folder count as done, and new ones are kept there: to go on with a study on another machine.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
 study=evidence_a data=data/${suite// /_}
 [ "$suite" = parts ] || study=$study.${suite// /_}
 bash scripts/setup.sh cpu
 # shellcheck disable=SC2086
 bash scripts/micro_start.sh "$data" --skills $suite
+take_kept "outputs/$study"
 failed=0
-$python -m recipe.train --multirun experiment=evidence_a data.seed="${seeds// /,}" \
+"$PYTHON" -m recipe.train --multirun experiment=evidence_a data.seed="${seeds// /,}" \
     arm="${arms// /,}" run.experiment="$study" \
     'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
     data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@" || failed=$?
-$python -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
+keep_runs "outputs/$study"
+"$PYTHON" -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
 exit $failed

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # The evidence of paper B on the micro suite: every arm, two orders of the four skills, several seeds; one table.
-#   [SEEDS="0 1 2 3 4"] [ORDERS="forward backward"] [ARMS="grpo kl ..."] bash scripts/evidence_b.sh [key=value ...]
+#   [SEEDS="0 1 2 3 4"] [ORDERS="forward backward"] [ARMS="grpo kl ..."] [KEPT=docs/evidence_b/runs] bash scripts/evidence_b.sh [key=value ...]
 # Can be stopped and started again: finished runs are not done again. All arms generate the same number of samples.
-# What all of it takes has not been measured; a run has 72 steps (4 stages of 18).
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python=${PYTHON:-.venv/bin/python}
+# What all of it takes has not been measured; a run has 72 steps (4 stages of 18). KEPT: as in scripts/evidence_a.sh.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 bash scripts/setup.sh cpu
 bash scripts/micro_start.sh
 arms=${ARMS:-grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
 declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,repair,write]")
+take_kept outputs/evidence_b
 failed=0
 # Seeds outside: when it is stopped, what there is can be compared.
 for seed in ${SEEDS:-0 1 2 3 4}; do
     for name in ${ORDERS:-forward backward}; do
-        $python -m recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="$seed" \
+        "$PYTHON" -m recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="$seed" \
             arm="${arms// /,}" "protocol.skill_sequence=${order[$name]}" \
             "run.name=\${hydra:runtime.choices.arm}.$name.s\${data.seed}" "$@" || failed=$?
     done
 done
-$python -m recipe.compare_skills outputs/evidence_b
+keep_runs outputs/evidence_b
+"$PYTHON" -m recipe.compare_skills outputs/evidence_b
 exit $failed

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,8 +17,9 @@ from recipe.evaluation.endpoints import ServerError
 
 START_SECONDS = 900.0
 
-# What configs/platform/cpu.yaml gives vLLM in a training run, and why, is said there.
-_CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--block-size", "32")
+# What configs/platform/cpu.yaml gives vLLM in a training run, and why, is said there. Prompts in one piece, because
+# after a part of a prompt vLLM turns the request's random generator back, which torch has no way of doing on a CPU.
+_CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
 _CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCH_COMPILE_DISABLE": "1"}
 
 
@@ -39,27 +41,31 @@ def vllm_server(model: str, platform: str, log: Path, options: Sequence[str] = (
     try:
         wait_until_up(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}"
+    except ServerError as error:
+        if process.poll() is None:
+            raise  # it lives: what its log says is not the reason
+        raise ServerError(f"{error}: {last_error(log)}; all of its output: {log}") from None
     finally:
         end_session(process)
 
 
 def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Returns when the server answers; raises ServerError with its last error when it ends, or takes too long."""
+    """Returns when the server answers; raises ServerError when it ends, or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise ServerError(f"vLLM did not start: {last_error(log)}; all of its output: {log}")
+            raise ServerError("vLLM did not start")
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return
         time.sleep(0.5)
-    raise ServerError(f"vLLM did not come up in {START_SECONDS:.0f} s: {last_error(log)}; all of its output: {log}")
+    raise ServerError(f"vLLM did not come up in {START_SECONDS:.0f} s; what it prints: {log}")
 
 
 def last_error(log: Path) -> str:
     """The last line of a log that tells of an error, or its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line and "EngineCore failed" not in line]
+    errors = [line for line in lines if re.search(r"(Error|Exception)\b: ", line) and "EngineDeadError" not in line]
     return (errors or lines or ["it printed nothing"])[-1][-300:]
 
 

@@ -67,7 +67,7 @@ def update_report(run: RunDirectory) -> Path:
         masked=sum(event["samples"] for event in events if event["event"] == "masked"),
         restarts=sum(event["event"] == "start" for event in events) - 1,
         versions={name: version(name) for name in PACKAGES},
-        commit=_commit(),
+        commit=source_commit(),
         python=platform.python_version(),
         machine=f"{platform.machine()}, {platform.system()}",
     )
@@ -80,7 +80,7 @@ def _when(timestamp: float) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _commit() -> str:
+def source_commit() -> str:
     """The source's git commit, marked where files differ from it; ``unknown`` outside a checkout."""
     folder = Path(__file__).parent
     try:

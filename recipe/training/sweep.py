@@ -13,6 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.records.run_directory import RunDirectory
 from recipe.training.settings import SettingsError
 
+DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
+PLACES = ("trainer.default_local_dir", "trainer.experiment_name", "trainer.project_name")
+
 
 class JobFailed(RuntimeError):
     """A run of a multirun ended badly; Hydra goes on with the others and raises this when all are done."""
@@ -21,6 +24,36 @@ class JobFailed(RuntimeError):
 def in_multirun() -> bool:
     """Whether Hydra calls for one of several runs (``--multirun``)."""
     return HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
+    """The keys, each with both values, in which a finished run differs from what is asked for; the first three.
+
+    What a run's folder is called does not count, nor do the folders in which its files lay, nor what is derived from
+    other keys when a run starts (``run``, and how many steps a protocol with stages has).
+    """
+    old, new = _flat(before), _flat(now)
+    if "protocol.stage_steps" in new:
+        new = {key: value for key, value in new.items() if key not in DERIVED}
+    differing = [key for key in new if key in old and old[key] != new[key]]
+    differing += [key for key in new.keys() ^ old.keys() if key in new]
+    return [f"{key}: {old.get(key)}, now {new[key]}" for key in differing[:3]]
+
+
+def _flat(config: DictConfig) -> dict[str, str]:
+    """Each leaf under its dotted name, as text; of a path, what stands below the working directory."""
+    home = f"{Path(os.environ.get('SKILLCREDIT_HOME', '.')).absolute()}/"
+    leaves: dict[str, str] = {}
+
+    def visit(name: str, value: object) -> None:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                visit(f"{name}.{key}" if name else str(key), each)
+        else:
+            leaves[name] = str(value).removeprefix(home)
+
+    visit("", OmegaConf.to_container(config, resolve=True))
+    return {key: value for key, value in leaves.items() if not key.startswith("run.") and key not in PLACES}
 
 
 def run_job(config: DictConfig, words: Sequence[str]) -> None:
@@ -40,6 +73,12 @@ def run_job(config: DictConfig, words: Sequence[str]) -> None:
     name = str(config.run.name)
     run = RunDirectory(Path(os.environ.get("SKILLCREDIT_HOME", "."), config.run.root, config.run.experiment, name))
     if run.finished:
+        changed = changed_settings(run.read_config(), config)
+        if changed:
+            raise SettingsError(
+                f"{name} finished before with other settings ({', '.join(changed)}): "
+                f"choose another run.experiment, or remove {run.path}"
+            )
         print(f"== {name}: finished before", flush=True)
         return
     print(f"== {name}", flush=True)

@@ -13,6 +13,9 @@ from tests.e2e.conftest import ROOT
 # The first test of a module waits for its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
+# Fewer tokens in a batch than the prompts under way have: prompts wait for each other, and none may be cut into parts.
+FEW_TOKENS = "--max-model-len=512 --max-num-batched-tokens=512"
+
 
 @pytest.fixture(scope="module")
 def evaluated(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> EvaluationFolder:
@@ -21,7 +24,7 @@ def evaluated(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Ev
     assert make_rows([str(micro_start / "val.parquet"), "--out", str(folder / "rows.parquet")]) == 0
     command = [sys.executable, "-m", "recipe.evaluate", "--model", str(micro_start / "model"), "--agents", "micro"]
     command += ["--data", f"micro={folder / 'rows.parquet'}", "--limit", "48", "--out", str(folder / "out")]
-    command += ["--protocol", "eval@k", "--samples", "4", "--max-tokens", "64", "--vllm=--max-model-len=512"]
+    command += ["--protocol", "eval@k", "--samples", "4", "--max-tokens", "64", f"--vllm={FEW_TOKENS}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     return EvaluationFolder(folder / "out")

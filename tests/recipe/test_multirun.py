@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from recipe.records.run_directory import RunDirectory
+from tests.composing import composed
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow  # composes configurations in processes of their own
@@ -20,8 +23,9 @@ def train(folder: Path, *words: str) -> subprocess.CompletedProcess:
 
 
 def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others(tmp_path: Path):
-    (tmp_path / "b" / "grpo.s1").mkdir(parents=True)
-    (tmp_path / "b" / "grpo.s1" / "events.jsonl").write_text('{"event": "end"}\n')
+    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
+    finished.write_config(composed("experiment=paper_b", "arm=grpo", "data.seed=1", "data.train_files=nowhere.parquet"))
+    finished.log_event("end")
     done = train(
         tmp_path, "run.experiment=b", "arm=ewc,grpo", "data.seed=1", "data.train_files=nowhere.parquet",
         "run.name=${hydra:runtime.choices.arm}.s${data.seed}",
@@ -32,6 +36,20 @@ def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others
     assert "ewc.s1 failed: see" in done.stderr
     assert "== grpo.s1: finished before" in done.stdout
     assert (tmp_path / "b" / "ewc.s1").is_dir()
+
+
+def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path: Path):
+    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
+    finished.write_config(composed("experiment=paper_b", "arm=grpo", "data.seed=1"))
+    finished.log_event("end")
+    done = train(
+        tmp_path, "run.experiment=b", "arm=grpo", "data.seed=1", "actor_rollout_ref.actor.optim.lr=0.5",
+        "run.name=${hydra:runtime.choices.arm}.s${data.seed}",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert (
+        "grpo.s1 finished before with other settings (actor_rollout_ref.actor.optim.lr: 0.004, now 0.5)" in done.stderr
+    )
 
 
 def test_runs_that_would_share_a_name_are_refused(tmp_path: Path):
