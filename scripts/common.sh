@@ -63,7 +63,7 @@ study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data
     local model=${1:?which model? a Hugging Face folder} data=data/${FOLDER:-$TASK} out=outputs/${FOLDER:-$TASK}
     local adaptation=full length=(--max-tokens "$LENGTH") preset=()
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
-    [ "$PLATFORM" != cpu ] || adaptation=lora # one machine: adapters
+    [ "$PLATFORM" != cpu ] || adaptation=lora preset=() # one machine: adapters, and no parallel sizes
     # shellcheck disable=SC2086
     [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data" ${SOURCE_OPTIONS:-}
     # shellcheck disable=SC2086

@@ -3,4 +3,4 @@
 #   [PLATFORM=gpu_1x8] [PRESET=qwen3_4b] [DRY_RUN=1] bash scripts/countdown.sh MODEL
 # Data: the public set (downloaded; SOURCE=countdown generates it offline, SOURCE=countdown_tasks is the default).
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-TASK=countdown SOURCE=${SOURCE:-countdown_tasks} PRESET=${PRESET-qwen3_4b} LENGTH=1024 study "$@"
+TASK=countdown SOURCE=${SOURCE:-countdown_tasks} PRESET=${PRESET:-qwen3_4b} LENGTH=1024 study "$@"

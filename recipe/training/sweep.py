@@ -14,7 +14,7 @@ from recipe.records.run_directory import RunDirectory
 from recipe.training.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
-PLACES = ("trainer.default_local_dir", "trainer.experiment_name", "trainer.project_name")
+PLACES = ("default_local_dir", "experiment_name", "project_name")
 
 
 class JobFailed(RuntimeError):
@@ -53,7 +53,11 @@ def _flat(config: DictConfig) -> dict[str, str]:
             leaves[name] = str(value).removeprefix(home)
 
     visit("", OmegaConf.to_container(config, resolve=True))
-    return {key: value for key, value in leaves.items() if not key.startswith("run.") and key not in PLACES}
+    return {
+        key: value
+        for key, value in leaves.items()
+        if not key.startswith("run.") and key.rpartition(".")[2] not in PLACES
+    }
 
 
 def run_job(config: DictConfig, words: Sequence[str]) -> None:

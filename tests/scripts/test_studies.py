@@ -100,6 +100,18 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     assert len(of_module(commands, "recipe.export")) == 1
 
 
+def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_ones():
+    status, commands, printed = script("scripts/smoke.sh", NAME="dry")
+    assert status == 0, printed
+    assert of_module(commands, "data_prep.countdown") == ["data_prep.countdown --out data/countdown_dry --limit 640"]
+    assert of_module(commands, "data_prep.arithmetic") == ["data_prep.arithmetic --out data/gsm8k_dry --limit 640"]
+    runs = of_module(commands, "recipe.train")
+    assert [re.search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
+        f"data/{task}_dry/train.parquet" for task in ("countdown", "gsm8k")
+    ]
+    assert all("model_preset" not in run for run in runs)  # parallel sizes of GPUs
+
+
 def test_the_curriculum_is_one_run_through_the_levels():
     status, commands, printed = script(
         "scripts/npg_muse/curriculum.sh", "m", "complicated", "45000", PLATFORM="gpu_1x8"
