@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from rewards import guardrails, registry
 from rewards.registry import JudgeSettings, Verifier
 from rewards.repetition import repeats_itself
+from rewards.sandbox import accounting
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -39,21 +40,22 @@ async def compute_score(
     kwargs: fields of `rewards.registry.JudgeSettings`; others are ignored, since verl hands in keys of its own.
 
     Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
-    repeat, guard, judge_seconds.
+    repeat, guard, judge_seconds, busy_seconds.
     An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
     score: the reward manager masks it. Raises ValueError for an unknown verifier or setting only.
     """
     verifier = registry.get(data_source)
     settings = JudgeSettings.among(kwargs)
     started = time.perf_counter()
-    try:
-        verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
-        if not math.isfinite(verdict.score):
-            raise ValueError(f"verifier '{data_source}' gave the score {verdict.score}")
-    except Exception as error:
-        _log_once(data_source, error)
-        verdict = Verdict.not_judged()
-    return verdict.as_reward(time.perf_counter() - started)
+    with accounting.counted() as busy:
+        try:
+            verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
+            if not math.isfinite(verdict.score):
+                raise ValueError(f"verifier '{data_source}' gave the score {verdict.score}")
+        except Exception as error:
+            _log_once(data_source, error)
+            verdict = Verdict.not_judged()
+    return verdict.as_reward(time.perf_counter() - started, busy.seconds)
 
 
 # A row is judged once for each answer of its group, and again for each replay.

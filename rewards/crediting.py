@@ -60,12 +60,12 @@ class _Part:
 @dataclass
 class _Spent:
     """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
-    knew, seconds of judging the others, tokens generated.
+    knew, seconds of sandbox workers for the others, tokens generated.
     """
 
     requests: int = 0
     cache_hits: int = 0
-    judge_seconds: float = 0.0
+    busy_seconds: float = 0.0
     generated: int = 0
 
 
@@ -124,7 +124,7 @@ class CreditService:
             "credit_requests": spent.requests,
             "credit_cache_hits": spent.cache_hits,
             "credit_seconds": found.seconds,
-            "credit_judge_seconds": spent.judge_seconds,
+            "credit_busy_seconds": spent.busy_seconds,
             "credit_generated": spent.generated,
         }
 
@@ -167,7 +167,7 @@ class CreditService:
                     assert sample.environment is not None
                     answer = await play(sample.environment(), changed)
                 info = await judge(answer)
-                spent.judge_seconds += float(info.get("judge_seconds", 0.0))
+                spent.busy_seconds += float(info.get("busy_seconds", 0.0))
                 return reward_of(info)
 
             key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]

@@ -97,7 +97,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         }
         episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
         if episode and episode["failed"]:
-            info = Verdict.not_judged().as_reward(0.0)
+            info = Verdict.not_judged().as_reward()
         else:
             answer = self._turn(episode, episode["answer"], token_ids) if episode else text
             info = await self._verify(solution_str=answer, **problem)
@@ -157,7 +157,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             return dict(await self.compute_score(**arguments))
         except Exception as error:  # whatever a verifier raises, the run goes on without this sample
             self._report(error)
-            return Verdict.not_judged().as_reward(0.0)
+            return Verdict.not_judged().as_reward()
 
     def _report(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

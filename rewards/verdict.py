@@ -61,8 +61,11 @@ class Verdict:
         """No judgement, because the machinery failed: never a reward, the sample is to be masked."""
         return cls(math.nan, False, False, "infrastructure", math.nan)
 
-    def as_reward(self, judge_seconds: float) -> dict[str, float | str]:
-        """The dictionary that verl's reward manager reads; the same keys for every task and on every path."""
+    def as_reward(self, judge_seconds: float = 0.0, busy_seconds: float = 0.0) -> dict[str, float | str]:
+        """The dictionary that verl's reward manager reads; the same keys for every task and on every path.
+
+        judge_seconds: until the verdict was there; busy_seconds: of sandbox workers, without waiting for one.
+        """
         return {
             "score": self.score,
             "acc": float(self.correct),
@@ -74,4 +77,5 @@ class Verdict:
             "repeat": float(self.repeats),
             "guard": self.guard,
             "judge_seconds": judge_seconds,
+            "busy_seconds": busy_seconds,
         }

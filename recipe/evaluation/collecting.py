@@ -99,7 +99,7 @@ class Collector:
             return await rewards.compute_score(problem.verifier, text, problem.ground_truth, None, **self.judge)
 
         if answer.finish == EPISODE_FAILED:
-            return Verdict.not_judged().as_reward(0.0)
+            return Verdict.not_judged().as_reward()
         reward = await judge(answer.text)
         if answer.conversation:
             first = answer.conversation[0]["content"]

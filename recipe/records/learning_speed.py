@@ -15,7 +15,7 @@ class LearningCurve:
     """A run at each of its V validations; arrays are (V,).
 
     accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (also for credit),
-    and seconds that judging and replays took (summed over what ran side by side), all since the start.
+    and seconds that workers of the sandbox were busy with answers and replays, all since the start.
     """
 
     accuracy: Array

@@ -12,7 +12,7 @@ from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "requests", "cache_hits", "seconds", "judge_seconds", "generated")
+COUNTS = ("asked", "invalid", "unjudged", "replays", "requests", "cache_hits", "seconds", "busy_seconds", "generated")
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +60,7 @@ def shaped_by_credit(
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """What the replays of a step cost and why samples went without, under ``credit/``.
 
-    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``judge_seconds`` (of judging),
+    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
     ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of what was asked for,
     ``cache_hit_share`` of the scores asked for, ``unjudged_share`` of what was judged, ``uncredited/<cause>`` of
     samples.
@@ -73,7 +73,7 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/replays": total["replays"],
         "credit/replay_seconds": total["seconds"],
         "credit/generated_tokens": total["generated"],
-        "credit/judge_seconds": total["judge_seconds"],
+        "credit/busy_seconds": total["busy_seconds"],
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": total["cache_hits"] / max(total["requests"], 1.0),
         "credit/unjudged_share": total["unjudged"] / judged,

@@ -36,7 +36,7 @@ def reward_infos(batch: KVBatchMeta) -> list[dict[str, Any]]:
 def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """``reward/<component>``: its mean over the samples that were verified; ``reward/error/<class>``: its share.
 
-    ``reward/sandbox_seconds``: the sum of what judging all of them and their replays took, what a step's verdicts cost.
+    ``reward/sandbox_seconds``: how long workers of the sandbox were busy with all of them and their replays.
     """
     values: dict[str, list[float]] = defaultdict(list)
     verified = [info for info in infos if info and not info.get("masked")]
@@ -48,7 +48,7 @@ def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
                 values[key].append(float(value))
     count = max(len(verified), 1)
     means = {f"reward/{key}": sum(numbers) / count for key, numbers in values.items() if key != "masked"}
-    seconds = (float(info.get(key, 0.0)) for info in infos for key in ("judge_seconds", f"{PREFIX}judge_seconds"))
+    seconds = (float(info.get(key, 0.0)) for info in infos for key in ("busy_seconds", f"{PREFIX}busy_seconds"))
     return means | {"reward/sandbox_seconds": sum(seconds)}
 
 

@@ -49,13 +49,17 @@ def run_result(answer: dict[str, Any]) -> RunResult:
         "error_type",
         "error_line",
     )
-    return RunResult(**{name: answer[name] for name in names}, execution_time=answer["time"])
+    own = {name: answer[name] for name in names}
+    return RunResult(**own, execution_time=answer["time"], busy_seconds=answer.get("busy", answer["time"]))
 
 
 def check_result(answers: list[dict[str, Any]]) -> CheckResult:
     """A `CheckResult` of our server's results."""
     return CheckResult(
-        [CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0)) for a in answers]
+        [
+            CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0), a.get("busy", 0.0))
+            for a in answers
+        ]
     )
 
 
@@ -82,6 +86,7 @@ def fusion_result(answer: dict[str, Any]) -> RunResult:
         stderr_truncated="stderr" in cut,
         return_code=code,
         execution_time=part.get("execution_time") or 0.0,
+        busy_seconds=part.get("execution_time") or 0.0,  # what that server tells
         error_type=error_type,
         error_line=error_line,
     )

@@ -94,8 +94,8 @@ class RunResult:
     """What became of one run.
 
     `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal;
-    `execution_time`: wall seconds; `error_type`, `error_line`: exception (or signal) and last traceback line, where
-    there is one.
+    `execution_time`: wall seconds; `busy_seconds`: those of the worker, with starting and ending the program;
+    `error_type`, `error_line`: exception (or signal) and last traceback line, where there is one.
     """
 
     outcome: str
@@ -105,6 +105,7 @@ class RunResult:
     stderr_truncated: bool = False
     return_code: int | None = None
     execution_time: float = 0.0
+    busy_seconds: float = 0.0
     error_type: str | None = None
     error_line: str | None = None
 
@@ -116,12 +117,14 @@ class RunResult:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds."""
+    """What became of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds;
+    `busy_seconds`: those of the worker, for the first case of a process with starting it."""
 
     outcome: str
     detail: str | None = None
     error_type: str | None = None
     execution_time: float = 0.0
+    busy_seconds: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -154,6 +157,11 @@ class CheckResult:
     def execution_time(self) -> float:
         """Wall seconds of all cases together."""
         return sum(case.execution_time for case in self.cases)
+
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds that a worker was busy with all cases together."""
+        return sum(case.busy_seconds for case in self.cases)
 
     @property
     def outcome(self) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.sandbox import fusion, outcomes
+from rewards.sandbox import accounting, fusion, outcomes
 from rewards.sandbox.answers import Transient, check_result, run_result
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
 from rewards.sandbox.connections import DEFAULT_CONCURRENCY, process_limit
@@ -75,7 +75,9 @@ class Sandbox:
             return _no_text()
         program = {"code": code, "language": language, "stdin": _text(stdin), "files": files or {}}
         options = Options(timeout=timeout, memory_mb=memory_mb, output_limit=output_limit)
-        return await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
+        result = await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
+        accounting.note(result.busy_seconds)
+        return result
 
     async def check(
         self,
@@ -114,7 +116,9 @@ class Sandbox:
         if not _is_text(program.code):
             return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _no_text().error_line}] * len(cases))
         body = {"code": program.code, "language": program.language, "files": program.files or {}, "cases": wire}
-        return await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
+        result = await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
+        accounting.note(result.busy_seconds)
+        return result
 
     async def check_many(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Opt
     outcome, detail = result.outcome, result.error_line
     if result.passed and not same_output(result.stdout, case.expected):
         outcome, detail = outcomes.WRONG_ANSWER, f"printed {result.stdout!r:.200}, expected {case.expected!r:.200}"
-    return CaseResult(outcome, detail, result.error_type, result.execution_time)
+    return CaseResult(outcome, detail, result.error_type, result.execution_time, result.busy_seconds)
 
 
 async def _judged(
@@ -104,7 +105,8 @@ async def _judged(
     if not verdicts and result.passed:
         raise Transient("the judge's output is cut")
     # Without a verdict the whole request ran out of its time or memory in the first case.
-    return [_case_result(verdict) for verdict in verdicts[: len(row)]] or [CaseResult(result.outcome)]
+    first, *others = [_case_result(verdict) for verdict in verdicts[: len(row)]] or [CaseResult(result.outcome)]
+    return [replace(first, busy_seconds=result.busy_seconds), *others]
 
 
 def _messages(stdout: str, nonce: str) -> list[dict[str, Any]]:

@@ -95,12 +95,14 @@ class Worker:
     def _answer(self, job: dict[str, Any]) -> None:
         # Results of quick cases travel together: a message each would cost more than the case.
         chunk: list[dict[str, Any]] = []
-        sent = time.monotonic()
+        sent = before = time.monotonic()
         for result in self.results(job):
-            chunk.append(result)
-            if time.monotonic() - sent > CHUNK_SECONDS:
+            now = time.monotonic()
+            chunk.append({**result, "busy": round(now - before, 6)})
+            before = now
+            if now - sent > CHUNK_SECONDS:
                 send_frame(self.front, {"results": chunk, "done": False})
-                chunk, sent = [], time.monotonic()
+                chunk, sent = [], now
         send_frame(self.front, {"results": chunk, "done": True})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:

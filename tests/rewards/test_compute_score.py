@@ -13,7 +13,8 @@ from rewards.verdict import ErrorKind, Verdict
 pytestmark = pytest.mark.slow  # with the sandbox
 
 KEYS = {
-    "score", "acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard", "judge_seconds"
+    "score", "acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard", "judge_seconds",
+    "busy_seconds",
 }  # fmt: skip
 GARBAGE = [
     "",

@@ -31,7 +31,7 @@ class Judge:
     async def __call__(self, changed):
         self.calls += 1
         ratio = 0.5 * ("a = 1" in changed) + 0.5 * ("b = 2" in changed)
-        return {"score": 0.0, "pass_ratio": ratio, "judge_seconds": 0.25}
+        return {"score": 0.0, "pass_ratio": ratio, "busy_seconds": 0.25}
 
 
 def service(size=1, **options):
@@ -72,7 +72,7 @@ def test_equal_programs_of_a_step_are_verified_once():
     assert judge.calls == 3  # the program itself, and without each line
     assert sum(one["credit_cache_hits"] for one in found) == 9
     assert sum(one["credit_requests"] for one in found) == 12  # of four samples: the check and two replays
-    assert sum(one["credit_judge_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
+    assert sum(one["credit_busy_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
 
 
 def test_siblings_that_never_come_are_not_waited_for_forever():

@@ -158,7 +158,7 @@ def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on
     working = rewards.compute_score
 
     async def broken(*arguments, **settings):
-        return Verdict.not_judged().as_reward(0.0)
+        return Verdict.not_judged().as_reward()
 
     behaviour = Behaviour()
     with serving(behaviour) as url:

@@ -41,7 +41,7 @@ def test_a_step_without_any_credit_is_a_batch_without_columns():
 
 def test_metrics_add_up_costs_and_name_causes():
     counts = {"asked": 4, "invalid": 1, "replays": 3, "requests": 4, "cache_hits": 1, "generated": 7}
-    counts |= {"seconds": 0.5, "judge_seconds": 0.25}
+    counts |= {"seconds": 0.5, "busy_seconds": 0.25}
     metrics = replay_metrics(
         [
             info([1.0], [0], **counts),
@@ -53,7 +53,7 @@ def test_metrics_add_up_costs_and_name_causes():
     assert metrics["credit/replays"] == 3
     assert metrics["credit/replay_seconds"] == 0.5
     assert metrics["credit/generated_tokens"] == 7
-    assert metrics["credit/judge_seconds"] == 0.25
+    assert metrics["credit/busy_seconds"] == 0.25
     assert metrics["credit/valid_intervention_share"] == 0.75
     assert metrics["credit/cache_hit_share"] == 0.25
     assert metrics["credit/uncredited/equal_group"] == 2 / 3

@@ -11,10 +11,10 @@ def test_components_are_means_over_the_samples_that_were_verified():
     infos = [
         {
             "acc": 1.0, "format": 0.5, "error": "none", "masked": 0.0, "skill": "sql", "credit_seconds": 9.0,
-            "judge_seconds": 0.5, "credit_judge_seconds": 2.0,
+            "busy_seconds": 0.5, "credit_busy_seconds": 2.0,
         },
-        {"acc": 0.0, "format": 1.0, "error": "timeout", "masked": 0.0, "judge_seconds": 0.25},
-        {"acc": 0.0, "format": 0.0, "error": "infrastructure", "masked": 1.0, "judge_seconds": 0.0},
+        {"acc": 0.0, "format": 1.0, "error": "timeout", "masked": 0.0, "busy_seconds": 0.25},
+        {"acc": 0.0, "format": 0.0, "error": "infrastructure", "masked": 1.0, "busy_seconds": 0.0},
         {},
     ]  # fmt: skip
     assert component_means(infos) == {
@@ -22,7 +22,7 @@ def test_components_are_means_over_the_samples_that_were_verified():
         "reward/format": 0.75,
         "reward/error/none": 0.5,
         "reward/error/timeout": 0.5,
-        "reward/judge_seconds": 0.375,
+        "reward/busy_seconds": 0.375,
         "reward/sandbox_seconds": 2.75,
     }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rewards.sandbox import Sandbox, protocol, seccomp, slot
+from rewards.sandbox import CallCase, Program, Sandbox, accounting, protocol, seccomp, slot
 from rewards.sandbox.__main__ import is_loopback, parse_arguments
 from rewards.sandbox.folders import empty_folder, open_inside
 from rewards.sandbox.isolation import LAYERS
@@ -314,3 +314,26 @@ def test_open_inside_follows_no_link_and_opens_no_device(tmp_path: Path) -> None
         descriptor = open_inside(str(tmp_path), path)
         assert os.read(descriptor, 10) == content, path
         os.close(descriptor)
+
+
+async def test_time_of_workers_is_counted_without_waiting_for_them(sandbox: Sandbox) -> None:
+    slow, cases = (
+        Program("import time\ntime.sleep(0.1)\ndef f(x): return x"),
+        [CallCase("f", [n], expected=n) for n in (1, 2)],
+    )
+    ends: list[float] = []
+
+    async def one(number: int) -> None:
+        await sandbox.check(Program(f"{slow.code}  # {number}"), cases)
+        ends.append(time.perf_counter() - start)
+
+    with accounting.counted() as outer:
+        with accounting.counted() as busy:
+            start = time.perf_counter()
+            await asyncio.gather(*(one(number) for number in range(12)))
+        await sandbox.run("import time\ntime.sleep(0.1)")
+    assert 12 * 0.1 <= busy.seconds < sum(ends)  # of two workers: most of them waited for the others
+    assert outer.seconds >= busy.seconds + 0.1
+    with accounting.counted() as nothing:
+        pass
+    assert nothing.seconds == 0.0

@@ -1,0 +1,35 @@
+"""How long workers of the sandbox were busy for a caller, whatever lies between the caller and the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass
+class Busy:
+    """Seconds of workers, added up: the time that programs ran and were started and ended, without waiting in line."""
+
+    seconds: float = 0.0
+
+
+_callers: ContextVar[tuple[Busy, ...]] = ContextVar("callers", default=())
+
+
+@contextmanager
+def counted() -> Iterator[Busy]:
+    """Counts what runs within the block, in tasks that are started there, too; blocks may stand in each other."""
+    busy = Busy()
+    token = _callers.set((*_callers.get(), busy))
+    try:
+        yield busy
+    finally:
+        _callers.reset(token)
+
+
+def note(seconds: float) -> None:
+    """Add to whatever counts; called by the client for each result."""
+    for busy in _callers.get():
+        busy.seconds += seconds
