@@ -30,7 +30,8 @@ class SpeedRow:
     """An arm: shares of 1, updates and seconds as means over its runs with 95% bootstrap intervals.
 
     gain: over the arm that it is compared with, in pairs of runs with the same seed; None without pairs. steps,
-    seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
+    seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds. seconds
+    is over the runs that measured them, None where none did.
     """
 
     arm: str
@@ -39,7 +40,7 @@ class SpeedRow:
     gain: Interval | None
     reached: int
     steps: Interval
-    seconds: Interval
+    seconds: Interval | None
     tokens: Interval
 
 
@@ -53,7 +54,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
             reached or (float(curve.steps[-1]), float(curve.seconds[-1]))
             for reached, curve in zip(found, own.values(), strict=True)
         ]
-        steps, seconds = (mean_interval(values) for values in zip(*spent, strict=True))
+        measured = [seconds for _, seconds in spent if np.isfinite(seconds)]
         base = curves.get(against, {})
         pairs = [own[name].at(budget) - base[name].at(budget) for name in own if name in base and arm != against]
         rows.append(
@@ -63,8 +64,8 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
                 accuracy=mean_interval([curve.at(budget) for curve in own.values()]),
                 gain=mean_interval(pairs) if pairs else None,
                 reached=sum(each is not None for each in found),
-                steps=steps,
-                seconds=seconds,
+                steps=mean_interval([steps for steps, _ in spent]),
+                seconds=mean_interval(measured) if measured else None,
                 tokens=mean_interval([float(curve.tokens[-1]) for curve in own.values()]),
             )
         )
@@ -85,9 +86,10 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
     ]
     for row in rows:
         gain = _scaled(row.gain, 100).text(sign="+") if row.gain else ""
+        seconds = row.seconds.text() if row.seconds else "-"
         lines.append(
             f"| {row.arm} | {row.runs} | {_scaled(row.accuracy, 100).text()} | {gain} | {row.steps.text()} "
-            f"| {row.seconds.text()} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
+            f"| {seconds} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
         )
     return "\n".join(lines)
 
@@ -100,10 +102,13 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
         (panels[1], "seconds", 1.0, "sandbox seconds"),
     ):
         for arm, own in curves.items():
+            shown = [curve for curve in own.values() if np.isfinite(getattr(curve, field)).all()]
+            if not shown:
+                continue
             # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
-            length = min(len(curve.accuracy) for curve in own.values())
-            places = scale * np.mean([getattr(curve, field)[:length] for curve in own.values()], axis=0)
-            values = [mean_interval(each) for each in np.array([curve.accuracy[:length] for curve in own.values()]).T]
+            length = min(len(curve.accuracy) for curve in shown)
+            places = scale * np.mean([getattr(curve, field)[:length] for curve in shown], axis=0)
+            values = [mean_interval(each) for each in np.array([curve.accuracy[:length] for curve in shown]).T]
             (line,) = axes.plot(places, [value.estimate for value in values], marker=".", linewidth=1.4, label=arm)
             axes.fill_between(
                 places, [value.low for value in values], [value.high for value in values],

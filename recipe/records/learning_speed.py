@@ -15,7 +15,8 @@ class LearningCurve:
     """A run at each of its V validations; arrays are (V,).
 
     accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (also for credit),
-    and seconds that workers of the sandbox were busy with answers and replays, all since the start.
+    and seconds that workers of the sandbox were busy with answers and replays (NaN where a run did not measure them),
+    all since the start.
     """
 
     accuracy: Array
@@ -52,7 +53,7 @@ def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
     points, tokens, seconds = [], 0.0, 0.0
     for row in run.metrics():
         tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
-        seconds += row.get("reward/sandbox_seconds", 0.0)
+        seconds += row.get("reward/sandbox_seconds", 0.0 if row["step"] == 0 else np.nan)
         if metric in row:
             points.append((row[metric], row["step"], tokens, seconds))
     if not points:

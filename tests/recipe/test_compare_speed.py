@@ -52,6 +52,16 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     assert (tmp_path / "a" / "summary" / "speed.png").stat().st_size > 10_000
 
 
+def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free(tmp_path: Path):
+    finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.8])
+    older = finish(tmp_path, "grpo.s1", [0.2, 0.8, 0.8])
+    rows = [{key: value for key, value in row.items() if "sandbox" not in key} for row in older.metrics()]
+    (older.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.6"]) == 0
+    (grpo,) = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
+    assert (grpo["steps"]["estimate"], grpo["seconds"]["estimate"]) == (pytest.approx(13 / 6), 3.0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["empty"], "holds no finished run"), (["a", "--metric", "skill/sql/accuracy"], "no validation with skill/sql")],
