@@ -118,7 +118,8 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("sampled accuracy on validation prompts")
-    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    arms = panels[0].get_legend_handles_labels()
+    figure.legend(*arms, loc="outside upper center", ncols=8, frameon=False, fontsize=8)
     return save(figure, path)
 
 
