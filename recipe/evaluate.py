@@ -31,6 +31,7 @@ from recipe.evaluation.metrics import measure
 from recipe.evaluation.problems import Problem, data_files, file_hash, read_data_sets
 from recipe.evaluation.protocol import Protocol, ProtocolName
 from recipe.evaluation.samples import Journal, Sample
+from recipe.evaluation.stalls import note_stalls
 from recipe.evaluation.vllm_server import vllm_server
 from recipe.records.intervals import Interval
 from recipe.records.tables import table_console
@@ -187,8 +188,12 @@ async def _collect(
         )
         chains = len(problems) * len(protocol.chains)
         state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
-        with ProgressReporter(journal.path, state, SECONDS_BETWEEN_LINES):
-            await collector.collect(problems)
+        stalls = asyncio.create_task(note_stalls(folder.path / "stalled.txt", lambda: len(journal.samples)))
+        try:
+            with ProgressReporter(journal.path, state, SECONDS_BETWEEN_LINES):
+                await collector.collect(problems)
+        finally:
+            stalls.cancel()
     finally:
         await endpoints.close()
     for url, reason in endpoints.lost.items():
