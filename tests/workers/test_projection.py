@@ -342,4 +342,5 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
         step=torch.cat(result.step).numpy(),
         names_constraint=caught.value.constraints[0],
     )
+    dist.barrier()  # a rank that leaves while the other one still uses the group makes gloo abort now and then
     dist.destroy_process_group()
