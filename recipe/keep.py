@@ -29,7 +29,7 @@ DIGITS = 6
 def keep(run: RunDirectory, folder: Path) -> RunDirectory:
     """Write what tables read of a run to ``folder/<its name>``; paths below the working directory become relative."""
     kept = RunDirectory(folder / run.path.name)
-    kept.path.mkdir(parents=True)
+    kept.path.mkdir(parents=True, exist_ok=True)  # what a killed call left is written again
     home = f"{Path(os.environ.get('SKILLCREDIT_HOME', '.')).absolute()}/"
     rows = [_selected(row) for row in run.metrics()]
     events = [event for event in run.events() if event["event"] in EVENTS]

@@ -11,8 +11,7 @@ export TRAIN="data.max_prompt_length=448 data.max_response_length=48 data.train_
     actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.rollout.n=4 actor_rollout_ref.model.lora_rank=8
     trainer.total_training_steps=4 trainer.test_freq=4 trainer.save_freq=4"
 declare -A source=([countdown]=countdown [gsm8k]=arithmetic)
-for study in "${@:-countdown gsm8k}"; do
-    for name in $study; do
-        FOLDER=${name}_$NAME SOURCE=${source[$name]:?countdown or gsm8k} bash "scripts/$name.sh" $model
-    done
+[ $# -gt 0 ] || set -- countdown gsm8k
+for name in "$@"; do
+    FOLDER=${name}_$NAME SOURCE=${source[$name]:?countdown or gsm8k} bash "scripts/$name.sh" $model
 done

@@ -35,8 +35,7 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
         new = {key: value for key, value in new.items() if key not in DERIVED}
-    differing = [key for key in new if key in old and old[key] != new[key]]
-    differing += [key for key in new.keys() ^ old.keys() if key in new]
+    differing = [key for key in new if old.get(key) != new[key]]
     return [f"{key}: {old.get(key)}, now {new[key]}" for key in differing[:3]]
 
 

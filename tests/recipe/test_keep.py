@@ -48,6 +48,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
 
 def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
+    (tmp_path / "kept" / "grpo.s0").mkdir(parents=True)  # of a call that was killed
     keep.main([str(tmp_path / "a"), str(tmp_path / "kept")])
     before = json.dumps(RunDirectory(tmp_path / "kept" / "grpo.s0").metrics())
     RunDirectory(tmp_path / "a" / "grpo.s0").log_metrics(2, {"skill/mean/accuracy": 0.9})
