@@ -15,6 +15,9 @@ import httpx
 from rewards.sandbox.transport import Endpoint
 
 DEFAULT_CONCURRENCY = 256
+KEEP_ALIVE = 2.0
+"""Seconds that an idle connection is used again: less than servers keep one (5 with uvicorn), so that no request meets
+one that is just being closed."""
 
 
 class ProcessLimit:
@@ -82,7 +85,7 @@ class Connections:
     def __init__(self, key: tuple[asyncio.AbstractEventLoop, tuple[str, ...]]) -> None:
         self.key = key
         self.users = 0
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEP_ALIVE)
         self.client = httpx.AsyncClient(limits=limits, trust_env=False)
         self.endpoints = [Endpoint(base, self.client) for base in key[1]]
 

@@ -108,9 +108,12 @@ class Servers:
                 endpoint.under_way -= 1
 
     async def _after_loss(self, connections: Connections) -> None:
-        # An embedded server that died is started anew, at a new address.
+        # An embedded server that died is started anew, at a new address. One that lives has lost a single connection:
+        # what is under way on the others stays.
         if self._embedded is not None and self._connections is connections:
-            await self.close()
+            url = await asyncio.to_thread(self._start_embedded)
+            if connections.key[1] != (url,) and self._connections is connections:
+                await self.close()
 
 
 def _base(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
 from dataclasses import dataclass, field
@@ -143,26 +144,30 @@ class Endpoint:
         return work.future
 
     def _flush(self, options: Options) -> None:
-        queue = self._queues.pop(options, [])
-        if queue:
-            task = asyncio.get_running_loop().create_task(self._send(queue, options))
+        batch = self._queues.pop(options, [])
+        if batch:
+            task = asyncio.get_running_loop().create_task(self._send(batch, options))
             self._senders.add(task)
-            task.add_done_callback(self._senders.discard)
+            task.add_done_callback(functools.partial(self._sent, batch))
+
+    def _sent(self, batch: list[Work], task: asyncio.Task[None]) -> None:
+        # Not at the end of `_send`: a task that is cancelled before its first turn never gets there, and whoever waits
+        # for its programs would wait for ever.
+        self._senders.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        for work in batch:
+            if not work.future.done():
+                work.future.set_exception(failure or Transient(f"{self.base} ended the answer early", unreachable=True))
 
     async def _send(self, batch: list[Work], options: Options) -> None:
-        failure: Exception = Transient(f"{self.base} ended the answer early", unreachable=True)
         try:
+            if self.client.is_closed:
+                raise Transient(f"the connections to {self.base} were closed", unreachable=True)
             await self._stream(batch, options)
         except httpx.HTTPError as error:
-            failure = unreachable(self.base, error)
-        except (Transient, InfrastructureError) as error:
-            failure = error
+            raise unreachable(self.base, error) from None
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            failure = Transient(f"{self.base} sent an answer that can't be read: {error!r}")
-        finally:
-            for work in batch:
-                if not work.future.done():
-                    work.future.set_exception(failure)
+            raise Transient(f"{self.base} sent an answer that can't be read: {error!r}") from None
 
     async def _stream(self, batch: list[Work], options: Options) -> None:
         body = {"programs": [work.program for work in batch], "ordered": False, **vars(options)}

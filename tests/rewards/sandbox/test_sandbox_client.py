@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
+from rewards.sandbox.answers import Transient
 from rewards.sandbox.connections import ProcessLimit
-from rewards.sandbox.transport import Endpoint
+from rewards.sandbox.servers import Servers
+from rewards.sandbox.transport import Endpoint, Options, Work
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
 
 Answer = tuple[int, dict[str, str], bytes] | None
+AnyStub = TypeVar("AnyStub", bound="Stub")
 
 
 class Stub:
@@ -70,9 +74,37 @@ class Stub:
         return answer(self.requests[-1]) if callable(answer) else (answer and (answer[0], dict(answer[1]), answer[2]))
 
 
+class BatchStub(Stub):
+    """A server with our batch route: every case of a batch passes, unless `drops` says of its number that the
+    connection ends instead."""
+
+    def __init__(self, drops: Callable[[int], bool]) -> None:
+        super().__init__([])
+        self.drops = drops
+        self.batches = self.programs = self.dropped = 0
+
+    def _answer(self, path: str, body: bytes) -> Answer:
+        if path == "/capabilities":
+            return 200, {}, b'{"workers": 2, "run_batch": true, "checks": true}'
+        asked = json.loads(body)
+        self.batches += 1
+        self.programs += len(asked["programs"])
+        if self.drops(self.batches):
+            self.dropped += len(asked["programs"])
+            return None
+        counts = [len(asked.get("cases") or program["cases"]) for program in asked["programs"]]
+        done = [{"index": i, "done": True, "results": [{"outcome": "passed"}] * n} for i, n in enumerate(counts)]
+        return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in done)
+
+
 @asynccontextmanager
 async def stub(*answers: Any) -> AsyncIterator[Stub]:
-    made = Stub(list(answers))
+    async with listening(Stub(list(answers))) as made:
+        yield made
+
+
+@asynccontextmanager
+async def listening(made: AnyStub) -> AsyncIterator[AnyStub]:
     server = await asyncio.start_server(made._serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield made
@@ -256,6 +288,37 @@ def test_a_server_that_stays_away_is_tried_less_and_less_often(monkeypatch: pyte
     endpoint.note_alive()
     endpoint.note_unreachable()
     assert endpoint.down_for == 0.5
+
+
+async def test_a_batch_that_is_given_up_before_it_is_sent_fails_and_keeps_nobody_waiting() -> None:
+    """Else whoever asks in the very moment in which connections are closed waits for ever."""
+    async with httpx.AsyncClient() as client:
+        endpoint = Endpoint("http://127.0.0.1:1", client)
+        work = Work({"code": "x"}, Options())
+        waiting = endpoint.submit(work)
+        endpoint._flush(work.options)
+        await endpoint.aclose()
+        with pytest.raises(Transient):
+            await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_dropped_connection_is_the_trouble_of_its_own_programs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(0)
+
+    async def caller(sandbox: Sandbox) -> None:
+        for _ in range(10):
+            await asyncio.sleep(chance.choice([0, 0.001, 0.002]))
+            # Programs with different options travel in different batches.
+            timeout = chance.choice([1.0, 2.0, 3.0])
+            assert (await sandbox.check(Program("x"), [AssertCase("1")], timeout=timeout)).all_passed
+
+    async with listening(BatchStub(lambda number: number % 4 == 3)) as server:
+        # The embedded server: when it seems to be lost, this process asks for it anew.
+        monkeypatch.setattr(Servers, "_start_embedded", lambda self: server.url)
+        async with Sandbox(attempts=20) as sandbox:
+            await asyncio.wait_for(asyncio.gather(*(caller(sandbox) for _ in range(64))), 120)
+        assert server.dropped > 0
+        assert server.programs == 640 + server.dropped
 
 
 async def test_load_is_balanced() -> None:
