@@ -29,9 +29,9 @@ Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run
 class SpeedRow:
     """An arm: shares of 1, updates and seconds as means over its runs with 95% bootstrap intervals.
 
-    gain: over the arm that it is compared with, in pairs of runs with the same seed; None without pairs. steps,
-    seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds. seconds
-    is over the runs that measured them, None where none did.
+    steps, seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
+    seconds is over the runs that measured them, None where none did. gain, steps_more: accuracy and steps beyond those
+    of the arm that it is compared with, in pairs of runs with the same seed; None without pairs.
     """
 
     arm: str
@@ -40,6 +40,7 @@ class SpeedRow:
     gain: Interval | None
     reached: int
     steps: Interval
+    steps_more: Interval | None
     seconds: Interval | None
     tokens: Interval
 
@@ -49,27 +50,31 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
     budget = common_tokens(curves)
     rows = []
     for arm, own in curves.items():
-        found = [curve.reaches(reach) for curve in own.values()]
-        spent = [
-            reached or (float(curve.steps[-1]), float(curve.seconds[-1]))
-            for reached, curve in zip(found, own.values(), strict=True)
-        ]
+        spent = [spent_until(curve, reach) for curve in own.values()]
         measured = [seconds for _, seconds in spent if np.isfinite(seconds)]
-        base = curves.get(against, {})
-        pairs = [own[name].at(budget) - base[name].at(budget) for name in own if name in base and arm != against]
+        others = curves.get(against, {}) if arm != against else {}
+        pairs = [(own[name], others[name]) for name in own if name in others]
+        gains = [curve.at(budget) - other.at(budget) for curve, other in pairs]
+        more = [spent_until(curve, reach)[0] - spent_until(other, reach)[0] for curve, other in pairs]
         rows.append(
             SpeedRow(
                 arm=arm,
                 runs=len(own),
                 accuracy=mean_interval([curve.at(budget) for curve in own.values()]),
-                gain=mean_interval(pairs) if pairs else None,
-                reached=sum(each is not None for each in found),
+                gain=mean_interval(gains) if pairs else None,
+                reached=sum(curve.reaches(reach) is not None for curve in own.values()),
                 steps=mean_interval([steps for steps, _ in spent]),
+                steps_more=mean_interval(more) if pairs else None,
                 seconds=mean_interval(measured) if measured else None,
                 tokens=mean_interval([float(curve.tokens[-1]) for curve in own.values()]),
             )
         )
     return rows
+
+
+def spent_until(curve: LearningCurve, reach: float) -> tuple[float, float]:
+    """Updates and sandbox seconds until an accuracy; all of the run's where it is never reached."""
+    return curve.reaches(reach) or (float(curve.steps[-1]), float(curve.seconds[-1]))
 
 
 def common_tokens(curves: Curves) -> float:
@@ -81,15 +86,17 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
     """The rows as Markdown."""
     lines = [
         f"| arm | runs | accuracy at {budget / 1000:,.0f} k tokens (%) | against {against}, paired (points) "
-        f"| updates to {reach:.0%} | sandbox seconds to {reach:.0%} | reached | k tokens a run |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| updates to {reach:.0%} | against {against}, paired | sandbox seconds to {reach:.0%} | reached "
+        "| k tokens a run |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         gain = _scaled(row.gain, 100).text(sign="+") if row.gain else ""
+        more = row.steps_more.text(sign="+") if row.steps_more else ""
         seconds = row.seconds.text() if row.seconds else "-"
         lines.append(
             f"| {row.arm} | {row.runs} | {_scaled(row.accuracy, 100).text()} | {gain} | {row.steps.text()} "
-            f"| {seconds} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
+            f"| {more} | {seconds} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
         )
     return "\n".join(lines)
 

@@ -43,9 +43,9 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.7"]) == 0
     delete, grpo = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()[2:]
     # (0.6, 0.9) against (0.6, 0.8); 0.7 was reached after 3 and 5/3 updates, and never (4) and after 3
-    needed = "2.3 [1.7, 3.0] | 2.3 [1.7, 3.0] | 2 of 2 | 2.4 [1.6, 3.2] |"
+    needed = "2.3 [1.7, 3.0] | -1.2 [-1.3, -1.0] | 2.3 [1.7, 3.0] | 2 of 2 | 2.4 [1.6, 3.2] |"
     assert delete == f"| delete | 2 | 75.0 [60.0, 90.0] | +5.0 [+0.0, +10.0] | {needed}"
-    assert grpo == "| grpo | 2 | 70.0 [60.0, 80.0] |  | 3.5 [3.0, 4.0] | 3.5 [3.0, 4.0] | 1 of 2 | 1.6 [1.6, 1.6] |"
+    assert grpo == "| grpo | 2 | 70.0 [60.0, 80.0] |  | 3.5 [3.0, 4.0] |  | 3.5 [3.0, 4.0] | 1 of 2 | 1.6 [1.6, 1.6] |"
     assert delete in capsys.readouterr().out
     numbers = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
     assert [(row["arm"], row["reached"]) for row in numbers] == [("delete", 2), ("grpo", 1)]
