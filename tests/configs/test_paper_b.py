@@ -90,8 +90,8 @@ def test_everything_that_is_drawn_at_random_follows_one_seed():
 def test_stages_say_how_many_steps_a_run_has():
     config = paper_b("projection=qp")
     set_steps(config, read_settings(config))
-    assert config.trainer.total_training_steps == 4 * 18
-    assert config.trainer.total_epochs >= 4 * 18
+    assert config.trainer.total_training_steps == 4 * 8
+    assert config.trainer.total_epochs >= 4 * 8
 
 
 def test_the_real_experiment_and_a_curriculum_are_typed():
@@ -109,7 +109,7 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"trainer.test_freq": 7}, "no validation at the end of each stage of 18 steps"),
+        ({"trainer.test_freq": 7}, "no validation at the end of each stage of 8 steps"),
         ({"data.gen_batch_size": 1}, "fetches prompts one by one"),
         ({"protocol.memory_per_protected": 6}, "leaves no prompt to train on in stage 4"),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
