@@ -1,9 +1,10 @@
 """One table over runs of several arms: what training did to the skills, with 95% intervals over runs.
 
-    python -m recipe.compare_skills FOLDER [--out FOLDER] [--pareto]
+    python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto]
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
-``arms.md`` and ``arms.json``; with ``--pareto`` also the curve over the runs' ``projection.epsilon``.
+``arms.md``, ``arms.json`` and ``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
+``--pareto`` also the curve over the runs' ``projection.epsilon``.
 """
 
 import argparse
@@ -16,22 +17,33 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import arm_of, finished_runs
+from recipe.records.arms import arm_of, finished_runs, repeat_of
 from recipe.records.intervals import mean_interval
 from recipe.records.run_directory import write_atomically
-from recipe.records.skill_pictures import write_pareto_report
+from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord, measures
 from recipe.training.settings import read_settings
 from workers import skill_metrics
 
-# Shares of 1 in the records, percent in the table.
-COLUMNS: dict[str, Callable[[SkillRecord], float]] = {
-    "average": lambda record: skill_metrics.average(record.matrix),
-    "worst skill": lambda record: skill_metrics.worst_skill(record.matrix),
-    "forgetting": lambda record: record.mean_forgetting,
-    "new skill": lambda record: record.new_skill,
-}
+
+@dataclass(frozen=True)
+class Column:
+    """A measure of the table: shares of 1 in the records, percent in the table. paired: beside it stands its difference
+    from the arm that is compared with, in pairs of runs with the same order and seed."""
+
+    name: str
+    of: Callable[[SkillRecord], float]
+    paired: bool = False
+
+
+COLUMNS = (
+    Column("average", lambda record: skill_metrics.average(record.matrix), paired=True),
+    Column("worst skill", lambda record: skill_metrics.worst_skill(record.matrix)),
+    Column("forgetting", lambda record: record.mean_forgetting, paired=True),
+    Column("most forgotten", lambda record: record.most_forgotten),
+    Column("new skill", lambda record: record.new_skill, paired=True),
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ class FinishedRun:
 
     name: str
     arm: str
+    repeat: str
     epsilon: float
     record: SkillRecord
     samples: int
@@ -55,23 +68,35 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
         if record is not None:
             steps = sum(row["step"] > 0 for row in run.metrics())
             samples = steps * config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-            found.append(FinishedRun(run.path.name, arm_of(run), settings.projection.epsilon, record, samples))
+            found.append(
+                FinishedRun(run.path.name, arm_of(run), repeat_of(run), settings.projection.epsilon, record, samples)
+            )
     return found
 
 
-def arm_table(runs: Sequence[FinishedRun]) -> str:
+def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     """A Markdown row for each arm in percent: mean and 95% bootstrap interval over its runs."""
-    lines = [f"| arm | runs | {' | '.join(COLUMNS)} | samples a run |", "|---|---:|" + "---:|" * (len(COLUMNS) + 1)]
+    headers = ["arm", "runs"]
+    for column in COLUMNS:
+        headers += [column.name, f"against {against}"] if column.paired else [column.name]
+    headers.append("samples a run")
+    lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    others = {run.repeat: run.record for run in runs if run.arm == against}
     for arm, own in _by(runs, lambda run: run.arm).items():
-        cells = [_cell([column(run.record) for run in own]) for column in COLUMNS.values()]
-        samples = "-".join(str(number) for number in sorted({run.samples for run in own}))
-        lines.append(f"| {arm} | {len(own)} | {' | '.join(cells)} | {samples} |")
+        pairs = [(run.record, others[run.repeat]) for run in own if run.repeat in others and arm != against]
+        cells = [arm, str(len(own))]
+        for column in COLUMNS:
+            cells.append(_cell([column.of(run.record) for run in own]))
+            if column.paired:
+                cells.append(_cell([column.of(record) - column.of(other) for record, other in pairs], sign="+"))
+        cells.append("-".join(str(number) for number in sorted({run.samples for run in own})))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def write_comparison(runs: Sequence[FinishedRun], out: Path, pareto: bool) -> str:
-    """Write the table, each run's measures, and the curve where it is wanted; returns the table."""
-    table = arm_table(runs)
+def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: bool) -> str:
+    """Write the table, the pictures, each run's measures, and the curve where it is wanted; returns the table."""
+    table = arm_table(runs, against)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
@@ -79,6 +104,10 @@ def write_comparison(runs: Sequence[FinishedRun], out: Path, pareto: bool) -> st
         for run in runs
     ]
     write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    records = {arm: [run.record for run in own] for arm, own in _by(runs, lambda run: run.arm).items()}
+    draw_arms(records, out / "arms.png")
+    if against in records and any(record.trained for record in records[against]):
+        draw_mean_interference(records[against], out / "interference.png")
     if pareto:
         by_epsilon: Mapping[float, list[FinishedRun]] = _by(runs, lambda run: run.epsilon)
         write_pareto_report({epsilon: [run.record for run in own] for epsilon, own in by_epsilon.items()}, out)
@@ -92,11 +121,11 @@ def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> di
     return dict(groups)
 
 
-def _cell(values: Sequence[float]) -> str:
+def _cell(values: Sequence[float], sign: str = "") -> str:
     known = 100 * np.array([value for value in values if np.isfinite(value)])
     if len(known) < len(values) or not len(known):
         return "-"
-    return mean_interval(known).text() if len(known) > 1 else f"{known[0]:.1f}"
+    return mean_interval(known).text(sign=sign) if len(known) > 1 else f"{known[0]:{sign}.1f}"
 
 
 def main(arguments: list[str]) -> int:
@@ -104,6 +133,7 @@ def main(arguments: list[str]) -> int:
         prog="recipe.compare_skills", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
     parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
     parser.add_argument("--pareto", action="store_true", help="also the curve over projection.epsilon")
     options = parser.parse_args(arguments)
@@ -111,7 +141,7 @@ def main(arguments: list[str]) -> int:
     if not runs:
         print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
         return 2
-    print(write_comparison(runs, options.out or options.folder / "summary", options.pareto))
+    print(write_comparison(runs, options.against, options.out or options.folder / "summary", options.pareto))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The pictures of several skills: forgetting curves, the interference heat map, the Pareto curve over epsilon."""
+"""The pictures of several skills: forgetting curves, interference heat maps, arms, the Pareto curve over epsilon."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from recipe.records.figure import plt, save
+from recipe.records.intervals import mean_interval
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,
+    mean_interference,
     measures,
     pareto_points,
     pareto_table,
@@ -86,12 +88,42 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
     width, height = 2.2 + 0.9 * skills, 1.8 + 0.55 * stages
     figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
     for axes, (title, values) in zip(np.atleast_1d(grid), panels, strict=True):
-        _heat_map(axes, values, record)
+        _heat_map(axes, values, record.stages, record.skills)
+        axes.set_ylabel("stage")
         axes.set_title(title, fontsize=9)
     return save(figure, path)
 
 
-def _heat_map(axes: plt.Axes, values: Array, record: SkillRecord) -> None:
+def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
+    """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order."""
+    names, changes = mean_interference(records)
+    size = 2.2 + 0.9 * len(names)
+    figure, axes = plt.subplots(figsize=(size, 0.8 * size), layout="constrained")
+    _heat_map(axes, 100 * changes, names, names)
+    axes.set(xlabel="skill", ylabel="trained in the stage")
+    axes.set_title(f"change of the accuracy in a stage (points; mean of {len(records)} runs)", fontsize=9)
+    return save(figure, path)
+
+
+def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
+    """Accuracy on the new skill over mean forgetting, one point an arm with 95% bootstrap intervals over its runs."""
+    figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
+    for index, (arm, own) in enumerate(records.items()):
+        pairs = np.array([(100 * record.mean_forgetting, 100 * record.new_skill) for record in own])
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        if not len(pairs):
+            continue
+        x, y = (mean_interval(column) for column in pairs.T)
+        bars = [[[each.estimate - each.low], [each.high - each.estimate]] for each in (x, y)]
+        axes.errorbar(x.estimate, y.estimate, *reversed(bars), color=f"C{index}", marker="o", elinewidth=0.8, capsize=2)
+        axes.annotate(arm, (x.estimate, y.estimate), xytext=(5, 5), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
+    axes.set_title("better: to the left and up; bars: 95% over runs", fontsize=10)
+    axes.grid(alpha=0.3)
+    return save(figure, path)
+
+
+def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Sequence[str]) -> None:
     finite = np.abs(values[np.isfinite(values)])
     limit = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
@@ -99,9 +131,8 @@ def _heat_map(axes: plt.Axes, values: Array, record: SkillRecord) -> None:
         text = "-" if np.isnan(value) else f"{value:+.3g}"
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
-    axes.set_xticks(range(values.shape[1]), record.skills, fontsize=8)
-    axes.set_yticks(range(values.shape[0]), record.stages, fontsize=8)
-    axes.set_ylabel("stage")
+    axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
+    axes.set_yticks(range(values.shape[0]), rows, fontsize=8)
 
 
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:

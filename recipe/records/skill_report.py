@@ -63,6 +63,12 @@ class SkillRecord:
         return float(values.mean()) if len(values) else math.nan
 
     @property
+    def most_forgotten(self) -> float:
+        """Forgetting of the earlier skill that lost most; NaN when there is none."""
+        values = skill_metrics.forgetting(self.matrix)[self.earlier]
+        return float(values.max()) if len(values) else math.nan
+
+    @property
     def new_skill(self) -> float:
         """Final accuracy on the skill of the last stage; NaN when that trains all of them."""
         return math.nan if self.trained is None else float(self.matrix[-1, self.trained[-1]])
@@ -77,6 +83,22 @@ class SkillRecord:
     @property
     def interference(self) -> Interference:
         return skill_metrics.interference(self.matrix, self.initial, self.predicted, self.trained)
+
+
+def mean_interference(records: Sequence[SkillRecord]) -> tuple[list[str], Array]:
+    """Names of the skills, and the mean change of each skill's accuracy in the stages that train a skill.
+
+    records: of protocols with stages, of the same skills in any order. Row i of the matrix (skills, skills): the stages
+    that train skill i; NaN where no stage does.
+    """
+    names = sorted(records[0].skills)
+    changes: list[list[list[float]]] = [[[] for _ in names] for _ in names]
+    for record in records:
+        for stage, skill in enumerate(record.trained or []):
+            row = changes[names.index(record.skills[skill])]
+            for column, change in enumerate(record.interference.measured[stage]):
+                row[names.index(record.skills[column])].append(change)
+    return names, np.array([[np.mean(found) if found else math.nan for found in row] for row in changes])
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:

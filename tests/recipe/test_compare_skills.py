@@ -39,15 +39,23 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     finish(tmp_path, config, "qp.forward.s1", 0.1, end=False)
     assert compare_skills.main([str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
-    assert lines[2].startswith(
-        "| grpo | 2 | 70.0 [65.0, 75.0] | 50.0 [40.0, 60.0] | 30.0 [20.0, 40.0] | 90.0 [90.0, 90.0] |"
+    assert lines[0] == (
+        "| arm | runs | average | against grpo | worst skill | forgetting | against grpo | most forgotten | new skill "
+        "| against grpo | samples a run |"
     )
-    assert lines[3] == "| qp | 1 | 85.0 | 80.0 | 0.0 | 90.0 | 384 |"
+    assert lines[2] == (
+        "| grpo | 2 | 70.0 [65.0, 75.0] | - | 50.0 [40.0, 60.0] | 30.0 [20.0, 40.0] | - | 30.0 [20.0, 40.0] "
+        "| 90.0 [90.0, 90.0] | - | 384 |"
+    )
+    # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
+    assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 |"
     assert len(lines) == 4
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
     assert lines[3] in capsys.readouterr().out
+    for picture in ("arms.png", "interference.png"):
+        assert (tmp_path / "b" / "summary" / picture).stat().st_size > 10_000
 
 
 def test_a_sweep_has_a_point_for_each_epsilon(tmp_path: Path, config: DictConfig):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recipe.records.skill_pictures import write_pareto_report, write_skill_report
-from recipe.records.skill_report import SkillRecord, measures, pareto_points, plain, skill_table
+from recipe.records.skill_report import SkillRecord, mean_interference, measures, pareto_points, plain, skill_table
 
 INITIAL = [0.2, 0.1, 0.3]
 ACCURACY = [
@@ -54,6 +54,19 @@ def test_a_skill_trained_again_last_is_not_an_earlier_one() -> None:
     record = SkillRecord(["write", "trace"], [[0.8, 0.1], [0.5, 0.6], [0.9, 0.4]], [0.2, 0.1], trained=[0, 1, 0])
     assert record.earlier == [1]
     assert record.mean_forgetting == pytest.approx(0.2)
+
+
+def test_the_most_forgotten_skill_is_one_of_the_earlier_ones() -> None:
+    assert RECORD.most_forgotten == pytest.approx(0.2)  # write, from 0.8 to 0.6; trace got better, sql is new
+    assert math.isnan(SkillRecord(["sql"], [[0.5]], [0.2], trained=[0]).most_forgotten)
+
+
+def test_interference_is_averaged_over_runs_with_other_orders_of_the_skills() -> None:
+    """In one run the changes of (write, trace, sql) are (60, 20, 0), (-30, 30, -10), (10, 10, 70) points."""
+    swapped = SkillRecord(["sql", "write", "trace"], [[0.5, 0.4, 0.0]], [0.2, 0.2, 0.0], trained=[0])
+    names, changes = mean_interference([RECORD, swapped])
+    assert names == ["sql", "trace", "write"]
+    np.testing.assert_allclose(changes, [[0.5, 0.05, 0.15], [-0.1, 0.3, -0.3], [0.0, 0.2, 0.6]], atol=1e-12)
 
 
 def test_mixed_training_forgets_any_skill_and_has_no_new_one() -> None:
