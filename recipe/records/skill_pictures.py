@@ -114,8 +114,10 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
         if not len(pairs):
             continue
         x, y = (mean_interval(column) for column in pairs.T)
-        bars = [[[each.estimate - each.low], [each.high - each.estimate]] for each in (x, y)]
-        axes.errorbar(x.estimate, y.estimate, *reversed(bars), color=f"C{index}", marker="o", elinewidth=0.8, capsize=2)
+        across, up = ([[each.estimate - each.low], [each.high - each.estimate]] for each in (x, y))
+        axes.errorbar(
+            x.estimate, y.estimate, xerr=across, yerr=up, color=f"C{index}", marker="o", elinewidth=0.8, capsize=2
+        )
         axes.annotate(arm, (x.estimate, y.estimate), xytext=(5, 5), textcoords="offset points", fontsize=8)
     axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
     axes.set_title("better: to the left and up; bars: 95% over runs", fontsize=10)
