@@ -5,17 +5,23 @@
 
 Each pair is a run with the base words and one with the others, in turn, on the same prompts (same seed), without
 validation. A run's figure is its median step, without the first two (compilation, caches). Printed: both figures and
-their ratio for each pair, the median ratio with its range, and the median of each phase of a step. Runs that finished
-are not done again.
+their ratio for each pair, the median ratio with its range, and the median of each phase of a step. Beside the time
+stand the processor seconds a step of all processes of the run: where every core is busy they say what the words cost
+on a machine whose speed changes from run to run, as that of a shared one does. Runs that finished are not done again.
 """
 
 import argparse
+import contextlib
+import json
 import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -24,6 +30,7 @@ from recipe.records.run_directory import RunDirectory  # noqa: E402
 
 SKIPPED = 2
 STEP = "timing_s/step"
+PROCESSOR = "processor_seconds.json"
 
 
 def main() -> None:
@@ -46,14 +53,20 @@ def main() -> None:
         # In turn which comes first, so that a machine that slows down or warms up favours neither.
         for arm in sorted(arms, reverse=pair % 2 == 1):
             runs[arm] = trained(name, f"{arm}.p{pair}", options.steps, [*options.words, *arms[arm]])
-        base, other = (median_of(runs[arm], STEP) for arm in ("base", "other"))
-        pairs.append((runs["base"], runs["other"], other / base))
-        print(f"pair {pair}: {base:.2f} s, {other:.2f} s, ratio {other / base:.3f}", flush=True)
-    ratios = [ratio for *_, ratio in pairs]
-    print(f"median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})")
+        pairs.append((runs["base"], runs["other"]))
+        print(f"pair {pair}: {'; '.join(told(*pairs[-1], *measure) for measure in MEASURES.items())}", flush=True)
+    for what, measure in MEASURES.items():
+        ratios = [measure(other) / measure(base) for base, other in pairs]
+        print(f"median ratio of {what} {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})")
     for phase in phases(pairs[0][0]):
         base, other = (statistics.median(median_of(pair[arm], phase) for pair in pairs) for arm in (0, 1))
         print(f"  {phase:32s} {base:8.3f} s {other:8.3f} s")
+
+
+def told(base: RunDirectory, other: RunDirectory, what: str, measure: Callable[[RunDirectory], float]) -> str:
+    """One measure of a pair and its ratio."""
+    seconds = measure(base), measure(other)
+    return f"{what} {seconds[0]:.2f} s, {seconds[1]:.2f} s, ratio {seconds[1] / seconds[0]:.3f}"
 
 
 def trained(experiment: str, name: str, steps: int, words: Sequence[str]) -> RunDirectory:
@@ -62,15 +75,45 @@ def trained(experiment: str, name: str, steps: int, words: Sequence[str]) -> Run
     if not run.finished:
         measured = [f"trainer.total_training_steps={steps}", "trainer.test_freq=-1", "trainer.save_freq=-1"]
         measured += ["trainer.val_before_train=false", f"run.experiment={experiment}", f"run.name={name}"]
-        command = [sys.executable, "-m", "recipe.train", *words, *measured]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        train([sys.executable, "-m", "recipe.train", *words, *measured], run, steps)
     return run
+
+
+def train(command: Sequence[str], run: RunDirectory, steps: int) -> None:
+    """Runs the command to its end and keeps the processor seconds of each step that counts in the run's folder."""
+    spent: dict[int, float] = {}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    while process.poll() is None:
+        done = max((int(row["step"]) for row in run.metrics()), default=0)
+        for step in (SKIPPED, steps):
+            if done >= step and step not in spent:
+                spent[step] = processor_seconds(process.pid)
+        time.sleep(0.2)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    seconds = (spent[steps] - spent[SKIPPED]) / (steps - SKIPPED)
+    (run.path / PROCESSOR).write_text(json.dumps(seconds))
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process and all that it has started have used so far, with ended children that were waited for."""
+    total = 0.0
+    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])  # user, system, and both of children
+    return total
 
 
 def median_of(run: RunDirectory, metric: str) -> float:
     """Of the steps that count; 0 where it was not measured."""
     values = [row[metric] for row in run.metrics() if row["step"] > SKIPPED and metric in row]
     return statistics.median(values) if values else 0.0
+
+
+MEASURES: dict[str, Callable[[RunDirectory], float]] = {
+    "time": lambda run: median_of(run, STEP),
+    "processor": lambda run: float(json.loads((run.path / PROCESSOR).read_text())),
+}
 
 
 def phases(run: RunDirectory) -> list[str]:
