@@ -10,6 +10,7 @@ import random
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from rewards.score_cache import ScoreCache
 from rewards.tokens import token_offsets, token_steps
 
 logger = logging.getLogger(__name__)
+
+# Verdicts on answers that are kept: more than the answers of the groups that are under way at a time.
+_ANSWERS = 4096
 
 # What compute_score says of a changed solution of the same problem.
 Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
@@ -94,8 +98,19 @@ class CreditService:
         self.board = board
         self.skip_equal_groups = skip_equal_groups
         self.seed = seed
-        self.cache = ScoreCache(cache_size)
+        self.cache: ScoreCache[float] = ScoreCache(cache_size)
+        self.answers: ScoreCache[Mapping[str, Any]] = ScoreCache(_ANSWERS, lambda info: math.isfinite(reward_of(info)))
         self.saved = 0
+
+    async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
+        """What the verifier says of a sample's own answer: asked once for equal answers of a group, which differ in
+        nothing that it could see. The others cost no time of sandbox workers. Whether it says the same of a second run
+        is for the check for flakiness, which looks at each different answer on its own.
+        """
+        key = [group, answer]
+        known = key in self.answers
+        info = await self.answers.score(key, partial(judge, answer))
+        return {**info, "busy_seconds": 0.0} if known and "busy_seconds" in info else dict(info)
 
     async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
         """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.

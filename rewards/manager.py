@@ -100,7 +100,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             info = Verdict.not_judged().as_reward()
         else:
             answer = self._turn(episode, episode["answer"], token_ids) if episode else text
-            info = await self._verify(solution_str=answer, **problem)
+            info = await self._verdict(fields, answer, problem)
         prompt_ids = _prompt_ids(item) if self.policy else []
         credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
@@ -120,6 +120,15 @@ class SkillCreditRewardManager(RewardManagerBase):
         first, answer = (self._turn(episode, number, token_ids) for number in (0, episode["answer"]))
         return await first_acceptance(
             first, answer, episode["first_failed"], info, lambda text: self._verify(solution_str=text, **problem)
+        )
+
+    async def _verdict(self, fields: Any, answer: str, problem: dict[str, Any]) -> dict[str, Any]:
+        """What the verifier says of the sample's answer; equal answers of a group cost as much as one where their
+        credits are asked for."""
+        if self.credits is None or TRAINED_ON not in fields:
+            return await self._verify(solution_str=answer, **problem)
+        return await self.credits.verdict(
+            str(fields["uid"]), answer, lambda text: self._verify(solution_str=text, **problem)
         )
 
     async def _credit(

@@ -75,6 +75,32 @@ def test_equal_programs_of_a_step_are_verified_once():
     assert sum(one["credit_busy_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
 
 
+async def test_equal_answers_of_a_group_are_verified_once_and_checked_for_flakiness_all_the_same():
+    judge, credits = Judge(), service(skip_equal_groups=False)
+    equal = await asyncio.gather(*(credits.verdict("g", PROGRAM, judge) for _ in range(3)))
+    assert judge.calls == 1
+    assert [info["pass_ratio"] for info in equal] == [1.0] * 3
+    assert sorted(info["busy_seconds"] for info in equal) == [0.0, 0.0, 0.25]
+    equal[0]["score"] = 7.0  # each sample has its own
+    assert (await credits.verdict("g", PROGRAM, judge))["score"] == 0.0
+    await credits.verdict("g", "a = 1", judge)
+    await credits.verdict("another problem", PROGRAM, judge)
+    assert judge.calls == 3
+    await credits.credit(sample(ratio=1.0), TOKENIZER, judge)
+    assert judge.calls == 6  # the program once more, and without each line
+
+
+async def test_an_answer_that_could_not_be_judged_is_not_taken_for_its_equals():
+    outcomes = iter([{"score": math.nan, "error": "infrastructure"}, {"score": 1.0, "error": "none"}])
+
+    async def judge(answer):
+        return next(outcomes)
+
+    credits = service()
+    assert (await credits.verdict("g", "x", judge))["error"] == "infrastructure"
+    assert (await credits.verdict("g", "x", judge))["error"] == "none"
+
+
 def test_siblings_that_never_come_are_not_waited_for_forever():
     (found,) = run(sample(ratio=1.0), service=service(size=8), judge=Judge())
     assert found["credit_values"].tolist() == [0.5, 0.5]

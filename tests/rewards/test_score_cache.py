@@ -37,3 +37,19 @@ def test_what_could_not_be_judged_is_asked_again_and_the_cache_is_bounded():
         return math.isnan(first), again, cache.misses
 
     assert asyncio.run(body()) == (True, 1.0, 5)
+
+
+def test_whoever_waits_for_an_equal_program_hears_that_its_verification_failed():
+    async def body():
+        cache = ScoreCache()
+
+        async def verify():
+            await asyncio.sleep(0.01)
+            raise OSError("sandbox")
+
+        return await asyncio.gather(*(cache.score(["a"], verify) for _ in range(2)), return_exceptions=True)
+
+    first, second = asyncio.run(body())
+    assert isinstance(first, OSError)
+    assert isinstance(second, RuntimeError)
+    assert "sandbox" in str(second)
