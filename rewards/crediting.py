@@ -23,7 +23,7 @@ from rewards.tokens import token_offsets, token_steps
 
 logger = logging.getLogger(__name__)
 
-# Verdicts on answers that are kept: more than the answers of the groups that are under way at a time.
+# Verdicts on answers that are kept: the answers of a group come close together, so few are enough.
 _ANSWERS = 4096
 
 # What compute_score says of a changed solution of the same problem.
@@ -104,12 +104,15 @@ class CreditService:
 
     async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
         """What the verifier says of a sample's own answer: asked once for equal answers of a group, which differ in
-        nothing that it could see. The others cost no time of sandbox workers. Whether it says the same of a second run
-        is for the check for flakiness, which looks at each different answer on its own.
+        nothing that it could see. The others cost no time of sandbox workers; where the first could not be judged, each
+        of them asks for itself. Whether a second run says the same is for the check for flakiness, which looks at each
+        different answer on its own.
         """
         key = [group, answer]
         known = key in self.answers
         info = await self.answers.score(key, partial(judge, answer))
+        if known and not self.answers.judged(info):
+            return dict(await judge(answer))
         return {**info, "busy_seconds": 0.0} if known and "busy_seconds" in info else dict(info)
 
     async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:

@@ -91,13 +91,15 @@ async def test_equal_answers_of_a_group_are_verified_once_and_checked_for_flakin
 
 
 async def test_an_answer_that_could_not_be_judged_is_not_taken_for_its_equals():
-    outcomes = iter([{"score": math.nan, "error": "infrastructure"}, {"score": 1.0, "error": "none"}])
+    outcomes = iter([{"score": math.nan, "error": "infrastructure"}, *[{"score": 1.0, "error": "none"}] * 3])
 
     async def judge(answer):
+        await asyncio.sleep(0.01)
         return next(outcomes)
 
     credits = service()
-    assert (await credits.verdict("g", "x", judge))["error"] == "infrastructure"
+    together = await asyncio.gather(*(credits.verdict("g", "x", judge) for _ in range(3)))
+    assert [info["error"] for info in together] == ["infrastructure", "none", "none"]
     assert (await credits.verdict("g", "x", judge))["error"] == "none"
 
 
