@@ -1,10 +1,10 @@
 """One table over runs of several arms: what training did to the skills, with 95% intervals over runs.
 
-    python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto]
+    python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto [ARM]]
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
 ``arms.md``, ``arms.json`` and ``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
-``--pareto`` also the curve over the runs' ``projection.epsilon``.
+``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM).
 """
 
 import argparse
@@ -22,15 +22,17 @@ from recipe.records.intervals import mean_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
-from recipe.records.skill_report import SkillRecord, measures
+from recipe.records.skill_report import SkillRecord, measures, plain
 from recipe.training.settings import read_settings
 from workers import skill_metrics
 
 
 @dataclass(frozen=True)
 class Column:
-    """A measure of the table: shares of 1 in the records, percent in the table. paired: beside it stands its difference
-    from the arm that is compared with, in pairs of runs with the same order and seed."""
+    """A measure of the table: shares of 1 in the records, percent in the table.
+
+    paired: beside it stands its difference from the arm that is compared with, in pairs of the same order and seed.
+    """
 
     name: str
     of: Callable[[SkillRecord], float]
@@ -48,7 +50,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to its end: the arm in its name, what it measured, and the samples that it generated."""
+    """A run that came to its end: the arm in its name, what it measured, the samples that it generated, and the median
+    time of its steps."""
 
     name: str
     arm: str
@@ -56,6 +59,7 @@ class FinishedRun:
     epsilon: float
     record: SkillRecord
     samples: int
+    step_seconds: float
 
 
 def measured_runs(folder: Path) -> list[FinishedRun]:
@@ -66,41 +70,55 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
         settings = read_settings(config)
         record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
         if record is not None:
-            steps = sum(row["step"] > 0 for row in run.metrics())
-            samples = steps * config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+            steps = [row for row in run.metrics() if row["step"] > 0]
             found.append(
-                FinishedRun(run.path.name, arm_of(run), repeat_of(run), settings.projection.epsilon, record, samples)
+                FinishedRun(
+                    name=run.path.name,
+                    arm=arm_of(run),
+                    repeat=repeat_of(run),
+                    epsilon=settings.projection.epsilon,
+                    record=record,
+                    samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
+                    step_seconds=float(np.median([row.get("timing_s/step", np.nan) for row in steps])),
+                )
             )
     return found
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
-    """A Markdown row for each arm in percent: mean and 95% bootstrap interval over its runs."""
+    """A Markdown row for each arm in percent: mean and 95% bootstrap interval over its runs.
+
+    step time: median of a run's steps as a multiple of that of its pair.
+    """
     headers = ["arm", "runs"]
     for column in COLUMNS:
         headers += [column.name, f"against {against}"] if column.paired else [column.name]
-    headers.append("samples a run")
+    headers += ["samples a run", "step time"]
     lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
-    others = {run.repeat: run.record for run in runs if run.arm == against}
+    others = {run.repeat: run for run in runs if run.arm == against}
     for arm, own in _by(runs, lambda run: run.arm).items():
-        pairs = [(run.record, others[run.repeat]) for run in own if run.repeat in others and arm != against]
+        pairs = [(run, others[run.repeat]) for run in own if run.repeat in others and arm != against]
         cells = [arm, str(len(own))]
         for column in COLUMNS:
-            cells.append(_cell([column.of(run.record) for run in own]))
+            cells.append(_percent([column.of(run.record) for run in own]))
             if column.paired:
-                cells.append(_cell([column.of(record) - column.of(other) for record, other in pairs], sign="+"))
+                gains = [column.of(run.record) - column.of(other.record) for run, other in pairs]
+                cells.append(_percent(gains, sign="+"))
         cells.append("-".join(str(number) for number in sorted({run.samples for run in own})))
+        cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], decimals=2))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: bool) -> str:
-    """Write the table, the pictures, each run's measures, and the curve where it is wanted; returns the table."""
+def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None) -> str:
+    """Write the table, the pictures, each run's measures, and the curve of arms that begin so; returns the table."""
     table = arm_table(runs, against)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
-        {"run": run.name, "arm": run.arm, "samples": run.samples, "epsilon": run.epsilon} | measures(run.record)
+        {"run": run.name, "arm": run.arm, "samples": run.samples, "epsilon": run.epsilon}
+        | {"step_seconds": plain(run.step_seconds)}
+        | measures(run.record)
         for run in runs
     ]
     write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
@@ -108,8 +126,9 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     draw_arms(records, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
         draw_mean_interference(records[against], out / "interference.png")
-    if pareto:
-        by_epsilon: Mapping[float, list[FinishedRun]] = _by(runs, lambda run: run.epsilon)
+    if pareto is not None:
+        chosen = [run for run in runs if run.arm.startswith(pareto)]
+        by_epsilon: Mapping[float, list[FinishedRun]] = _by(chosen, lambda run: run.epsilon)
         write_pareto_report({epsilon: [run.record for run in own] for epsilon, own in by_epsilon.items()}, out)
     return table
 
@@ -121,11 +140,14 @@ def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> di
     return dict(groups)
 
 
-def _cell(values: Sequence[float], sign: str = "") -> str:
-    known = 100 * np.array([value for value in values if np.isfinite(value)])
-    if len(known) < len(values) or not len(known):
+def _percent(values: Sequence[float], sign: str = "") -> str:
+    return _cell([100 * value for value in values], sign=sign)
+
+
+def _cell(values: Sequence[float], decimals: int = 1, sign: str = "") -> str:
+    if not len(values) or not np.isfinite(values).all():
         return "-"
-    return mean_interval(known).text(sign=sign) if len(known) > 1 else f"{known[0]:{sign}.1f}"
+    return mean_interval(values).text(decimals, sign) if len(values) > 1 else f"{values[0]:{sign}.{decimals}f}"
 
 
 def main(arguments: list[str]) -> int:
@@ -135,7 +157,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
     parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
-    parser.add_argument("--pareto", action="store_true", help="also the curve over projection.epsilon")
+    parser.add_argument(
+        "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin so"
+    )
     options = parser.parse_args(arguments)
     runs = measured_runs(options.folder)
     if not runs:

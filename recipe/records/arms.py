@@ -1,5 +1,9 @@
-"""The runs of a study: a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``."""
+"""The runs of a study: a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``.
 
+The arm ends at the first point that no digit follows, so it may hold a number, as ``epsilon0.03.s0`` does.
+"""
+
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,12 +18,12 @@ def finished_runs(folder: Path) -> list[RunDirectory]:
 
 def arm_of(run: RunDirectory) -> str:
     """The arm in a run's name."""
-    return run.path.name.partition(".")[0]
+    return _parts(run)[0]
 
 
 def repeat_of(run: RunDirectory) -> str:
     """What the name says besides the arm: runs of two arms with the same can be compared in pairs."""
-    return run.path.name.partition(".")[2]
+    return _parts(run)[1]
 
 
 def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
@@ -28,3 +32,8 @@ def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
     for run in runs:
         arms[arm_of(run)].append(run)
     return dict(arms)
+
+
+def _parts(run: RunDirectory) -> tuple[str, str]:
+    arm, *repeat = re.split(r"\.(?!\d)", run.path.name, maxsplit=1)
+    return arm, "".join(repeat)

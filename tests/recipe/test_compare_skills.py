@@ -18,8 +18,16 @@ def config() -> DictConfig:
     )
 
 
-def finish(folder: Path, config: DictConfig, name: str, kept: float, epsilon: float = 0.0, end: bool = True) -> None:
-    """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9."""
+def finish(
+    folder: Path,
+    config: DictConfig,
+    name: str,
+    kept: float,
+    epsilon: float = 0.0,
+    end: bool = True,
+    seconds: float = 2.0,
+) -> None:
+    """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds."""
     run = RunDirectory.prepare(str(folder), "b", name)
     own = config.copy()
     own.projection.epsilon = epsilon
@@ -27,7 +35,7 @@ def finish(folder: Path, config: DictConfig, name: str, kept: float, epsilon: fl
     run.write_config(own)
     for step, write, sql in ((0, 0.5, 0.2), (2, 0.8, 0.2), (3, None, None), (4, kept, 0.9)):
         accuracy = {"skill/write/accuracy": write, "skill/sql/accuracy": sql, "skill/mean/accuracy": 0.5}
-        run.log_metrics(step, accuracy if write is not None else {})
+        run.log_metrics(step, {"timing_s/step": seconds} | (accuracy if write is not None else {}))
     if end:
         run.log_event("end")
 
@@ -35,20 +43,20 @@ def finish(folder: Path, config: DictConfig, name: str, kept: float, epsilon: fl
 def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig, capsys):
     finish(tmp_path, config, "grpo.forward.s0", 0.4)
     finish(tmp_path, config, "grpo.forward.s1", 0.6)
-    finish(tmp_path, config, "qp.forward.s0", 0.8)
+    finish(tmp_path, config, "qp.forward.s0", 0.8, seconds=2.2)
     finish(tmp_path, config, "qp.forward.s1", 0.1, end=False)
     assert compare_skills.main([str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
     assert lines[0] == (
         "| arm | runs | average | against grpo | worst skill | forgetting | against grpo | most forgotten | new skill "
-        "| against grpo | samples a run |"
+        "| against grpo | samples a run | step time |"
     )
     assert lines[2] == (
         "| grpo | 2 | 70.0 [65.0, 75.0] | - | 50.0 [40.0, 60.0] | 30.0 [20.0, 40.0] | - | 30.0 [20.0, 40.0] "
-        "| 90.0 [90.0, 90.0] | - | 384 |"
+        "| 90.0 [90.0, 90.0] | - | 384 | - |"
     )
     # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
-    assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 |"
+    assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
     assert len(lines) == 4
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
@@ -58,10 +66,14 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
         assert (tmp_path / "b" / "summary" / picture).stat().st_size > 10_000
 
 
-def test_a_sweep_has_a_point_for_each_epsilon(tmp_path: Path, config: DictConfig):
-    finish(tmp_path, config, "epsilon0.0.s0", 0.8)
-    finish(tmp_path, config, "epsilon0.1.s0", 0.6, epsilon=0.1)
-    assert compare_skills.main([str(tmp_path / "b"), "--pareto", "--out", str(tmp_path / "out")]) == 0
+def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config: DictConfig):
+    finish(tmp_path, config, "grpo.s0", 0.4)
+    finish(tmp_path, config, "qp.s0", 0.8)
+    finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
+    assert compare_skills.main([str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
+    rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| qp", "| qp_epsilon0.1"]
+    assert " -20.0 " in rows[2]  # its pair is grpo.s0
     points = json.loads((tmp_path / "out" / "pareto.json").read_text())
     assert [(point["epsilon"], round(point["forgetting"]["mean"], 6)) for point in points] == [(0.0, 0.0), (0.1, 0.2)]
 
