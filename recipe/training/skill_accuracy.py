@@ -4,6 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+# Components of the reward whose best and worst of n verl's validation resamples (1000 times a prompt, in Python: with
+# all of ours it took longer than generating). Of the others it tells the mean.
+RESAMPLED = ("acc", "reward", "pred")
+
 
 def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     """``skill/<name>/accuracy``, their mean and the worst, from aligned lists ``acc``, ``skill`` and ``masked``.
@@ -31,6 +35,22 @@ def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
     found = accuracy_by_skill(lists)
     return {f"train_{key}": value for key, value in found.items() if key.endswith("/accuracy")}
+
+
+def means_over_prompts(data_sources: list[str], uids: list[str], infos: dict[str, list[Any]]) -> dict[str, float]:
+    """``val-aux/<data source>/<component>/mean@<n>`` of the components that are not resampled, as verl names them.
+
+    A mean over prompts of the mean over a prompt's n samples that have the component; texts have none.
+    """
+    of_prompt: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for name in infos.keys() - set(RESAMPLED):
+        for source, uid, value in zip(data_sources, uids, infos[name], strict=True):
+            if value is not None and not isinstance(value, str):
+                of_prompt[source, name, uid].append(float(value))
+    means: dict[str, list[float]] = defaultdict(list)
+    for (source, name, _), values in sorted(of_prompt.items()):
+        means[f"val-aux/{source}/{name}/mean@{len(values)}"].append(sum(values) / len(values))
+    return {key: sum(values) / len(values) for key, values in means.items()}
 
 
 def without_masked(

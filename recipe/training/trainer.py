@@ -39,7 +39,13 @@ from recipe.training.resume import checkpoint_folder, load_state, resumed_folder
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
 from recipe.training.samples import component_means, digest_of_prompts, fetch, jagged, readable_samples, reward_infos
 from recipe.training.settings import read_settings
-from recipe.training.skill_accuracy import accuracy_by_skill, training_accuracy, without_masked
+from recipe.training.skill_accuracy import (
+    RESAMPLED,
+    accuracy_by_skill,
+    means_over_prompts,
+    training_accuracy,
+    without_masked,
+)
 from recipe.training.unverified import check_share, leave_out, masked_positions
 from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
@@ -218,10 +224,11 @@ class SkillCreditTrainer(PPOTrainerSync):
         ours = accuracy_by_skill(reward_extra_infos_dict)
         ours |= _recovery("agent", [reward_extra_infos_dict.get(key, []) for key in FIRST_AND_FINAL])
         infos, counts = without_masked(data_sources, sample_uids, reward_extra_infos_dict, expected_acc_counts)
+        resampled = {name: values for name, values in infos.items() if name in RESAMPLED}
         metrics = super()._val_metrics_update(
-            data_sources, sample_uids, infos, sample_turns, expected_acc_counts=counts
+            data_sources, sample_uids, resampled, sample_turns, expected_acc_counts=counts
         )
-        return metrics | ours
+        return metrics | means_over_prompts(data_sources, sample_uids, infos) | ours
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)

@@ -1,4 +1,4 @@
-from recipe.training.skill_accuracy import accuracy_by_skill, without_masked
+from recipe.training.skill_accuracy import accuracy_by_skill, means_over_prompts, without_masked
 
 INFOS = {
     "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
@@ -49,3 +49,24 @@ def test_verls_own_aggregation_then_leaves_them_out():
 def test_without_masked_samples_the_lists_are_the_same_objects():
     infos = {"acc": [1.0], "masked": [0.0]}
     assert without_masked(["sql"], ["u"], infos, None)[0] is infos
+
+
+def test_means_of_components_are_verls_own():
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    sources, uids = ["code", "code", "code", "sql", "sql"], ["u", "u", "v", "w", "w"]
+    infos = {
+        "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
+        "pass_ratio": [0.5, 0.25, 1.0, None, 0.75],
+        "masked": [False, False, True, False, True],
+        "skill": ["write"] * 3 + ["sql"] * 2,
+    }
+    theirs = process_validation_metrics(sources, uids, infos)
+    assert means_over_prompts(sources, uids, infos) == {
+        f"val-aux/{source}/{name}/{metric}": value
+        for source, components in theirs.items()
+        for name, metrics in components.items()
+        for metric, value in metrics.items()
+        if name != "acc" and metric.startswith("mean@")
+    }
+    assert means_over_prompts(sources, uids, infos)["val-aux/sql/pass_ratio/mean@1"] == 0.75
