@@ -3,7 +3,8 @@
     python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto [ARM]]
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
-``arms.md``, ``arms.json`` and ``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
+``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
+``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
 ``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM).
 """
 
@@ -48,10 +49,19 @@ COLUMNS = (
 )
 
 
+# What the constraints knew, by the metrics of a step: means over the steps, and over the skills where each has its own.
+CONSTRAINT_METRICS = {
+    "split-half cosine": "actor/projection/split_half_cosine/",
+    "moved": "actor/projection/moved",
+    "unprotected skills a step": "actor/projection/unprotected_skills",
+}
+CORRELATION = "correlation of predicted and measured change"
+
+
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to its end: the arm in its name, what it measured, the samples that it generated, and the median
-    time of its steps."""
+    """A run that came to its end: the arm in its name, what it measured, the samples that it generated, the median time
+    of its steps, and the `CONSTRAINT_METRICS` where it projects."""
 
     name: str
     arm: str
@@ -60,6 +70,7 @@ class FinishedRun:
     record: SkillRecord
     samples: int
     step_seconds: float
+    constraints: Mapping[str, float]
 
 
 def measured_runs(folder: Path) -> list[FinishedRun]:
@@ -80,9 +91,19 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
                     record=record,
                     samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
                     step_seconds=float(np.median([row.get("timing_s/step", np.nan) for row in steps])),
+                    constraints=constraint_means(steps) if settings.projection.method != "off" else {},
                 )
             )
     return found
+
+
+def constraint_means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The `CONSTRAINT_METRICS` of a run from its steps' metrics; NaN where none was measured."""
+    found = {
+        name: [value for row in rows for key, value in row.items() if key.startswith(metric)]
+        for name, metric in CONSTRAINT_METRICS.items()
+    }
+    return {name: float(np.mean(values)) if values else np.nan for name, values in found.items()}
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
@@ -110,9 +131,23 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     return "\n".join(lines)
 
 
+def constraint_table(runs: Sequence[FinishedRun]) -> str:
+    """A Markdown row for each arm that projects: what its constraints knew; empty without such an arm."""
+    projecting = _by([run for run in runs if run.constraints], lambda run: run.arm)
+    if not projecting:
+        return ""
+    headers = ["arm", *CONSTRAINT_METRICS, CORRELATION]
+    lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    for arm, own in projecting.items():
+        cells = [_cell([run.constraints[name] for run in own], decimals=2) for name in CONSTRAINT_METRICS]
+        cells.append(_cell([run.record.interference.correlation for run in own], decimals=2))
+        lines.append(f"| {' | '.join([arm, *cells])} |")
+    return "\n".join(lines)
+
+
 def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None) -> str:
-    """Write the table, the pictures, each run's measures, and the curve of arms that begin so; returns the table."""
-    table = arm_table(runs, against)
+    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables."""
+    table = "\n\n".join(filter(None, [arm_table(runs, against), constraint_table(runs)]))
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [

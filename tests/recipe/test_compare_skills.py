@@ -35,7 +35,8 @@ def finish(
     run.write_config(own)
     for step, write, sql in ((0, 0.5, 0.2), (2, 0.8, 0.2), (3, None, None), (4, kept, 0.9)):
         accuracy = {"skill/write/accuracy": write, "skill/sql/accuracy": sql, "skill/mean/accuracy": 0.5}
-        run.log_metrics(step, {"timing_s/step": seconds} | (accuracy if write is not None else {}))
+        measured = {"timing_s/step": seconds, "actor/projection/split_half_cosine/write": 0.1 * step}
+        run.log_metrics(step, measured | (accuracy if write is not None else {}))
     if end:
         run.log_event("end")
 
@@ -57,7 +58,9 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     )
     # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
     assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
-    assert len(lines) == 4
+    # Means over the three steps; nothing else was measured of the constraints.
+    assert lines[5].startswith("| arm | split-half cosine | moved | unprotected skills a step |")
+    assert lines[7:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - |", "| qp | 0.30 | - | - | - |"]
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
@@ -71,7 +74,7 @@ def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config
     finish(tmp_path, config, "qp.s0", 0.8)
     finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
     assert compare_skills.main([str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
-    rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[2:]
+    rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[2:5]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| qp", "| qp_epsilon0.1"]
     assert " -20.0 " in rows[2]  # its pair is grpo.s0
     points = json.loads((tmp_path / "out" / "pareto.json").read_text())
