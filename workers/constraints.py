@@ -33,18 +33,26 @@ Loss = Callable[..., tuple[Tensor, dict]]
 
 @dataclass(frozen=True)
 class Source:
-    """What one gradient is made of: this rank's rows of ``data``, in two halves of prompts, and the loss."""
+    """What one gradient is made of: this rank's rows of ``data`` that count, in two halves of prompts, and the loss.
+
+    samples: how many of this rank's samples the mean is over; those that are in no half have a gradient of zero.
+    """
 
     data: TensorDict
     halves: tuple[list[int], list[int]]
+    samples: int
     loss: Loss
 
 
 def rollout_source(data: TensorDict, skill: int) -> Source:
-    """This rank's samples of a skill, from the batch of an update with SKILL and HALF."""
+    """This rank's samples of a skill, from the batch of an update with SKILL and HALF.
+
+    Samples without any advantage, those of groups that scored alike, are not passed through the model.
+    """
     own = data[SKILL] == skill
-    halves = [torch.nonzero(own & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
-    return Source(data, (halves[0], halves[1]), negative_objective)
+    live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
+    halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
+    return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
 
 
 def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
@@ -53,7 +61,8 @@ def solution_source(solutions: Sequence[Solution], temperature: float, rank: int
         return None
     every = list(range(len(solutions)))
     halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
-    return Source(solution_batch(solutions, temperature), halves, negative_log_likelihood)
+    own = len(halves[0]) + len(halves[1])
+    return Source(solution_batch(solutions, temperature), halves, own, negative_log_likelihood)
 
 
 def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorDict:
@@ -125,12 +134,12 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
 def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch: dict[str, Any]) -> list[Tensor] | None:
     """Add the gradient of both halves to the parameters'; the ascent gradient of the first, None without a second."""
     group, ranks = engine.get_data_parallel_group(), engine.get_data_parallel_size()
-    totals = torch.tensor([len(half) for half in source.halves])
-    most = totals.clone()
-    torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
+    samples = torch.tensor(source.samples)
+    most = torch.tensor([len(half) for half in source.halves])
+    torch.distributed.all_reduce(samples, op=torch.distributed.ReduceOp.SUM, group=group)
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     # FSDP takes the mean of the ranks' gradients.
-    weight = ranks / max(int(totals.sum()), 1)
+    weight = ranks / max(int(samples), 1)
     first = None
     for number, (half, size) in enumerate(zip(source.halves, most.tolist(), strict=True)):
         if size == 0:

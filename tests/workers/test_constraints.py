@@ -119,6 +119,16 @@ def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantage
     assert math.isnan(agreements[2])
 
 
+def test_samples_without_advantage_count_in_the_mean_and_are_not_passed_through_the_model():
+    engine, data = Bigrams(), rollouts([3.0, 0.0, 0.0], [0, 0, 1], [0, 1, 0])
+    sources = [rollout_source(data, skill) for skill in (0, 1)]
+    assert [(source.halves, source.samples) for source in sources] == [(([0], []), 2), (([], []), 1)]
+    (found,), agreements = constraint_gradients(engine, sources, MICRO_BATCH)
+    assert torch.allclose(found[0], 3 / 2 * gradient(engine, likelihood(engine, SOLUTIONS[0])), atol=1e-6)
+    assert not found[1].any()
+    assert all(math.isnan(agreement) for agreement in agreements)
+
+
 def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():
     assert solution_source([], 1.0, 0, 1) is None
     (found,), (agreement,) = constraint_gradients(Bigrams(), [None], MICRO_BATCH)
