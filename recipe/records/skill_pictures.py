@@ -107,7 +107,7 @@ def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
 
 def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
     """Accuracy on the new skill over mean forgetting, one point an arm with 95% bootstrap intervals over its runs."""
-    figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
     for index, (arm, own) in enumerate(records.items()):
         pairs = np.array([(100 * record.mean_forgetting, 100 * record.new_skill) for record in own])
         pairs = pairs[np.isfinite(pairs).all(axis=1)]
@@ -116,9 +116,10 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
         x, y = (mean_interval(column) for column in pairs.T)
         across, up = ([[each.estimate - each.low], [each.high - each.estimate]] for each in (x, y))
         axes.errorbar(
-            x.estimate, y.estimate, xerr=across, yerr=up, color=f"C{index}", marker="o", elinewidth=0.8, capsize=2
-        )
-        axes.annotate(arm, (x.estimate, y.estimate), xytext=(5, 5), textcoords="offset points", fontsize=8)
+            x.estimate, y.estimate, xerr=across, yerr=up, color=f"C{index % 10}", marker="os^D"[index % 4],
+            linestyle="", elinewidth=0.8, capsize=2, label=arm,
+        )  # fmt: skip
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
     axes.set_title("better: to the left and up; bars: 95% over runs", fontsize=10)
     axes.grid(alpha=0.3)
