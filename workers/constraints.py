@@ -52,7 +52,14 @@ def rollout_source(data: TensorDict, skill: int) -> Source:
     own = data[SKILL] == skill
     live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
     halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
-    return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
+    return Source(tensors_of(data), (halves[0], halves[1]), int(own.sum()), negative_objective)
+
+
+def tensors_of(data: TensorDict) -> TensorDict:
+    """What a pass through the model takes of an update's batch; cutting the texts of every sample too costs a third."""
+    kept = data.select(*(key for key, value in data.items() if isinstance(value, Tensor)))
+    tu.assign_non_tensor(kept, temperature=tu.get(data, "temperature"))
+    return kept
 
 
 def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
