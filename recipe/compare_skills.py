@@ -55,7 +55,6 @@ CONSTRAINT_METRICS = {
     "moved": "actor/projection/moved",
     "unprotected skills a step": "actor/projection/unprotected_skills",
 }
-CORRELATION = "correlation of predicted and measured change"
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     projecting = _by([run for run in runs if run.constraints], lambda run: run.arm)
     if not projecting:
         return ""
-    headers = ["arm", *CONSTRAINT_METRICS, CORRELATION]
+    headers = ["arm", *CONSTRAINT_METRICS, "correlation of predicted and measured change"]
     lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
     for arm, own in projecting.items():
         cells = [_cell([run.constraints[name] for run in own], decimals=2) for name in CONSTRAINT_METRICS]

@@ -126,6 +126,14 @@ def keep_logs(run: RunDirectory) -> None:
             shutil.copyfile(file, run.path / "logs" / file.name)
 
 
+def announce(run: RunDirectory, command: str, console: Console) -> None:
+    """Where the run is, and the command line that goes on with it: the one that began it, with the run's name."""
+    words = [word for word in shlex.split(command) if not word.startswith("run.name=")]
+    again = shlex.join([*words, f"run.name={run.path.name}"])
+    console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
+    console.print(f"to continue it after a stop: {again}", markup=False, soft_wrap=True)
+
+
 def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
     """Why a run ended, what is left of it, and where to look further."""
     with contextlib.suppress(OSError):  # a full disk is one of the reasons
@@ -134,7 +142,7 @@ def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
     console.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
     if run.last_checkpoint is not None:
         console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can go on from there")
-    console.print(f"what every process printed: {run.path / 'logs'}", soft_wrap=True)
+    console.print(f"what every process printed: {run.path / 'logs'}", markup=False, soft_wrap=True)
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
@@ -143,7 +151,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
     console.print(table)
-    console.print(f"run directory: {run.path}", soft_wrap=True)
+    console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
     console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
 
 
@@ -158,8 +166,7 @@ def main(config: DictConfig) -> None:
     except (SettingsError, RunDirectoryError) as error:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
-    console.print(f"run directory: {run.path}", soft_wrap=True)
-    console.print(f"to continue it after a stop: {config.run.command} run.name={run.path.name}", soft_wrap=True)
+    announce(run, config.run.command, console)
     try:
         train(config, settings, run)
     except ClusterError as error:

@@ -20,6 +20,7 @@ from workers.constraints import (
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    passed_rows,
     rollout_source,
     solution_source,
 )
@@ -121,9 +122,9 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """Constraint gradients at the parameters as they are, and what they say about themselves."""
         protection = Protection(**wanted | {"constraints": [Constraint(**each) for each in wanted["constraints"]]})
         ranks = self.engine.get_data_parallel_size()
-        temperature = tu.get(data, "temperature")
+        rows, temperature = passed_rows(data), tu.get(data, "temperature")
         sources = [
-            rollout_source(data, each.skill)
+            rollout_source(rows, each.skill)
             if each.solutions is None
             else solution_source(each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks)
             for each in protection.constraints

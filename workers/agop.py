@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from workers.constraints import Source, negative_objective, tensors_of
+from workers.constraints import Source, negative_objective, passed_rows
 from workers.memory_rows import MEMORY
 
 AGOP = "skillcredit_agop"  # of a batch's extra information: P, where the trainer asks for the statistics
@@ -34,7 +34,8 @@ def part_sources(data: TensorDict, parts: int) -> list[Source]:
     """This rank's trained samples of each part, whose policy gradients are wanted (`workers.constraints`)."""
     memory = data[MEMORY] if MEMORY in set(data.keys()) else torch.zeros(len(data), dtype=torch.bool)
     rows = [torch.nonzero((data[PART] == part) & ~memory).flatten().tolist() for part in range(parts)]
-    return [Source(tensors_of(data), (own, []), len(own), negative_objective) for own in rows]
+    passed = passed_rows(data)
+    return [Source(passed, (own, []), len(own), negative_objective) for own in rows]
 
 
 def spectrum(gram: Tensor) -> dict[str, float]:

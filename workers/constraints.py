@@ -26,6 +26,7 @@ from workers.solution_store import Solution
 
 SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
 HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half
+IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, none of a text
 _WEIGHT = "constraint_weight"
 
 Loss = Callable[..., tuple[Tensor, dict]]
@@ -45,19 +46,23 @@ class Source:
 
 
 def rollout_source(data: TensorDict, skill: int) -> Source:
-    """This rank's samples of a skill, from the batch of an update with SKILL and HALF.
+    """This rank's samples of a skill, from the `passed_rows` of an update with SKILL and HALF.
 
     Samples without any advantage, those of groups that scored alike, are not passed through the model.
     """
     own = data[SKILL] == skill
     live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
     halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
-    return Source(tensors_of(data), (halves[0], halves[1]), int(own.sum()), negative_objective)
+    return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
 
 
-def tensors_of(data: TensorDict) -> TensorDict:
-    """What a pass through the model takes of an update's batch; cutting the texts of every sample too costs a third."""
-    kept = data.select(*(key for key, value in data.items() if isinstance(value, Tensor)))
+def passed_rows(data: TensorDict) -> TensorDict:
+    """What a pass through the model takes of an update's batch: its tensors and, where there are any, its images.
+
+    The texts of samples stay behind: cutting them into halves and micro-batches costs much and serves nothing.
+    """
+    images = [IMAGES] if any(tu.get(data, IMAGES, [])) else []
+    kept = data.select(*(key for key, value in data.items() if isinstance(value, Tensor)), *images)
     tu.assign_non_tensor(kept, temperature=tu.get(data, "temperature"))
     return kept
 

@@ -2,7 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 # Components of the reward whose best and worst of n verl's validation resamples (1000 times a prompt, in Python: with
 # all of ours it took longer than generating). Of the others it tells the mean.
@@ -40,12 +43,12 @@ def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 def means_over_prompts(data_sources: list[str], uids: list[str], infos: dict[str, list[Any]]) -> dict[str, float]:
     """``val-aux/<data source>/<component>/mean@<n>`` of the components that are not resampled, as verl names them.
 
-    A mean over prompts of the mean over a prompt's n samples that have the component; texts have none.
+    A mean over prompts of the mean over a prompt's n samples that have the component as a number.
     """
     of_prompt: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for name in infos.keys() - set(RESAMPLED):
         for source, uid, value in zip(data_sources, uids, infos[name], strict=True):
-            if value is not None and not isinstance(value, str):
+            if isinstance(value, (Real, np.bool_)):
                 of_prompt[source, name, uid].append(float(value))
     means: dict[str, list[float]] = defaultdict(list)
     for (source, name, _), values in sorted(of_prompt.items()):

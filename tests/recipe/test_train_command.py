@@ -2,11 +2,12 @@
 
 import errno
 import io
+import shlex
 
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
-from recipe.train import tell_failure
+from recipe.train import announce, tell_failure
 
 
 def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
@@ -31,3 +32,12 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
     assert "the run failed: ValueError: no" in printed.getvalue()
     assert "last checkpoint" not in printed.getvalue()
     assert [event["event"] for event in run.events()] == ["failed"]
+
+
+def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "paper_b", "grpo.s0")
+    typed = ["python", "-m", "recipe.train", "protocol.skill_sequence=[write,sql]", "run.name=grpo.s${data.seed}"]
+    printed = io.StringIO()
+    announce(run, shlex.join(typed), Console(file=printed, width=40))
+    again = printed.getvalue().splitlines()[1].removeprefix("to continue it after a stop: ")
+    assert shlex.split(again) == [*typed[:-1], "run.name=grpo.s0"]

@@ -5,15 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tensordict import TensorDict
+from tensordict import NonTensorData, NonTensorStack, TensorDict
 from verl.utils import tensordict_utils as tu
 
 from workers.constraints import (
     HALF,
+    IMAGES,
     SKILL,
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    passed_rows,
     rollout_source,
     solution_batch,
     solution_source,
@@ -127,6 +129,19 @@ def test_samples_without_advantage_count_in_the_mean_and_are_not_passed_through_
     assert torch.allclose(found[0], 3 / 2 * gradient(engine, likelihood(engine, SOLUTIONS[0])), atol=1e-6)
     assert not found[1].any()
     assert all(math.isnan(agreement) for agreement in agreements)
+
+
+def test_texts_stay_behind_and_images_do_not():
+    data = rollouts([1.0, 0.0, 2.0], [0, 0, 0], [0, 1, 0])
+    texts = [f"answer {number}" for number in range(3)]
+    without = [NonTensorData({}) for _ in range(3)]
+    data["text"] = NonTensorStack(*map(NonTensorData, texts))
+    data[IMAGES] = NonTensorStack(*without)
+    assert not {"text", IMAGES} & set(passed_rows(data).keys())
+    data[IMAGES] = NonTensorStack(NonTensorData({"pixels": torch.ones(2)}), *without[1:])
+    passed = passed_rows(data)
+    assert tu.get(passed, "temperature") == 1.0
+    assert [set(each) for each in tu.get(tu.index_select_tensor_dict(passed, [1, 0]), IMAGES)] == [set(), {"pixels"}]
 
 
 def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():

@@ -1,3 +1,5 @@
+import numpy as np
+
 from recipe.training.skill_accuracy import accuracy_by_skill, means_over_prompts, without_masked
 
 INFOS = {
@@ -70,3 +72,11 @@ def test_means_of_components_are_verls_own():
         if name != "acc" and metric.startswith("mean@")
     }
     assert means_over_prompts(sources, uids, infos)["val-aux/sql/pass_ratio/mean@1"] == 0.75
+
+
+def test_only_numbers_have_a_mean():
+    infos = {"words": ["yes", "no"], "parts": [[1.0], [2.0]], "flag": [np.bool_(True), False], "count": [3, None]}
+    assert means_over_prompts(["sql", "sql"], ["u", "v"], infos) == {
+        "val-aux/sql/flag/mean@1": 0.5,
+        "val-aux/sql/count/mean@1": 3.0,
+    }
