@@ -110,7 +110,8 @@ def main(arguments: list[str]) -> int:
         settings = read_settings(config)
         run = RunDirectory.prepare(settings.run.root, settings.run.experiment, settings.run.name or "preflight")
     except (SettingsError, RunDirectoryError) as error:
-        console.print(f"[red]refused[/]\n{error}", markup=True)
+        console.print("[red]refused[/]")
+        console.print(f"{error}", markup=False)
         return REFUSED
     OmegaConf.update(config, "run.directory", str(run.path))
     failed = False
