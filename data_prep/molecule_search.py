@@ -32,6 +32,78 @@ def _lowest(mask: int) -> int:
 
 
 @njit(cache=True)
+def _divide_by_element(elements: Ints, other_elements: Ints, left: Ints, right: Ints) -> int:
+    """Fill in the classes (C,) of atoms of one element on both sides; how many they are."""
+    count = 0
+    for kind in range(max(elements.max(), other_elements.max()) + 1):
+        mask, other = 0, 0
+        for place in range(len(elements)):
+            if elements[place] == kind:
+                mask |= 1 << place
+        for place in range(len(other_elements)):
+            if other_elements[place] == kind:
+                other |= 1 << place
+        if mask and other:
+            left[count], right[count] = mask, other
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def _bound_of(left: Ints, right: Ints, counts: Ints, depth: int) -> tuple[int, int]:
+    """How many atoms the classes (depth, C) at this depth can pair at most, and the one with the smallest larger side.
+
+    That is -1 where there is no class.
+    """
+    bound, narrowest, pick = 0, 1 << 30, -1
+    for group in range(counts[depth]):
+        one, two = bits(left[depth, group]), bits(right[depth, group])
+        bound += min(one, two)
+        if max(one, two) < narrowest:
+            narrowest, pick = max(one, two), group
+    return bound, pick
+
+
+@njit(cache=True)
+def _most_bonds(mask: int, neighbours: Ints) -> int:
+    """The first of the atoms of this mask with the most neighbours."""
+    degree, atom = -1, -1
+    for place in range(len(neighbours)):
+        if (mask >> place) & 1 and bits(neighbours[place]) > degree:
+            degree, atom = bits(neighbours[place]), place
+    return atom
+
+
+@njit(cache=True)
+def _leave_alone(left: Ints, right: Ints, counts: Ints, depth: int, chosen: int, here: int) -> None:
+    """The classes (depth, C) one level down, without this atom of the chosen one."""
+    below = depth + 1
+    counts[below] = 0
+    for group in range(counts[depth]):
+        rest = left[depth, group] & ~(1 << here) if group == chosen else left[depth, group]
+        if rest:
+            left[below, counts[below]], right[below, counts[below]] = rest, right[depth, group]
+            counts[below] += 1
+
+
+@njit(cache=True)
+def _split_by_bonds(
+    left: Ints, right: Ints, counts: Ints, depth: int, here: int, there: int, bonds: int, other_bonds: int
+) -> None:
+    """The classes (depth, C) one level down, when this pair is joined: each in two, bonded to the pair and not."""
+    below = depth + 1
+    counts[below] = 0
+    for group in range(counts[depth]):
+        mask, other = left[depth, group] & ~(1 << here), right[depth, group] & ~(1 << there)
+        for joined in range(2):
+            one = mask & bonds if joined else mask & ~bonds
+            two = other & other_bonds if joined else other & ~other_bonds
+            if one and two:
+                left[below, counts[below]], right[below, counts[below]] = one, two
+                counts[below] += 1
+
+
+@njit(cache=True)
 def common_subgraph(
     elements: Ints, neighbours: Ints, other_elements: Ints, other_neighbours: Ints, steps: int
 ) -> tuple[Ints, bool]:
@@ -41,9 +113,8 @@ def common_subgraph(
     most the smaller of its two sides.
     """
     size = len(elements)
-    kinds = max(elements.max(), other_elements.max()) + 1
     depth_limit = 2 * size + 2
-    left = np.zeros((depth_limit, 2 * size + kinds + 2), np.int64)
+    left = np.zeros((depth_limit, 2 * size + max(elements.max(), other_elements.max()) + 3), np.int64)
     right = np.zeros_like(left)
     counts = np.zeros(depth_limit, np.int64)
     # At each depth: the class and the atom branched on, and the partners that are left to try; 0:
@@ -53,17 +124,7 @@ def common_subgraph(
     opened = np.zeros(depth_limit, np.bool_)
     partner, best = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     paired, most, used = 0, 0, 0
-    for kind in range(kinds):
-        mask, other = 0, 0
-        for place in range(size):
-            if elements[place] == kind:
-                mask |= 1 << place
-        for place in range(len(other_elements)):
-            if other_elements[place] == kind:
-                other |= 1 << place
-        if mask and other:
-            left[0, counts[0]], right[0, counts[0]] = mask, other
-            counts[0] += 1
+    counts[0] = _divide_by_element(elements, other_elements, left[0], right[0])
     depth = 0
     while depth >= 0:
         if not opened[depth]:
@@ -71,22 +132,13 @@ def common_subgraph(
             if paired > most:
                 most = paired
                 best[:] = partner
-            bound, narrowest, pick = paired, 1 << 30, -1
-            for group in range(counts[depth]):
-                one, two = bits(left[depth, group]), bits(right[depth, group])
-                bound += min(one, two)
-                if max(one, two) < narrowest:
-                    narrowest, pick = max(one, two), group
-            if bound <= most:
+            bound, pick = _bound_of(left, right, counts, depth)
+            if paired + bound <= most:
                 depth -= 1
                 continue
             if used > steps:
                 return best, False
-            chosen[depth] = pick
-            degree = -1
-            for place in range(size):
-                if (left[depth, pick] >> place) & 1 and bits(neighbours[place]) > degree:
-                    degree, atom[depth] = bits(neighbours[place]), place
+            chosen[depth], atom[depth] = pick, _most_bonds(left[depth, pick], neighbours)
             options[depth] = right[depth, pick]
             opened[depth] = True
         here = atom[depth]
@@ -97,29 +149,16 @@ def common_subgraph(
             opened[depth] = False
             depth -= 1
             continue
-        below = depth + 1
-        counts[below] = 0
-        opened[below] = False
         if options[depth] == 0:
             # All partners were tried: the atom stays alone.
             options[depth] = -1
-            for group in range(counts[depth]):
-                rest = left[depth, group] & ~(1 << here) if group == chosen[depth] else left[depth, group]
-                if rest:
-                    left[below, counts[below]], right[below, counts[below]] = rest, right[depth, group]
-                    counts[below] += 1
+            _leave_alone(left, right, counts, depth, chosen[depth], here)
         else:
             there = _lowest(options[depth])
             options[depth] &= options[depth] - 1
             partner[here] = there
             paired += 1
-            for group in range(counts[depth]):
-                mask, other = left[depth, group] & ~(1 << here), right[depth, group] & ~(1 << there)
-                for joined in range(2):
-                    one = mask & neighbours[here] if joined else mask & ~neighbours[here]
-                    two = other & other_neighbours[there] if joined else other & ~other_neighbours[there]
-                    if one and two:
-                        left[below, counts[below]], right[below, counts[below]] = one, two
-                        counts[below] += 1
-        depth = below
+            _split_by_bonds(left, right, counts, depth, here, there, neighbours[here], other_neighbours[there])
+        depth += 1
+        opened[depth] = False
     return best, True
