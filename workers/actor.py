@@ -3,7 +3,9 @@
 A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, one a data-parallel rank.
 """
 
+import contextlib
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,15 @@ from workers.constraints import (
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    no_gradients,
     passed_rows,
     rollout_source,
     solution_source,
 )
 from workers.displacement import displacement_norm, local_shard, module_types, snapshot, trainable_shards
+from workers.engines import PolicyEngine
 from workers.memory_rows import without_memory
+from workers.pass_in_parts import WantedParts
 from workers.penalties import PENALTY, Penalty, WantedPenalty
 from workers.platform_cpu import prepare_worker_process
 from workers.projection import NotFiniteError, constraint_gram
@@ -63,7 +68,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         with self.engine.train_mode():  # where weights are offloaded they are on the device inside
             before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
             if wanted:
-                self._update, metrics = self._begin_update(data, wanted, before)
+                self._update = self._begin_update(data, wanted, before)
             if parts:
                 metrics |= self._gradient_spectrum(data, parts)
             if pull:
@@ -116,12 +121,18 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         self._averages.restore(tensors)
         return super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
 
-    def _begin_update(
-        self, data: TensorDict, wanted: dict[str, Any], before: list[torch.Tensor] | None
-    ) -> tuple[SafeUpdate, dict[str, float]]:
-        """Constraint gradients at the parameters as they are, and what they say about themselves."""
+    def _begin_update(self, data: TensorDict, wanted: dict[str, Any], before: list[torch.Tensor] | None) -> SafeUpdate:
+        """Constraint gradients at the parameters as they are: at once, or out of the update's own pass."""
         protection = Protection(**wanted | {"constraints": [Constraint(**each) for each in wanted["constraints"]]})
         ranks = self.engine.get_data_parallel_size()
+        assert before is not None
+        update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._ranks())
+        found = partial(self._note_constraints, update)
+        one_step = tu.get(data, "mini_batch_size") == len(data) * ranks
+        if protection.shared_pass and one_step and isinstance(self.engine, PolicyEngine):
+            skills = [each.skill for each in protection.constraints]
+            self.engine.wanted_parts = WantedParts(skills, update.constraints, found)
+            return update
         rows, temperature = passed_rows(data), tu.get(data, "temperature")
         sources = [
             rollout_source(rows, each.skill)
@@ -129,20 +140,21 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             else solution_source(each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks)
             for each in protection.constraints
         ]
-        gradients, agreements = constraint_gradients(self.engine, sources, self._micro_batch())
-        metrics = {
+        found(constraint_gradients(self.engine, sources, update.constraints, self._micro_batch()))
+        return update
+
+    def _note_constraints(self, update: SafeUpdate, agreements: list[float]) -> None:
+        """When an update's constraint gradients are there: their inner products, and what they say about themselves."""
+        names = update.protection.names
+        update.noted |= {
             f"projection/split_half_cosine/{name}": value
-            for name, value in zip(protection.names, agreements, strict=True)
+            for name, value in zip(names, agreements, strict=True)
             if not math.isnan(value)
         }
-        assert before is not None
-        update = SafeUpdate(protection, gradients, before, self._ranks())
-        try:
-            angles = self._angles(protection, gradients)
-        except NotFiniteError:  # the update itself skips its steps and counts them
-            return update, metrics
-        update.gram = angles.gram
-        return update, metrics | angles.metrics()
+        with contextlib.suppress(NotFiniteError):  # the update itself skips its steps and counts them
+            angles = self._angles(update.protection, update.constraints)
+            update.gram = angles.gram
+            update.noted |= angles.metrics()
 
     def _angles(self, protection: Protection, gradients: list[torch.Tensor]) -> Angles:
         engine: Any = self.engine
@@ -156,7 +168,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _gradient_spectrum(self, data: TensorDict, parts: int) -> dict[str, float]:
         """Statistics of the policy gradient at the parameters as they are; none where it is not finite."""
-        gradients, _ = constraint_gradients(self.engine, part_sources(data, parts), self._micro_batch())
+        gradients = no_gradients(self._shards(), parts)
+        constraint_gradients(self.engine, part_sources(data, parts), gradients, self._micro_batch())
         try:
             return spectrum(constraint_gram(gradients, self._ranks()))
         except NotFiniteError:

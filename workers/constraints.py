@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
-from workers.displacement import local_shard, numbered
+from workers.displacement import local_gradients, local_shard, numbered
 from workers.solution_store import Solution
 
 SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
@@ -57,14 +57,13 @@ def rollout_source(data: TensorDict, skill: int) -> Source:
 
 
 def passed_rows(data: TensorDict) -> TensorDict:
-    """What a pass through the model takes of an update's batch: its tensors and, where there are any, its images.
+    """What a pass through the model takes of an update's batch: tensors, images where there are any, and settings.
 
-    The texts of samples stay behind: cutting them into halves and micro-batches costs much and serves nothing.
+    The texts of samples stay behind: cutting them into parts and micro-batches costs much and serves nothing.
     """
     images = [IMAGES] if any(tu.get(data, IMAGES, [])) else []
-    kept = data.select(*(key for key, value in data.items() if isinstance(value, Tensor)), *images)
-    tu.assign_non_tensor(kept, temperature=tu.get(data, "temperature"))
-    return kept
+    kept = (key for key, value in data.items() if not isinstance(value, NonTensorStack))
+    return data.select(*kept, *images)
 
 
 def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
@@ -96,32 +95,34 @@ def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorD
 
 
 def constraint_gradients(
-    engine: Any, sources: Sequence[Source | None], micro_batch: dict[str, Any]
-) -> tuple[list[Tensor], list[float]]:
-    """Ascent gradients of these sources, for each trainable parameter (S, *shape of the local shard); and the cosine
-    of the gradients of each source's halves, NaN where there are no two.
+    engine: Any, sources: Sequence[Source | None], gradients: Sequence[Tensor], micro_batch: dict[str, Any]
+) -> list[float]:
+    """Fill in the ascent gradients of these sources; the cosine of those of each one's halves, NaN without two.
 
     Collective: every rank calls it with sources of the same kinds, and takes part in each backward pass even where it
     holds no sample. The engine must be in training mode; its gradients are zero afterwards. A source of None, or
     without samples on any rank, has a gradient of zero.
 
     Args:
-        engine: verl's FSDP engine. micro_batch: verl's keys that say how a batch is cut.
+        engine: verl's FSDP engine. gradients: for each trainable parameter (S, *shape of the local shard), zeros as
+            yet (`no_gradients`). micro_batch: verl's keys that say how a batch is cut.
     """
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
-    shards = [local_shard(parameter.detach()) for parameter in parameters]
-    gradients = [shard.new_zeros(len(sources), *shard.shape, dtype=torch.float32) for shard in shards]
     agreements = []
     for row, source in enumerate(sources):
         engine.optimizer_zero_grad()
         first = _accumulate(engine, parameters, source, micro_batch) if source else None
-        for block, parameter in zip(gradients, parameters, strict=True):
-            if parameter.grad is not None:
-                block[row] = -local_shard(parameter.grad)
+        for block, gradient in zip(gradients, local_gradients(parameters), strict=True):
+            block[row] = -gradient
         whole = [block[row] for block in gradients]
-        agreements.append(_halves_cosine(first, whole, engine.get_data_parallel_group()) if first else math.nan)
+        agreements.append(halves_cosine(first, whole, engine.get_data_parallel_group()) if first else math.nan)
     engine.optimizer_zero_grad()
-    return gradients, agreements
+    return agreements
+
+
+def no_gradients(shards: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Zeros for the gradients of `count` constraints: (S, *shape) of each shard."""
+    return [shard.new_zeros(count, *shard.shape, dtype=torch.float32) for shard in shards]
 
 
 def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: float, micro_batch: Any) -> list[Tensor]:
@@ -159,27 +160,32 @@ def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch:
         part = _weighted(source.data, half, size, weight, micro_batch)
         engine.forward_backward_batch(part, loss_function=source.loss, forward_only=False)
         if number == 0 and most[1] > 0:
-            first = [
-                torch.zeros_like(local_shard(parameter.detach())) if parameter.grad is None
-                else -local_shard(parameter.grad)
-                for parameter in parameters
-            ]  # fmt: skip
+            first = [-gradient for gradient in local_gradients(parameters)]
     return first
 
 
 def _weighted(data: Any, rows: list[int], most: int, weight: float, micro_batch: dict[str, Any]) -> TensorDict:
     """These rows with this weight, filled up with rows of weight 0 to the same number on every rank."""
-    size = min(micro_batch["micro_batch_size_per_gpu"] or most, most)
-    padded = -(-most // size) * size
-    part = tu.index_select_tensor_dict(data, rows + [0] * (padded - len(rows)))
-    weights = torch.zeros(padded)
-    weights[: len(rows)] = weight
-    part[_WEIGHT] = weights
-    tu.assign_non_tensor(part, **(micro_batch | {"micro_batch_size_per_gpu": size, "global_batch_size": None}))
+    part = filled_rows(data, rows, most, **micro_batch, global_batch_size=None, calculate_entropy=False)
+    part[_WEIGHT] = torch.tensor([weight] * len(rows) + [0.0] * (len(part) - len(rows)))
     return part
 
 
-def _halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) -> float:
+def filled_rows(
+    data: TensorDict, rows: list[int], most: int, micro_batch_size_per_gpu: int | None, **settings: Any
+) -> TensorDict:
+    """These rows and copies of the first of data, for one pass of verl's engine with these settings of it.
+
+    They become `most` on every rank, or a few more: equal micro-batches of at most that size.
+    """
+    micro_batches = -(-most // (micro_batch_size_per_gpu or most))
+    size = -(-most // micro_batches)
+    part = tu.index_select_tensor_dict(data, rows + [0] * (micro_batches * size - len(rows)))
+    tu.assign_non_tensor(part, **settings, micro_batch_size_per_gpu=size)
+    return part
+
+
+def halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) -> float:
     """Cosine of the first half's part of a gradient and the rest of it, over all ranks' shards."""
     sums = torch.zeros(3, dtype=torch.float64)
     for half, total in zip(first, whole, strict=True):

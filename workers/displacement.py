@@ -20,6 +20,14 @@ def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:
     return [local_shard(parameter.detach()) for parameter in module.parameters() if parameter.requires_grad]
 
 
+def local_gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
+    """Local shards of the gradients of parameters; zeros where there is none."""
+    return [
+        torch.zeros_like(local_shard(parameter.detach())) if parameter.grad is None else local_shard(parameter.grad)
+        for parameter in parameters
+    ]
+
+
 def module_types(module: torch.nn.Module) -> list[str]:
     """The type of module that each trainable parameter belongs to, such as ``q_proj``, in the module's order."""
     return [_module_type(name) for name, parameter in module.named_parameters() if parameter.requires_grad]

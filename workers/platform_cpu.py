@@ -156,17 +156,15 @@ def is_cpu_platform() -> bool:
 
 
 def prepare_worker_process() -> None:
-    """Make this process able to build verl's FSDP engine on the CPU; does nothing on another platform.
+    """Enter our engines in verl's registry and, on the CPU, join a process group that verl's engines can be built in.
 
     verl names the process group's backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the
     device is the cpu itself, and skips that call when a group exists: so join with plain gloo first.
     """
-    if not is_cpu_platform():
-        return
-    from workers.engines_cpu import register_fsdp_engines  # verl's engines take seconds to import
+    from workers.engines import register_engines  # verl's engines take seconds to import
 
-    register_fsdp_engines()
-    if not torch.distributed.is_initialized():
+    register_engines()
+    if is_cpu_platform() and not torch.distributed.is_initialized():
         torch.distributed.init_process_group(
             backend="gloo",
             rank=int(os.environ.get("RANK", 0)),

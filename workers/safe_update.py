@@ -32,7 +32,10 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Protection:
-    """What the trainer asks of an update: which constraints, and how they are kept (config group projection)."""
+    """What the trainer asks of an update: which constraints, and how they are kept (config group projection).
+
+    shared_pass: the constraints' gradients are parts of the update's own, where it has one optimiser step.
+    """
 
     constraints: Sequence[Constraint]
     method: str
@@ -40,6 +43,7 @@ class Protection:
     epsilon_kind: str
     space: str = "displacement"
     average: float = 0.0
+    shared_pass: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -51,7 +55,8 @@ class SafeUpdate:
     """One update of the policy: where it started, what must not fall, and what the last projection did.
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
-    gram: their inner products, None when they are not finite. last: without its vector.
+    gram: their inner products, None when they are not finite. noted: metrics of the constraints. last: without its
+    vector.
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards.
     """
@@ -61,6 +66,7 @@ class SafeUpdate:
     start: list[Tensor]
     group: Any = None
     gram: Tensor | None = None
+    noted: dict[str, float] = field(default_factory=dict)
     last: Projection | None = None
     skipped: int = 0
     projected: int = 0
@@ -110,8 +116,11 @@ class SafeUpdate:
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Of the update's last projection, by constraint; and how often steps were projected or skipped in it."""
-        numbers = {"projection/projected_steps": float(self.projected), "projection/skipped_steps": float(self.skipped)}
+        """Of the constraints and the update's last projection; how often steps were projected or skipped in it."""
+        numbers = self.noted | {
+            "projection/projected_steps": float(self.projected),
+            "projection/skipped_steps": float(self.skipped),
+        }
         if self.last is None:
             return numbers
         numbers |= {

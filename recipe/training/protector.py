@@ -12,10 +12,12 @@ class Protector:
     """Decides what the actor is asked to protect, from the settings, the accuracies seen, and accepted solutions.
 
     names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
+    plain_loss: the policy's loss has no KL and no entropy term, so that parts of its gradient can be constraints.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, plain_loss: bool = True):
         self.settings = settings.projection
+        self.plain_loss = plain_loss
         self.penalty = settings.penalty
         self.all_names = list(settings.skills.names or [])
         self.names = settings.protected
@@ -56,7 +58,11 @@ class Protector:
         if not constraints:
             return {}
         kept = ("method", "epsilon", "epsilon_kind", "space", "average")
-        return {"constraints": constraints} | {key: getattr(self.settings, key) for key in kept}
+        shared = earlier is None and self.settings.constraint_source == "rollouts" and self.settings.method != "none"
+        return {
+            "constraints": constraints,
+            "shared_pass": self.settings.shared_pass and shared and self.plain_loss,
+        } | {key: getattr(self.settings, key) for key in kept}
 
     def _constraints(self, name: str) -> list[dict[str, Any]]:
         """One from each source; with two sources their names say which."""

@@ -66,7 +66,8 @@ class SkillCreditTrainer(PPOTrainerSync):
     def __init__(self, config: Any):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
-        self.protector = Protector(self.settings)
+        actor = config.actor_rollout_ref.actor
+        self.protector = Protector(self.settings, plain_loss=not actor.use_kl_loss and not actor.entropy_coeff)
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()

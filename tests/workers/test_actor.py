@@ -1,55 +1,34 @@
 """Our training worker on verl's real FSDP2 engine with LoRA, one rank on the CPU, without Ray and vLLM."""
 
 import json
-import multiprocessing
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.workers.real_engine import actor_worker, in_ranks, samples, update
+
 pytestmark = pytest.mark.slow
 
 
-def _run(model: str, folder: str) -> None:
-    """In a process of its own: verl reads its platform when it is imported."""
-    variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    os.environ.update(
-        variables, VERL_PLATFORM="cpu", MASTER_PORT="0", WG_BACKEND="ray", DIST_INIT_METHOD=f"file://{folder}/store"
-    )
+def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     import torch
-    from verl.utils import tensordict_utils as tu
 
     from workers.agop import AGOP, PART
-    from workers.constraints import HALF, SKILL, solution_batch
+    from workers.constraints import HALF, SKILL
     from workers.memory_rows import MEMORY
     from workers.penalties import PENALTY, Penalty
     from workers.safe_update import PROTECTION
-    from workers.solution_store import Solution
 
-    solutions = [Solution([5, 6 + number, 7], [8, 20 + number, 9 + number % 3], [1, 1, 1]) for number in range(8)]
-
-    def batch(kept: int, **extra):
+    def batch(kept: int):
         """Samples 0 to 3 are trained on; 4 to 7 are memory of skill 1, where they are kept."""
-        data = solution_batch(solutions[:kept], 1.0)
-        for name, values in (("old_log_probs", [-4.0] * 8), ("advantages", [1.0, -1.0, 0.5, -0.5] * 2)):
-            rows = [torch.full((3,), value) for value in values[:kept]]
-            data[name] = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-        data[SKILL] = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1][:kept])
-        data[HALF] = torch.tensor([0, 0, 1, 1] * 2)[:kept]
-        data[MEMORY] = torch.tensor([False] * 4 + [True] * 4)[:kept]
-        data[PART] = torch.tensor([0, 0, 1, 1] * 2)[:kept]
-        loader = {"epochs": 1, "seed": 0, "dataloader_kwargs": {"shuffle": False}, "calculate_entropy": False}
-        tu.assign_non_tensor(data, temperature=1.0, mini_batch_size=kept, global_batch_size=kept, **loader)
-        for key, value in extra.items():
-            tu.assign_non_tensor_data(data, key, value)
-        return data
+        return samples(
+            list(range(kept)),
+            advantages=[1.0, -1.0, 0.5, -0.5] * 2,
+            **{SKILL: [0] * 4 + [1] * 4, HALF: [0, 0, 1, 1] * 2, MEMORY: [False] * 4 + [True] * 4},
+            **{PART: [0, 0, 1, 1] * 2},
+        )
 
-    def update(worker, data) -> dict[str, float]:
-        metrics = tu.get(worker.train_mini_batch(data), "metrics")
-        ours = ("projection", "penalty", "agop")
-        return {name: float(value[-1]) for name, value in metrics.items() if name.startswith(ours)}
-
-    stored = [tuple(solution) for solution in solutions[3:]]
+    stored = [([5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]) for row in range(3, 8)]
     constraints = [
         {"name": "b.rollouts", "skill": 1, "solutions": None},
         {"name": "b.solutions", "skill": 1, "solutions": stored},
@@ -61,7 +40,7 @@ def _run(model: str, folder: str) -> None:
         "epsilon_kind": "absolute",
         "average": 0.5,
     }
-    with_memory, without = _worker(model), _worker(model)
+    with_memory, without = actor_worker(model), actor_worker(model)
     update(with_memory, batch(8))
     update(without, batch(4))
     found = {
@@ -69,12 +48,12 @@ def _run(model: str, folder: str) -> None:
             float((one - other).abs().max())
             for one, other in zip(with_memory._shards(), without._shards(), strict=True)
         ),
-        "qp": update(without, batch(8, **{PROTECTION: protection})),
-        "agop": update(without, batch(8, **{AGOP: 2})),
+        "qp": update(without, batch(8), **{PROTECTION: protection}),
+        "agop": update(without, batch(8), **{AGOP: 2}),
         "first": update(
-            without, batch(4, **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1, "solutions": stored}})
+            without, batch(4), **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1, "solutions": stored}}
         ),
-        "second": update(without, batch(4, **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1}})),
+        "second": update(without, batch(4), **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1}}),
     }
     without.save_checkpoint(f"{folder}/checkpoint", None, 1, None)
     anchor, without._penalty, without._averages.kept = without._penalty.anchor, Penalty(), {}
@@ -84,44 +63,10 @@ def _run(model: str, folder: str) -> None:
     Path(folder, "found.json").write_text(json.dumps(found))
 
 
-def _worker(model: str):
-    from functools import partial
-
-    from verl.utils.config import omega_conf_to_dataclass
-    from verl.workers.engine_workers import TrainingWorkerConfig
-    from verl.workers.utils.losses import ppo_loss
-
-    from tests.composing import composed
-    from workers.actor import SkillCreditTrainingWorker
-
-    config = composed("experiment=quickstart", f"actor_rollout_ref.model.path={model}").actor_rollout_ref
-    actor, shape = omega_conf_to_dataclass(config.actor), omega_conf_to_dataclass(config.model)
-    actor.model_config = shape
-    engine = actor.engine
-    engine.use_dynamic_bsz, engine.micro_batch_size_per_gpu = False, 4
-    worker = SkillCreditTrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model", model_config=shape, engine_config=engine,
-            optimizer_config=actor.optim, checkpoint_config=actor.checkpoint,
-        )
-    )  # fmt: skip
-    import torch
-
-    torch.manual_seed(0)
-    worker.reset()
-    worker.set_loss_fn(partial(ppo_loss, config=actor))
-    return worker
-
-
 @pytest.fixture(scope="module")
 def found(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
     folder = tmp_path_factory.mktemp("actor")
-    process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(f"{tiny_suite}/initial_model", str(folder))
-    )
-    process.start()
-    process.join(600)
-    assert process.exitcode == 0
+    in_ranks(_run, 1, str(folder), f"{tiny_suite}/initial_model")
     return json.loads((folder / "found.json").read_text())
 
 

@@ -15,6 +15,7 @@ from workers.constraints import (
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    no_gradients,
     passed_rows,
     rollout_source,
     solution_batch,
@@ -93,9 +94,15 @@ def rollouts(advantages: list[float], skills: list[int], halves: list[int]) -> T
     return batch
 
 
+def gradients_of(engine: Bigrams, sources: list) -> tuple[torch.Tensor, list[float]]:
+    """Ascent gradients (S, WORDS, WORDS) and the cosines of their halves."""
+    (found,) = no_gradients(list(engine.module), len(sources))
+    return found, constraint_gradients(engine, sources, [found], MICRO_BATCH)
+
+
 def test_the_gradient_of_solutions_is_that_of_their_mean_log_likelihood():
     engine = Bigrams()
-    (found,), (agreement,) = constraint_gradients(engine, [solution_source(SOLUTIONS, 1.0, 0, 1)], MICRO_BATCH)
+    found, (agreement,) = gradients_of(engine, [solution_source(SOLUTIONS, 1.0, 0, 1)])
     each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
     assert torch.allclose(found[0], sum(each) / 3, atol=1e-6)
     halves = each[0] + each[2], each[1]
@@ -107,9 +114,7 @@ def test_the_gradient_of_solutions_is_that_of_their_mean_log_likelihood():
 
 def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantages():
     engine, data = Bigrams(), rollouts([1.0, -2.0, 5.0], [0, 0, 1], [0, 1, 0])
-    (found,), agreements = constraint_gradients(
-        engine, [rollout_source(data, skill) for skill in (0, 1, 2)], MICRO_BATCH
-    )
+    found, agreements = gradients_of(engine, [rollout_source(data, skill) for skill in (0, 1, 2)])
     each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
     assert torch.allclose(found[0], (each[0] - 2 * each[1]) / 2, atol=1e-6)
     assert torch.allclose(found[1], 5 * each[2], atol=1e-6)
@@ -125,7 +130,7 @@ def test_samples_without_advantage_count_in_the_mean_and_are_not_passed_through_
     engine, data = Bigrams(), rollouts([3.0, 0.0, 0.0], [0, 0, 1], [0, 1, 0])
     sources = [rollout_source(data, skill) for skill in (0, 1)]
     assert [(source.halves, source.samples) for source in sources] == [(([0], []), 2), (([], []), 1)]
-    (found,), agreements = constraint_gradients(engine, sources, MICRO_BATCH)
+    found, agreements = gradients_of(engine, sources)
     assert torch.allclose(found[0], 3 / 2 * gradient(engine, likelihood(engine, SOLUTIONS[0])), atol=1e-6)
     assert not found[1].any()
     assert all(math.isnan(agreement) for agreement in agreements)
@@ -146,7 +151,7 @@ def test_texts_stay_behind_and_images_do_not():
 
 def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():
     assert solution_source([], 1.0, 0, 1) is None
-    (found,), (agreement,) = constraint_gradients(Bigrams(), [None], MICRO_BATCH)
+    found, (agreement,) = gradients_of(Bigrams(), [None])
     assert not found.any()
     assert math.isnan(agreement)
 

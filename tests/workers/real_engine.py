@@ -1,0 +1,91 @@
+"""Our training worker on verl's real FSDP2 engine with LoRA, on the CPU, without Ray and vLLM.
+
+For processes of their own: verl reads its platform when it is imported.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+
+def in_ranks(target: Callable[..., None], ranks: int, folder: str, *arguments: Any) -> None:
+    """Run target(rank, ranks, folder, *arguments) in as many processes, which can form a process group."""
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=_member, args=(target, rank, ranks, folder, *arguments)) for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(600)
+    assert [process.exitcode for process in processes] == [0] * ranks
+
+
+def _member(target: Callable[..., None], rank: int, ranks: int, folder: str, *arguments: Any) -> None:
+    one = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    group = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "DIST_INIT_METHOD": f"file://{folder}/store"}
+    os.environ.update(one | group, VERL_PLATFORM="cpu", WG_BACKEND="ray")
+    target(rank, ranks, folder, *arguments)
+
+
+def actor_worker(model: str, *overrides: str) -> Any:
+    """The actor's worker with the quickstart's settings and these, in micro-batches of four."""
+    import torch
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.engine_workers import TrainingWorkerConfig
+    from verl.workers.utils.losses import ppo_loss
+
+    from tests.composing import composed
+    from workers.actor import SkillCreditTrainingWorker
+
+    config = composed("experiment=quickstart", f"actor_rollout_ref.model.path={model}", *overrides).actor_rollout_ref
+    actor, shape = omega_conf_to_dataclass(config.actor), omega_conf_to_dataclass(config.model)
+    actor.model_config = shape
+    engine = actor.engine
+    engine.use_dynamic_bsz, engine.micro_batch_size_per_gpu = False, 4
+    worker = SkillCreditTrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model", model_config=shape, engine_config=engine,
+            optimizer_config=actor.optim, checkpoint_config=actor.checkpoint,
+        )
+    )  # fmt: skip
+    torch.manual_seed(0)
+    worker.reset()
+    worker.set_loss_fn(partial(ppo_loss, config=actor))
+    return worker
+
+
+def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
+    """These of any number of answers of three tokens, as verl sends a rank its share of an update's batch.
+
+    fields: of every answer there is; `advantages` among them.
+    """
+    import torch
+    from verl.utils import tensordict_utils as tu
+
+    from workers.constraints import solution_batch
+    from workers.solution_store import Solution
+
+    data = solution_batch([Solution([5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]) for row in rows], 1.0)
+    for name, values in (("old_log_probs", [-4.0] * len(fields["advantages"])), ("advantages", fields["advantages"])):
+        tokens = [torch.full((3,), values[row]) for row in rows]
+        data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)
+    for name in fields.keys() - {"advantages"}:
+        data[name] = torch.tensor([fields[name][row] for row in rows])
+    loader = {"epochs": 1, "seed": 0, "dataloader_kwargs": {"shuffle": False}, "calculate_entropy": False}
+    size = len(rows) * ranks
+    tu.assign_non_tensor(data, temperature=1.0, mini_batch_size=size, global_batch_size=size, **loader)
+    return data
+
+
+def update(worker: Any, data: Any, **asked: Any) -> dict[str, float]:
+    """One update of the policy, asked for these things in the batch; our metrics of it."""
+    from verl.utils import tensordict_utils as tu
+
+    for key, value in asked.items():
+        tu.assign_non_tensor_data(data, key, value)
+    metrics = tu.get(worker.train_mini_batch(data), "metrics")
+    ours = ("projection", "penalty", "agop", "pg_loss", "actor/pg_loss")
+    return {name: float(value[-1]) for name, value in metrics.items() if name.startswith(ours)}

@@ -1,0 +1,51 @@
+"""Our engines in verl's registry: the policy's, which can be passed in parts, and a critic's for device ``cpu``."""
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from transformers import AutoModelForTokenClassification
+from verl.utils.device import get_device_name, get_vendor
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+from workers.constraints import Loss
+from workers.pass_in_parts import WantedParts, pass_in_parts
+
+BACKENDS = ["fsdp", "fsdp2"]
+
+
+class PolicyEngine(FSDPEngineWithLMHead):
+    """verl's engine of the policy, whose next training pass goes in parts where `wanted_parts` asks for it."""
+
+    wanted_parts: WantedParts | None = None
+
+    def forward_backward_batch(self, data: TensorDict, loss_function: Loss, forward_only: bool = False) -> Any:
+        wanted = self.wanted_parts
+        if wanted is None or forward_only:
+            return super().forward_backward_batch(data, loss_function, forward_only)
+        self.wanted_parts = None
+        return pass_in_parts(self, super().forward_backward_batch, wanted, data, loss_function)
+
+
+class CpuValueEngine(FSDPEngineWithValueHead):
+    """verl's critic with the attention that its configuration names: verl itself insists on flash-attention here."""
+
+    def _build_module(self) -> torch.nn.Module:
+        """The policy's body with one output a token; every rank loads all of it."""
+        config = self.model_config.hf_config
+        config.num_labels, config.classifier_dropout = 1, 0.0
+        folder = str(self.model_config.local_path)
+        module = AutoModelForTokenClassification.from_pretrained(folder, config=config, torch_dtype=torch.float32)
+        if self.model_config.enable_gradient_checkpointing:
+            module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return module
+
+
+def register_engines() -> None:
+    """Enter them under this platform's vendor, which verl prefers to its own entries; nothing where they are there."""
+    device, vendor = get_device_name(), get_vendor()
+    engines = {"language_model": PolicyEngine} | ({"value_model": CpuValueEngine} if device == "cpu" else {})
+    for model_type, engine in engines.items():
+        if (device, vendor) not in EngineRegistry._engines[model_type]["fsdp2"]:
+            EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)

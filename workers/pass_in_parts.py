@@ -1,0 +1,116 @@
+"""An update's own pass through the model, taken in parts, so that its gradient is known skill by skill.
+
+Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
+constraint gradients are parts of its own gradient, and a pass of their own would only find them again. Then J_s is
+the update's loss over the samples of skill s, as a mean over these.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+from verl.utils.py_functional import append_to_dict
+
+from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows
+from workers.displacement import local_gradients
+
+Pass = Callable[[TensorDict, Loss], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class WantedParts:
+    """What the next training pass of an engine shall find out.
+
+    skills: S of them. gradients: for each trainable parameter (S, *shape of the local shard), where the ascent
+    gradients go. found: called with the cosine of the gradients of each skill's halves, NaN where there are no two.
+    """
+
+    skills: Sequence[int]
+    gradients: Sequence[Tensor]
+    found: Callable[[list[float]], None]
+
+
+def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDict, loss: Loss) -> dict[str, Any]:
+    """Forward and backward over this rank's samples, a half of a skill at a time; what verl's engine returns of it.
+
+    The gradients add up to those of the whole, in another order of summation. Collective: every rank passes every
+    part, if need be with a sample whose tokens do not count.
+
+    Args:
+        whole: verl's own pass over a batch, in its micro-batches. data: with SKILL and HALF. loss: verl's, which
+            divides by the numbers of samples and tokens of the whole batch.
+    """
+    group = engine.get_data_parallel_group()
+    rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
+    parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
+    rest = torch.nonzero(~torch.isin(data[SKILL], torch.tensor(wanted.skills))).flatten().tolist()
+    own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
+    most, samples = own.clone(), own.sum(1)
+    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
+    torch.distributed.all_reduce(samples, op=torch.distributed.ReduceOp.SUM, group=group)
+    parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+    outputs, agreements = [], []
+
+    def run(part: list[int], size: int) -> None:
+        filled = filled_rows(rows, part, size, tu.get(data, "micro_batch_size_per_gpu"))
+        outputs.append(whole(_without_tokens(filled, kept=len(part)), loss))
+
+    before = [torch.zeros_like(gradient) for gradient in local_gradients(parameters)]
+    for row, halves in enumerate(parts):
+        for number, (part, size) in enumerate(zip(halves, most[row].tolist(), strict=True)):
+            if size:
+                run(part, size)
+            if number == 0:
+                first = [block[row] for block in wanted.gradients]
+                for mine, old, now in zip(first, before, local_gradients(parameters), strict=True):
+                    mine.copy_(old - now)
+        for old, now in zip(before, local_gradients(parameters), strict=True):
+            old.sub_(now)  # the skill's part; a copy less to keep
+        both = bool(most[row].all())
+        agreements.append(halves_cosine(first, before, group) if both else float("nan"))
+        scale = int(samples.sum()) / max(int(samples[row]), 1)
+        for mine, old, now in zip(first, before, local_gradients(parameters), strict=True):
+            mine.copy_(old * scale)
+            old.copy_(now)
+    if most[-1, 0]:
+        run(rest, int(most[-1, 0]))
+    wanted.found(agreements)
+    return _as_one(outputs)
+
+
+def _rows_of(data: TensorDict, skill: int, half: int) -> list[int]:
+    return torch.nonzero((data[SKILL] == skill) & (data[HALF] == half)).flatten().tolist()
+
+
+def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
+    """The same loss, for which a part's tokens are those of the whole batch on all ranks."""
+    tokens = data["loss_mask"].sum()
+    torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
+
+    def of_part(model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> tuple[Tensor, dict]:
+        tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
+        return loss(model_output=model_output, data=data, dp_group=dp_group)
+
+    return of_part
+
+
+def _without_tokens(part: TensorDict, kept: int) -> TensorDict:
+    """The part with rows from `kept` on that have no token to train on."""
+    if len(part) > kept:
+        for name in ("response_mask", "loss_mask"):
+            masks = [mask if row < kept else torch.zeros_like(mask) for row, mask in enumerate(part[name].unbind())]
+            part[name] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
+    return part
+
+
+def _as_one(outputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What verl's engine returns of several passes as if they had been one."""
+    joined: dict[str, Any] = {"model_output": {}, "loss": [], "metrics": {}}
+    for output in outputs:
+        joined["loss"].extend(output["loss"])
+        append_to_dict(joined["metrics"], output["metrics"])
+    return joined
