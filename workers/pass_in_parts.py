@@ -18,7 +18,7 @@ from verl.utils.py_functional import append_to_dict
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows
 from workers.displacement import local_gradients
 
-Pass = Callable[[TensorDict, Loss], dict[str, Any]]
+Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 
 
 @dataclass(frozen=True)
