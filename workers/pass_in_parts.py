@@ -5,6 +5,7 @@ constraint gradients are parts of its own gradient, and a pass of their own woul
 the update's loss over the samples of skill s, as a mean over these.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,39 +46,38 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
             divides by the numbers of samples and tokens of the whole batch.
     """
     group = engine.get_data_parallel_group()
-    rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
     rest = torch.nonzero(~torch.isin(data[SKILL], torch.tensor(wanted.skills))).flatten().tolist()
     own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
     most, samples = own.clone(), own.sum(1)
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     torch.distributed.all_reduce(samples, op=torch.distributed.ReduceOp.SUM, group=group)
-    parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
-    outputs, agreements = [], []
+    rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
+    outputs: list[dict[str, Any]] = []
 
     def run(part: list[int], size: int) -> None:
-        filled = filled_rows(rows, part, size, tu.get(data, "micro_batch_size_per_gpu"))
-        outputs.append(whole(_without_tokens(filled, kept=len(part)), loss))
+        if size:
+            filled = filled_rows(rows, part, size, tu.get(data, "micro_batch_size_per_gpu"))
+            outputs.append(whole(_without_tokens(filled, kept=len(part)), loss))
 
+    parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
     before = [torch.zeros_like(gradient) for gradient in local_gradients(parameters)]
-    for row, halves in enumerate(parts):
-        for number, (part, size) in enumerate(zip(halves, most[row].tolist(), strict=True)):
-            if size:
-                run(part, size)
-            if number == 0:
-                first = [block[row] for block in wanted.gradients]
-                for mine, old, now in zip(first, before, local_gradients(parameters), strict=True):
-                    mine.copy_(old - now)
-        for old, now in zip(before, local_gradients(parameters), strict=True):
-            old.sub_(now)  # the skill's part; a copy less to keep
-        both = bool(most[row].all())
-        agreements.append(halves_cosine(first, before, group) if both else float("nan"))
+    agreements = []
+    for row, (halves, sizes) in enumerate(zip(parts, most.tolist(), strict=False)):
+        mine = [block[row] for block in wanted.gradients]
+        run(halves[0], sizes[0])
+        for gradient, old, now in zip(mine, before, local_gradients(parameters), strict=True):
+            gradient.copy_(old - now)  # of the first half
+        run(halves[1], sizes[1])
+        skill = before
+        for old, now in zip(skill, local_gradients(parameters), strict=True):
+            old.sub_(now)  # in place: a copy less to keep
+        agreements.append(halves_cosine(mine, skill, group) if all(sizes) else math.nan)
         scale = int(samples.sum()) / max(int(samples[row]), 1)
-        for mine, old, now in zip(first, before, local_gradients(parameters), strict=True):
-            mine.copy_(old * scale)
-            old.copy_(now)
-    if most[-1, 0]:
-        run(rest, int(most[-1, 0]))
+        for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
+            gradient.copy_(part * scale)
+            part.copy_(now)
+    run(rest, int(most[-1, 0]))
     wanted.found(agreements)
     return _as_one(outputs)
 
