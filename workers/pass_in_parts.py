@@ -47,7 +47,7 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     """
     group = engine.get_data_parallel_group()
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
-    rest = torch.nonzero(~torch.isin(data[SKILL], torch.tensor(wanted.skills))).flatten().tolist()
+    rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
     own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
     most, samples = own.clone(), own.sum(1)
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
