@@ -61,7 +61,7 @@ class Protector:
         shared = earlier is None and self.settings.constraint_source == "rollouts" and self.settings.method != "none"
         return {
             "constraints": constraints,
-            "shared_pass": self.settings.shared_pass and shared and self.plain_loss,
+            "shared_pass": shared and self.plain_loss,
         } | {key: getattr(self.settings, key) for key in kept}
 
     def _constraints(self, name: str) -> list[dict[str, Any]]:

@@ -139,7 +139,6 @@ class ProjectionSettings(Group):
     space: Literal["displacement", "gradient"] = "displacement"
     constraint_source: Literal["rollouts", "solutions", "both"] = "rollouts"
     solutions_per_protected: int = Field(default=48, ge=2)
-    shared_pass: bool = True
     average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
     forgetting_margin: float = Field(default=0.05, ge=0, le=1)
