@@ -73,13 +73,19 @@ class FinishedRun:
 
 
 def measured_runs(folder: Path) -> list[FinishedRun]:
-    """The finished runs in a folder that measured their skills, by name."""
+    """The finished runs in a folder that measured their skills at the end of every stage, by name; others are named."""
     found = []
     for run in finished_runs(folder):
         config = run.read_config()
         settings = read_settings(config)
         record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
-        if record is not None:
+        measured = 0 if record is None else len(record.accuracy)
+        if record is None or measured < len(settings.stages or []):
+            print(
+                f"{run.path.name} is left out: its metrics have no validation at the end of stage {measured + 1}",
+                file=sys.stderr,
+            )
+        else:
             steps = [row for row in run.metrics() if row["step"] > 0]
             found.append(
                 FinishedRun(
@@ -89,7 +95,7 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
                     epsilon=settings.projection.epsilon,
                     record=record,
                     samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
-                    step_seconds=float(np.median([row.get("timing_s/step", np.nan) for row in steps])),
+                    step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
                     constraints=constraint_means(steps) if settings.projection.method != "off" else {},
                 )
             )

@@ -1,6 +1,7 @@
 """The accuracies of a run's stages, read from its own records."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ _PREDICTED = "actor/projection/predicted_change"
 def read_skill_record(
     run: RunDirectory, stages: Sequence[Sequence[str]] | None, stage_steps: int
 ) -> SkillRecord | None:
-    """What validations measured at the end of each finished stage; None before the first.
+    """What validations measured at the end of each stage, up to the first that has none; None where that is all.
 
     stages: skills that each trains, every one ``stage_steps`` long; None in protocol mixed, where the time between two
     validations takes the place of a stage.
@@ -58,7 +59,8 @@ def _record(
     measured = [step for step, row in sorted(rows.items()) if "skill/mean/accuracy" in row]
     ends = [step for step in measured if step > 0]
     if stages is not None:
-        ends = [stage_steps * number for number in range(1, len(stages) + 1) if stage_steps * number in measured]
+        ends = [stage_steps * number for number in range(1, len(stages) + 1)]
+        ends = list(takewhile(lambda step: step in measured, ends))
     if not ends:
         return None
     begins = [0, *ends[:-1]]

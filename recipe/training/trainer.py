@@ -236,13 +236,26 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics = super()._validate()
         self.protector.see_validation(metrics)
         metrics |= self.protector.forgotten()
-        if self.global_steps == 0 or self.config.trainer.val_only:
-            self.run_directory.log_metrics(self.global_steps, metrics)
+        known = any(row["step"] == self.global_steps for row in self.run_directory.metrics())
+        # A validation before the first step of this process has no step's row to stand in. It is that of the step of
+        # the checkpoint where the run was stopped before it had written that row.
+        if self.config.trainer.val_only or (self.global_steps == self._begins_at and not known):
+            self._log_metrics(self.global_steps, metrics)
             update_report(self.run_directory)
         return metrics
 
+    def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
+        """The numbers of a step into the run's records; at the end of a stage with its measures."""
+        if "skill/mean/accuracy" in metrics:
+            row = metrics | {"step": step}
+            metrics.update(
+                stage_metrics(self.run_directory, row, self.settings.stages, self.settings.protocol.stage_steps)
+            )
+        self.run_directory.log_metrics(step, metrics)
+
     def on_init_end(self) -> None:
         super().on_init_end()
+        self._begins_at = self.global_steps
         self.run_directory.log_event(
             "ready", step=self.global_steps, total_steps=self.total_training_steps, resumed=self.global_steps > 0
         )
@@ -274,10 +287,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         samples = readable_samples(batch, self.settings.run.generations_per_step, self.tokenizer)
         if samples:
             self.run_directory.log_generations(global_steps, "train", samples)
-        stages = (self.settings.stages, self.settings.protocol.stage_steps)
-        if "skill/mean/accuracy" in metrics:
-            metrics.update(stage_metrics(self.run_directory, metrics | {"step": global_steps}, *stages))
-        self.run_directory.log_metrics(global_steps, metrics)
+        self._log_metrics(global_steps, metrics)
         self.run_directory.log_event(
             "step",
             step=global_steps,
@@ -287,7 +297,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
-            update_skill_report(self.run_directory, *stages)
+            update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
             write_credit_page(self.run_directory, global_steps)
 
 

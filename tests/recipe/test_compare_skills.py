@@ -46,6 +46,9 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     finish(tmp_path, config, "grpo.forward.s1", 0.6)
     finish(tmp_path, config, "qp.forward.s0", 0.8, seconds=2.2)
     finish(tmp_path, config, "qp.forward.s1", 0.1, end=False)
+    finish(tmp_path, config, "qp.forward.s2", 0.1)
+    unmeasured = tmp_path / "b" / "qp.forward.s2" / "metrics.jsonl"
+    unmeasured.write_text("".join(line for line in unmeasured.open() if '"step": 2,' not in line))
     assert compare_skills.main([str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
     assert lines[0] == (
@@ -64,7 +67,9 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
-    assert lines[3] in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert lines[3] in printed.out
+    assert "qp.forward.s2 is left out: its metrics have no validation at the end of stage 1" in printed.err
     for picture in ("arms.png", "interference.png"):
         assert (tmp_path / "b" / "summary" / picture).stat().st_size > 10_000
 

@@ -41,6 +41,15 @@ def test_a_stage_that_is_not_finished_is_left_out_and_before_the_first_there_is_
     assert update_skill_report(run, STAGES, 3) is None
 
 
+def test_stages_after_one_that_was_not_measured_do_not_take_its_place(run: RunDirectory):
+    record = read_skill_record(run, [["write"], ["sql"], ["write"], ["sql"]], 1)
+    assert record is None
+    run.log_metrics(8, {"skill/write/accuracy": 0.9, "skill/sql/accuracy": 0.9, "skill/mean/accuracy": 0.9})
+    record = read_skill_record(run, [*STAGES, ["write"], ["sql"]], 2)
+    assert record is not None
+    assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
+
+
 def test_without_stages_and_with_levels_of_several_skills_no_stage_trains_one(run: RunDirectory):
     mixed = read_skill_record(run, None, 2000)
     levels = read_skill_record(run, [["write"], ["write", "sql"]], 2)
