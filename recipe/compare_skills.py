@@ -5,11 +5,13 @@
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
 ``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
 ``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
-``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM).
+``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM), from
+the orders and seeds that every epsilon has.
 """
 
 import argparse
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -167,10 +169,22 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     if against in records and any(record.trained for record in records[against]):
         draw_mean_interference(records[against], out / "interference.png")
     if pareto is not None:
-        chosen = [run for run in runs if run.arm.startswith(pareto)]
-        by_epsilon: Mapping[float, list[FinishedRun]] = _by(chosen, lambda run: run.epsilon)
-        write_pareto_report({epsilon: [run.record for run in own] for epsilon, own in by_epsilon.items()}, out)
+        write_pareto_report(curve(runs, against, pareto), out)
     return table
+
+
+def curve(runs: Sequence[FinishedRun], against: str, arms: str) -> dict[float, list[SkillRecord]]:
+    """The records of arms that begin so by their epsilon, and those of the arm to compare with as that of infinity.
+
+    Only orders and seeds that every epsilon has, so that the points differ in nothing else; all where there is none.
+    """
+    chosen = _by([run for run in runs if run.arm.startswith(arms) and run.arm != against], lambda run: run.epsilon)
+    repeats = set.intersection(*({run.repeat for run in own} for own in chosen.values())) if chosen else set()
+    chosen[math.inf] = [run for run in runs if run.arm == against]
+    kept = {
+        epsilon: [run.record for run in own if run.repeat in repeats or not repeats] for epsilon, own in chosen.items()
+    }
+    return {epsilon: records for epsilon, records in kept.items() if records}
 
 
 def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> dict:

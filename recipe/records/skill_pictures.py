@@ -1,6 +1,7 @@
 """The pictures of several skills: forgetting curves, interference heat maps, arms, the Pareto curve over epsilon."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -139,16 +140,20 @@ def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Seque
 
 
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
-    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest seed."""
+    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest run."""
     figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
-    forgotten, gained = [point.forgetting for point in points], [point.new_skill for point in points]
-    x, y = [spread.mean for spread in forgotten], [spread.mean for spread in gained]
-    bars = [[[s.mean - s.low for s in spreads], [s.high - s.mean for s in spreads]] for spreads in (forgotten, gained)]
+    forgotten, gained = ([getattr(point, name) for point in points] for name in ("forgetting", "new_skill"))
+    x, y = ([100 * spread.mean for spread in spreads] for spreads in (forgotten, gained))
+    bars = [
+        [[100 * (s.mean - s.low) for s in spreads], [100 * (s.high - s.mean) for s in spreads]]
+        for spreads in (forgotten, gained)
+    ]
     axes.errorbar(x, y, xerr=bars[0], yerr=bars[1], marker="o", linewidth=1.4, elinewidth=0.8, capsize=2)
     for point, where in zip(points, zip(x, y, strict=True), strict=True):
-        axes.annotate(f"{point.epsilon:g}", where, xytext=(5, -11), textcoords="offset points", fontsize=8)
-    axes.set(xlabel="mean forgetting of earlier skills", ylabel="accuracy on the new skill")
-    axes.set_title("by epsilon; bars from the lowest to the highest seed", fontsize=10)
+        name = f"{point.epsilon:g}" if math.isfinite(point.epsilon) else "unprotected"
+        axes.annotate(name, where, xytext=(5, -11), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
+    axes.set_title("by epsilon; bars from the lowest to the highest run", fontsize=10)
     axes.grid(alpha=0.3)
     return save(figure, path)
 

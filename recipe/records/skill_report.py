@@ -170,13 +170,16 @@ def pareto_points(runs: Mapping[float, Sequence[SkillRecord]]) -> list[ParetoPoi
 
 
 def pareto_table(points: Sequence[ParetoPoint]) -> str:
-    """The points in percent as Markdown, mean and standard deviation over seeds."""
+    """The points in percent as Markdown, mean and standard deviation over runs."""
     lines = [
-        "| epsilon | seeds | new skill | mean forgetting of earlier skills |",
+        "| epsilon | runs | new skill | mean forgetting of earlier skills |",
         "|---:|---:|---:|---:|",
     ]
     for point in points:
-        cells = [f"{_percent(of.mean)} ± {_percent(of.deviation)}" for of in (point.new_skill, point.forgetting)]
+        cells = [_percent(of.mean) for of in (point.new_skill, point.forgetting)]
+        if point.seeds > 1:
+            spreads = (point.new_skill.deviation, point.forgetting.deviation)
+            cells = [f"{cell} ± {_percent(deviation)}" for cell, deviation in zip(cells, spreads, strict=True)]
         lines.append(f"| {point.epsilon:g} | {point.seeds} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

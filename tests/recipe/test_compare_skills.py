@@ -77,13 +77,16 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
 def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config: DictConfig):
     finish(tmp_path, config, "grpo.s0", 0.4)
     finish(tmp_path, config, "qp.s0", 0.8)
+    finish(tmp_path, config, "qp.s1", 0.1)  # of a seed that the other epsilon has not: it is no part of the curve
     finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
     assert compare_skills.main([str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[2:5]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| qp", "| qp_epsilon0.1"]
     assert " -20.0 " in rows[2]  # its pair is grpo.s0
     points = json.loads((tmp_path / "out" / "pareto.json").read_text())
-    assert [(point["epsilon"], round(point["forgetting"]["mean"], 6)) for point in points] == [(0.0, 0.0), (0.1, 0.2)]
+    assert [(point["epsilon"], round(point["forgetting"]["mean"], 6)) for point in points] == [
+        (0.0, 0.0), (0.1, 0.2), (None, 0.4)
+    ]  # fmt: skip
 
 
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
