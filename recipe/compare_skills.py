@@ -81,7 +81,7 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
         config = run.read_config()
         settings = read_settings(config)
         record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
-        measured = 0 if record is None else len(record.accuracy)
+        measured = 0 if record is None else len(record.matrix)
         if record is None or measured < len(settings.stages or []):
             print(
                 f"{run.path.name} is left out: its metrics have no validation at the end of stage {measured + 1}",
