@@ -12,7 +12,7 @@ bash scripts/setup.sh cpu
 python=.venv/bin/python
 # Whose imports take ten seconds (verl, transformers): one process pays them, while another runs everything else.
 stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/recipe/test_export.py
-    tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,protector}.py
+    tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
     tests/rewards/test_{crediting,manager,tokens}.py)
 
 unit() {
