@@ -137,9 +137,8 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
         engine.optimizer_zero_grad()
         part = _weighted(batch, [number], 1, 1.0, micro_batch)
         engine.forward_backward_batch(part, loss_function=negative_log_likelihood, forward_only=False)
-        for total, parameter in zip(fisher, parameters, strict=True):
-            if parameter.grad is not None:
-                total += local_shard(parameter.grad).square() / len(solutions)
+        for total, gradient in zip(fisher, local_gradients(parameters), strict=True):
+            total += gradient.square() / len(solutions)
     engine.optimizer_zero_grad()
     return fisher
 

@@ -236,13 +236,15 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics = super()._validate()
         self.protector.see_validation(metrics)
         metrics |= self.protector.forgotten()
-        known = any(row["step"] == self.global_steps for row in self.run_directory.metrics())
         # A validation before the first step of this process has no step's row to stand in. It is that of the step of
         # the checkpoint where the run was stopped before it had written that row.
-        if self.config.trainer.val_only or (self.global_steps == self._begins_at and not known):
+        if self.config.trainer.val_only or (self.global_steps == self._begins_at and not self._has_row()):
             self._log_metrics(self.global_steps, metrics)
             update_report(self.run_directory)
         return metrics
+
+    def _has_row(self) -> bool:
+        return any(row["step"] == self.global_steps for row in self.run_directory.metrics())
 
     def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
         """The numbers of a step into the run's records; at the end of a stage with its measures."""

@@ -51,6 +51,18 @@ def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
     assert names(Protector(quickstart()).protection()) == SKILLS
 
 
+def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_constraints_samples():
+    def shared(earlier=None, plain_loss=True, **projection) -> bool:
+        return Protector(changed(projection), plain_loss).protection(earlier)["shared_pass"]
+
+    assert shared()
+    assert not shared(earlier=["write"])  # memory samples are not trained on
+    assert not shared(constraint_source="solutions")
+    assert not shared(constraint_source="both")
+    assert not shared(plain_loss=False)
+    assert not shared(method="none")
+
+
 def test_with_stages_only_earlier_skills_are_protected():
     protector = Protector(changed({"protected": ["sql", "repair"]}))
     assert names(protector.protection(["write", "repair"])) == ["repair"]
