@@ -8,6 +8,7 @@ import logging
 import math
 import random
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +37,7 @@ class Sample:
 
     turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
     turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
-    the first tokens of the response to new ones after them.
+    the first tokens of the response to new ones after them, and numbers that tell draws after equal tokens apart.
     """
 
     group: str
@@ -48,7 +49,7 @@ class Sample:
     turns: Sequence[tuple[int, int]] = ()
     answer: int = -1
     environment: Callable[[], Environment] | None = None
-    go_on: Callable[[Sequence[int]], Awaitable[list[int]]] | None = None
+    go_on: Callable[[Sequence[int], Sequence[int]], Awaitable[list[int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,11 +223,13 @@ def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tupl
 def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
     """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
     offsets = token_offsets(tokenizer, part.token_ids)
+    drawn: Counter[int] = Counter()
 
     async def resume(cut: int) -> str:
         assert sample.go_on is not None
         kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
-        new = await sample.go_on(sample.token_ids[: part.first + kept])
+        drawn[kept] += 1
+        new = await sample.go_on(sample.token_ids[: part.first + kept], (sample.number, drawn[kept]))
         spent.generated += len(new)
         return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
 

@@ -9,27 +9,35 @@ from uuid import uuid4
 
 import ray
 
+from rewards.seeds import seed_of
+
 POLICY = "credit_policy"
 
 
 class Policy:
     """Generates with the run's engines: an actor that every reward worker asks.
 
-    client: verl's client of the engines. sampling: how training samples are drawn.
+    client: verl's client of the engines. sampling: how training samples are drawn. seed: of all continuations; None:
+    vLLM draws them as they come.
     """
 
-    def __init__(self, client: Any, sampling: Mapping[str, Any]):
+    def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None = None):
         self.client = client
         self.sampling = dict(sampling)
+        self.seed = seed
 
-    async def go_on(self, token_ids: Sequence[int], room: int) -> list[int]:
-        """At most ``room`` new tokens after these, drawn as training samples are.
+    async def go_on(self, token_ids: Sequence[int], room: int, draw: Sequence[int] = ()) -> list[int]:
+        """At most ``room`` new tokens after these, drawn as training samples are. draw: numbers that tell apart what is
+        drawn after equal tokens.
 
         Raises:
             RuntimeError: the engine ended the request before it was done.
         """
+        sampling = self.sampling | {"max_tokens": room}
+        if self.seed is not None:
+            sampling["seed"] = seed_of(self.seed, *draw, *token_ids)
         output = await self.client.generate(
-            request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=self.sampling | {"max_tokens": room}
+            request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=sampling
         )
         if output.stop_reason == "aborted":
             raise RuntimeError("the engine ended a request before it was done")
@@ -53,7 +61,8 @@ def share_policy(config: Any, client: Any) -> Any:
         "logprobs": False,
     }
     actor: Any = ray.remote(num_cpus=0)(Policy)
-    return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling)
+    seed = rollout.seed if config.run.seeded_samples else None
+    return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling, seed)
 
 
 class SharedPolicy:
@@ -64,11 +73,12 @@ class SharedPolicy:
     def __init__(self, response_length: int):
         self.response_length = response_length
 
-    async def go_on(self, prompt_ids: Sequence[int], prefix_ids: Sequence[int]) -> list[int]:
-        """Token ids that the policy adds to a prefix of an answer to this prompt; none where it is full."""
+    async def go_on(self, prompt_ids: Sequence[int], prefix_ids: Sequence[int], draw: Sequence[int]) -> list[int]:
+        """Token ids that the policy adds to a prefix of an answer to this prompt; none where it is full. draw: as in
+        `Policy.go_on`."""
         room = self.response_length - len(prefix_ids)
         if room <= 0:
             return []
         if self.actor is None:  # reward workers are started before the engines
             self.actor = ray.get_actor(POLICY)
-        return await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room)
+        return await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room, list(draw))

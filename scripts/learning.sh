@@ -11,7 +11,7 @@ for seed in ${SEEDS:-0 1 2}; do
     run=outputs/learning/seed$seed
     if ! grep -q '"event": "end"' "$run/events.jsonl" 2>/dev/null; then
         .venv/bin/python -m recipe.train experiment=quickstart run.experiment=learning run.name=seed$seed \
-            data.seed=$seed actor_rollout_ref.rollout.seed=$seed actor_rollout_ref.rollout.val_kwargs.n=2 \
+            data.seed=$seed actor_rollout_ref.rollout.val_kwargs.n=2 \
             trainer.total_training_steps=36 trainer.test_freq=18 trainer.save_freq=18 "$@"
     fi
     runs+=("$run")

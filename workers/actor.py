@@ -44,6 +44,12 @@ class CpuReadyTrainingWorker(TrainingWorker):
         prepare_worker_process()
         super().__init__(config)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
+    def reset(self) -> Any:
+        """verl's, with new weights (an adapter's, a critic's output layer) drawn by the engine's seed on every rank."""
+        torch.manual_seed(self.engine_config.seed)
+        return super().reset()
+
 
 class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     """The actor's training worker: keeps an update inside the set that protects skills where the trainer asks for it.

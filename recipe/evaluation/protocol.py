@@ -4,13 +4,14 @@ EVAL@1: one greedy answer. EVAL@k: ``samples`` answers, read with the unbiased p
 budget of generated tokens is spent.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal, get_args
 
 import numpy as np
+
+from rewards.seeds import seed_of
 
 ProtocolName = Literal["eval@1", "eval@k", "eval@budget"]
 
@@ -58,8 +59,7 @@ class Protocol:
 
     def seed_of(self, problem: str, number: int) -> int:
         """A seed for each sample of its own, the same on every run and in any order."""
-        digest = hashlib.sha256(f"{self.seed}/{problem}/{number}".encode()).digest()
-        return int.from_bytes(digest[:4], "big") >> 1
+        return seed_of(self.seed, problem, number)
 
 
 def pass_at_k(samples: int, accepted: int, k: int) -> float:

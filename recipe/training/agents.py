@@ -13,8 +13,16 @@ from verl.utils.profiler import simple_timer
 
 from recipe.training.conversation import Conversation
 from rewards.environments import EPISODE, Environment, Episode, Observation, of_config
+from rewards.seeds import seed_of
 
 logger = logging.getLogger(__name__)
+
+
+def sampling_of_turn(sampling_params: dict[str, Any], turn: int) -> dict[str, Any]:
+    """How one turn is drawn: where the sample has a seed, each of its turns has one of its own."""
+    if sampling_params.get("seed") is None:
+        return sampling_params
+    return sampling_params | {"seed": seed_of(sampling_params["seed"], turn)}
 
 
 class EnvironmentAgentLoop(AgentLoopBase):
@@ -34,7 +42,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
         session = f"det-{int(priority)}" if getattr(self.rollout_config, "full_determinism", False) else uuid4().hex
         failed = False
         for turn in range(self.config.agents.max_turns):
-            action = await self._speak(talk, messages, sampling_params, session, int(priority))
+            action = await self._speak(talk, messages, sampling_of_turn(sampling_params, turn), session, int(priority))
             observation = await self._act(environment, action, talk)
             failed = observation is None
             if observation is None or observation.done or turn + 1 == self.config.agents.max_turns:

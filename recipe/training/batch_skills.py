@@ -1,7 +1,7 @@
-"""Which skill, half and part of the batch each sample of a step belongs to, as the actor's numbers."""
+"""Which skill, half and part of the batch each sample of a step belongs to, as the actor's numbers; their order."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,20 @@ def prompt_halves(skills: torch.Tensor, prompts: Sequence[str]) -> torch.Tensor:
 def prompt_of(key: str) -> str:
     """The prompt's own name in a sample's key ``{uid}_{session}_{index}``."""
     return key.split("_")[0]
+
+
+def by_prompt(keys: Sequence[str], order: Mapping[str, int]) -> list[int]:
+    """Positions of the samples in the order in which their prompts were asked for; a prompt's by number.
+
+    They come in the order in which they were finished, which is another one in each run: sums in another order, other
+    mini-batches.
+    """
+
+    def place(position: int) -> tuple[int, list[int]]:
+        prompt, *numbers = keys[position].split("_")
+        return order[prompt], list(map(int, numbers))
+
+    return sorted(range(len(keys)), key=place)
 
 
 def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bool]:

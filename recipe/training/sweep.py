@@ -15,6 +15,13 @@ from recipe.training.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
+# How exactly a run is repeated. Runs from before samples and new weights had seeds differ in nothing else.
+REPEATED_BY = (
+    "actor_rollout_ref.actor.fsdp_config.seed",
+    "actor_rollout_ref.rollout.enable_chunked_prefill",
+    "critic.data_loader_seed",
+    "critic.fsdp.seed",
+)
 
 
 class JobFailed(RuntimeError):
@@ -30,7 +37,8 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     """The keys, each with both values, in which a finished run differs from what is asked for; the first three.
 
     What a run's folder is called does not count, nor do the folders in which its files lay, nor what is derived from
-    other keys when a run starts (``run``, and how many steps a protocol with stages has).
+    other keys when a run starts (``run``, and how many steps a protocol with stages has), nor the seeds that follow
+    ``data.seed``.
     """
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
@@ -55,7 +63,7 @@ def _flat(config: DictConfig) -> dict[str, str]:
     return {
         key: value
         for key, value in leaves.items()
-        if not key.startswith("run.") and key.rpartition(".")[2] not in PLACES
+        if not key.startswith("run.") and key not in REPEATED_BY and key.rpartition(".")[2] not in PLACES
     }
 
 

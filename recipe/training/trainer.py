@@ -5,6 +5,7 @@ Each hook calls the module that holds its idea: prompts (`prompts`, `retries`), 
 """
 
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.training.batch_skills import (
     accepted_solutions,
+    by_prompt,
     dealt_over_ranks,
     memory_flags,
     prompt_halves,
@@ -71,6 +73,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()
+        self._asked: dict[str, int] = {}  # the number of each prompt that is generated for
+        self._numbers = count()
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -120,6 +124,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.settings.credit.kind != "off":
             # Validation samples come another way: they never pay for replays.
             tu.assign_non_tensor_stack(batch, TRAINED_ON, [True] * len(batch))
+        self._asked |= dict(zip(batch["uid"], self._numbers, strict=False))
         return super()._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
@@ -176,6 +181,9 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _balance_batch(
         self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
     ) -> KVBatchMeta:
+        batch.reorder(by_prompt(batch.keys, self._asked))
+        for uid in set(map(prompt_of, batch.keys)):
+            del self._asked[uid]
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
             ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
