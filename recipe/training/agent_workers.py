@@ -1,4 +1,4 @@
-"""verl's agent-loop manager and worker: they know our agents, each sample has a seed, reward workers may ask the policy.
+"""verl's agent-loop manager and worker: they know our agents, samples have seeds, reward workers may ask the policy.
 
 Named by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
 """

@@ -67,6 +67,17 @@ def test_the_data_come_in_the_order_that_they_would_have_had(killed_and_continue
     assert len({found[0] for found in digests.values()}) == STEPS
 
 
+def test_steps_that_are_trained_again_are_the_same_to_the_last_bit(killed_and_continued: RunDirectory):
+    rows: dict[int, list[dict]] = {}
+    for row in read_jsonl(killed_and_continued.path / "metrics.jsonl"):
+        rows.setdefault(int(row["step"]), []).append(row)
+    again = [found for found in rows.values() if len(found) == 2]
+    assert len(again) >= KILLED_AFTER - SAVED_EVERY
+    for before, after in again:
+        for name in ("critic/score/mean", "response_length/mean", "actor/entropy", "actor/grad_norm"):
+            assert before[name] == after[name], (before["step"], name)
+
+
 def test_sampled_accuracy_on_held_out_prompts_rises(killed_and_continued: RunDirectory):
     mean = {row.skill: row for row in skill_table(killed_and_continued)}["mean"]
     # 204 samples a validation: the standard error of a difference is about 0.05 before the prompts are paired; the

@@ -129,8 +129,8 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
     class Engine:
         class go_on:
             @staticmethod
-            async def remote(token_ids, room):
-                asked.append((tokenizer.decode(token_ids), room))
+            async def remote(token_ids, room, draw):
+                asked.append((tokenizer.decode(token_ids), room, draw))
                 return tokenizer.encode("b=2")
 
     async def compute_score(solution_str, **arguments):
@@ -146,5 +146,5 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
         name: np.array([value], dtype=object) for name, value in (("uid", "u"), ("session_id", 0), (TRAINED_ON, True))
     }
     info = (await manager.run_single(data))["reward_extra_info"]
-    assert asked == [("p", 20), ("pa=1\n", 16)]
+    assert asked == [("p", 20, [0, 1]), ("pa=1\n", 16, [0, 1])]
     assert info["credit_values"].tolist() == [1.0, 0.0]

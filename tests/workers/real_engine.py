@@ -32,7 +32,6 @@ def _member(target: Callable[..., None], rank: int, ranks: int, folder: str, *ar
 
 def actor_worker(model: str, *overrides: str) -> Any:
     """The actor's worker with the quickstart's settings and these, in micro-batches of four."""
-    import torch
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.engine_workers import TrainingWorkerConfig
     from verl.workers.utils.losses import ppo_loss
@@ -51,7 +50,6 @@ def actor_worker(model: str, *overrides: str) -> Any:
             optimizer_config=actor.optim, checkpoint_config=actor.checkpoint,
         )
     )  # fmt: skip
-    torch.manual_seed(0)
     worker.reset()
     worker.set_loss_fn(partial(ppo_loss, config=actor))
     return worker

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,13 +42,12 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         "average": 0.5,
     }
     with_memory, without = actor_worker(model), actor_worker(model)
+    apart = [_distance(with_memory, other) for other in (without, actor_worker(model, "data.seed=1"))]
     update(with_memory, batch(8))
     update(without, batch(4))
     found = {
-        "memory": max(
-            float((one - other).abs().max())
-            for one, other in zip(with_memory._shards(), without._shards(), strict=True)
-        ),
+        "apart": apart,
+        "memory": _distance(with_memory, without),
         "qp": update(without, batch(8), **{PROTECTION: protection}),
         "agop": update(without, batch(8), **{AGOP: 2}),
         "first": update(
@@ -63,11 +63,22 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     Path(folder, "found.json").write_text(json.dumps(found))
 
 
+def _distance(one: Any, other: Any) -> float:
+    """The largest difference of two workers' trained weights."""
+    return max(float((own - its).abs().max()) for own, its in zip(one._shards(), other._shards(), strict=True))
+
+
 @pytest.fixture(scope="module")
 def found(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
     folder = tmp_path_factory.mktemp("actor")
     in_ranks(_run, 1, str(folder), f"{tiny_suite}/initial_model")
     return json.loads((folder / "found.json").read_text())
+
+
+def test_new_weights_are_those_of_the_seed(found: dict):
+    same, of_another_seed = found["apart"]
+    assert same == 0
+    assert of_another_seed > 0.01
 
 
 def test_an_update_with_memory_is_the_update_without_it(found: dict):

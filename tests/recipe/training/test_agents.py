@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, _agent_loop_registry
 from verl.utils.import_utils import load_class_from_fqn
@@ -10,7 +12,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from data_prep.micro_model import make_tokenizer
 from recipe.training import agents
-from recipe.training.agent_workers import SkillCreditAgentLoopWorker
+from recipe.training.agent_workers import SkillCreditAgentLoopWorker, sample_seed
 from rewards.environments import EPISODE
 from tests.composing import composed
 from tests.scripted_environment import Scripted
@@ -25,11 +27,13 @@ class Server:
     def __init__(self, *turns):
         self.turns = [[*TOKENIZER.encode(turn), TOKENIZER.eos_token_id] for turn in turns]
         self.asked = []
+        self.seeds = []
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **rest):
         number = len(self.asked)
         ids = self.turns[number][: sampling_params["max_tokens"]]
         self.asked.append((request_id, list(prompt_ids), sampling_params["max_tokens"]))
+        self.seeds.append(sampling_params.get("seed"))
         steps = {"min_global_steps": number, "max_global_steps": number}
         return TokenOutput(token_ids=ids, log_probs=[-1.0 - number] * len(ids), extra_fields=steps)
 
@@ -38,7 +42,7 @@ class Server:
 def played(monkeypatch):
     monkeypatch.setattr(agents, "of_config", lambda config, name, truth: Scripted())
 
-    def play(*turns, max_turns=3, response_length=200, role="user"):
+    def play(*turns, max_turns=3, response_length=200, role="user", **sampling):
         config = OmegaConf.create(
             {
                 "actor_rollout_ref": {"rollout": {"response_length": response_length, "prompt_length": 50}},
@@ -51,7 +55,7 @@ def played(monkeypatch):
             loop = agents.CodeAgentLoop(
                 DictConfigWrap(config), server, TOKENIZER, None, None, DictConfigWrap(OmegaConf.create({})), "qwen2"
             )
-            return await loop.run({"temperature": 1.0}, **ROW)
+            return await loop.run({"temperature": 1.0, **sampling}, **ROW)
 
         return asyncio.run(run()), server
 
@@ -102,6 +106,28 @@ def test_no_trajectory_is_longer_than_a_response_and_an_observation_without_room
     output, server = played("so-so", "bad", response_length=21)
     assert [room for *_, room in server.asked] == [21, 2]
     assert len(output.response_ids) == 21
+
+
+def test_each_turn_of_a_sample_with_a_seed_has_one_of_its_own(played):
+    _, server = played("bad", "so-so", "good", seed=7)
+    _, again = played("bad", "so-so", "good", seed=7)
+    assert len(set(server.seeds)) == 3
+    assert again.seeds == server.seeds
+    _, without = played("bad", "good")
+    assert without.seeds == [None, None]
+
+
+@given(
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9), st.integers(0, 9)),
+)
+def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, other):
+    def seed(rollout_seed, step, validate, task, number):
+        row = {"extra_info": {"id": f"micro/{task}"}, "session_id": number}
+        return sample_seed(rollout_seed, {"step": step, "validate": validate, "sample_index": 0}, row)
+
+    assert (seed(*one) == seed(*other)) == (one == other)
+    assert 0 <= seed(*one) < 2**31
 
 
 def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_told(played):

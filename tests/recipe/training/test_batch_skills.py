@@ -1,8 +1,17 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transfer_queue import KVBatchMeta
 
-from recipe.training.batch_skills import dealt_over_ranks, first_accepted, memory_flags, prompt_halves, skill_ids
+from recipe.training.batch_skills import (
+    by_prompt,
+    dealt_over_ranks,
+    first_accepted,
+    memory_flags,
+    prompt_halves,
+    skill_ids,
+)
 
 
 def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
@@ -13,6 +22,12 @@ def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_t
 def test_all_samples_of_a_prompt_are_in_the_same_half_and_halves_alternate_within_a_skill():
     skills = torch.tensor([0, 0, 1, 0, 0, 1, 0])
     assert prompt_halves(skills, ["a", "a", "b", "c", "a", "d", "e"]).tolist() == [0, 0, 0, 1, 0, 1, 0]
+
+
+@given(st.permutations([f"{uid}_{session}_0" for uid in ("b", "a", "c") for session in (0, 2, 10)]))
+def test_a_batch_is_in_one_order_whichever_samples_were_finished_first(finished):
+    order = by_prompt(finished, {"b": 3, "a": 4, "c": 7, "z": 5})
+    assert [finished[place] for place in order] == [f"{uid}_{session}_0" for uid in "bac" for session in (0, 2, 10)]
 
 
 def batch(*prompts: str) -> KVBatchMeta:
