@@ -1,0 +1,31 @@
+"""The studies' kept runs are runs of the configurations as they are: going on with a study does not refuse them."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.training.sweep import changed_settings
+from tests.composing import composed
+
+pytestmark = pytest.mark.slow  # each composes a configuration
+
+DOCS = Path(__file__).parents[2] / "docs"
+FORWARD = OmegaConf.from_dotlist(["protocol.skill_sequence=[write,repair,trace,sql]"])
+RUNS = sorted((DOCS / "evidence_a" / "runs").glob("*.s0")) + sorted((DOCS / "evidence_b" / "runs").glob("*.forward.s0"))
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_kept_run_would_not_be_refused(run: Path):
+    arm, _, epsilon = run.name.removesuffix(".s0").removesuffix(".forward").partition("_epsilon")
+    study = {"evidence_a": "evidence_a", "evidence_b": "paper_b"}[run.parents[1].name]
+    now = composed(f"experiment={study}", f"arm={arm}", "data.seed=0")
+    if study == "paper_b":
+        now.merge_with(FORWARD)
+    if epsilon:
+        now.merge_with({"projection": {"epsilon": float(epsilon), "epsilon_kind": "cosine"}})
+    assert changed_settings(OmegaConf.load(run / "config.yaml"), now) == []
+    now.actor_rollout_ref.actor.optim.lr = 0.5
+    assert changed_settings(OmegaConf.load(run / "config.yaml"), now) == [
+        "actor_rollout_ref.actor.optim.lr: 0.004, now 0.5"
+    ]

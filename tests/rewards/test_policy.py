@@ -1,0 +1,31 @@
+"""Continuations by the policy, with an engine that says what it was asked."""
+
+from types import SimpleNamespace
+
+from rewards.policy import Policy
+
+
+class Engine:
+    def __init__(self):
+        self.asked = []
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params):
+        self.asked.append(sampling_params)
+        return SimpleNamespace(stop_reason="length", token_ids=[1] * 9)
+
+
+async def seeds(policy_seed, *questions):
+    engine = Engine()
+    policy = Policy(engine, {"temperature": 1.0}, policy_seed)
+    for tokens, draw in questions:
+        assert await policy.go_on(tokens, 4, draw) == [1] * 4
+    return [sampling.get("seed") for sampling in engine.asked]
+
+
+async def test_draws_after_equal_tokens_differ_and_come_again_in_another_run():
+    questions = [([5, 6], (0, 1)), ([5, 6], (0, 2)), ([5, 6], (1, 1)), ([5], (0, 1))]
+    found = await seeds(3, *questions)
+    assert len(set(found)) == 4
+    assert await seeds(3, *reversed(questions)) == found[::-1]
+    assert await seeds(4, questions[0]) != found[:1]
+    assert await seeds(None, questions[0]) == [None]
