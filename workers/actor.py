@@ -28,11 +28,10 @@ from workers.constraints import (
     solution_source,
 )
 from workers.displacement import displacement_norm, local_shard, module_types, snapshot, trainable_shards
-from workers.engines import PolicyEngine
+from workers.engines import PolicyEngine, prepare_worker_process
 from workers.memory_rows import without_memory
 from workers.pass_in_parts import WantedParts
 from workers.penalties import PENALTY, Penalty, WantedPenalty
-from workers.platform_cpu import prepare_worker_process
 from workers.projection import NotFiniteError, constraint_gram
 from workers.safe_update import PROTECTION, Angles, Constraint, Protection, SafeUpdate
 

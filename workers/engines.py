@@ -1,5 +1,9 @@
-"""Our engines in verl's registry: the policy's, which can be passed in parts, and a critic's for device ``cpu``."""
+"""Our engines in verl's registry: the policy's, which can be passed in parts, and a critic's for device ``cpu``.
 
+And what a process needs before they can be built in it.
+"""
+
+import os
 from typing import Any
 
 import torch
@@ -11,6 +15,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 
 from workers.constraints import Loss
 from workers.pass_in_parts import WantedParts, pass_in_parts
+from workers.platform_cpu import is_cpu_platform
 
 BACKENDS = ["fsdp", "fsdp2"]
 
@@ -49,3 +54,19 @@ def register_engines() -> None:
     for model_type, engine in engines.items():
         if (device, vendor) not in EngineRegistry._engines[model_type]["fsdp2"]:
             EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)
+
+
+def prepare_worker_process() -> None:
+    """Enter our engines in verl's registry and, on the CPU, join a process group that verl's engines can be built in.
+
+    verl names the process group's backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the
+    device is the cpu itself, and skips that call when a group exists: so join with plain gloo first.
+    """
+    register_engines()
+    if is_cpu_platform() and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(
+            backend="gloo",
+            rank=int(os.environ.get("RANK", 0)),
+            world_size=int(os.environ.get("WORLD_SIZE", 1)),
+            init_method=os.environ.get("DIST_INIT_METHOD"),
+        )

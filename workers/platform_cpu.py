@@ -153,21 +153,3 @@ class PlatformCpu(PlatformBase):
 def is_cpu_platform() -> bool:
     """True in a process that was told to run on the CPU platform."""
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == PLATFORM
-
-
-def prepare_worker_process() -> None:
-    """Enter our engines in verl's registry and, on the CPU, join a process group that verl's engines can be built in.
-
-    verl names the process group's backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the
-    device is the cpu itself, and skips that call when a group exists: so join with plain gloo first.
-    """
-    from workers.engines import register_engines  # verl's engines take seconds to import
-
-    register_engines()
-    if is_cpu_platform() and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group(
-            backend="gloo",
-            rank=int(os.environ.get("RANK", 0)),
-            world_size=int(os.environ.get("WORLD_SIZE", 1)),
-            init_method=os.environ.get("DIST_INIT_METHOD"),
-        )

@@ -55,6 +55,11 @@ def actor_worker(model: str, *overrides: str) -> Any:
     return worker
 
 
+def answer(row: int) -> tuple[list[int], list[int], list[int]]:
+    """The tokens of one of the answers: of its prompt, of its response, and which of these are trained on."""
+    return [5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]
+
+
 def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     """These of any number of answers of three tokens, as verl sends a rank its share of an update's batch.
 
@@ -66,7 +71,7 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     from workers.constraints import solution_batch
     from workers.solution_store import Solution
 
-    data = solution_batch([Solution([5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]) for row in rows], 1.0)
+    data = solution_batch([Solution(*answer(row)) for row in rows], 1.0)
     for name, values in (("old_log_probs", [-4.0] * len(fields["advantages"])), ("advantages", fields["advantages"])):
         tokens = [torch.full((3,), values[row]) for row in rows]
         data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.real_engine import actor_worker, in_ranks, samples, update
+from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, update
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
             **{PART: [0, 0, 1, 1] * 2},
         )
 
-    stored = [([5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]) for row in range(3, 8)]
+    stored = [answer(row) for row in range(3, 8)]
     constraints = [
         {"name": "b.rollouts", "skill": 1, "solutions": None},
         {"name": "b.solutions", "skill": 1, "solutions": stored},
