@@ -30,7 +30,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "verl accepts the configuration": verl_rules.check,
     "the data files can be read and fit the schema": data.check,
     "the reward is one that there is": reward.check,
-    "the engine can follow the weights that are trained": cpu_engine.check,
+    "the engine can follow the weights and draw by seeds": cpu_engine.check,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
     "batches divide and memory suffices": memory.check,

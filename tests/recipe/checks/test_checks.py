@@ -242,3 +242,11 @@ def test_base_weights_that_the_engine_on_a_cpu_cannot_take_are_refused(tiny_argu
     assert "vLLM's CPU build cannot take new base weights" in problem
     assert "adaptation=lora" in problem
     assert cpu_engine.check(_config(tiny_arguments), run) == []
+
+
+def test_prompts_in_parts_and_seeded_samples_do_not_go_together_on_a_cpu(tiny_arguments, run):
+    in_parts = "actor_rollout_ref.rollout.enable_chunked_prefill=true"
+    problem = _only(cpu_engine.check(_config(tiny_arguments, in_parts), run))
+    assert "cannot draw by seeds" in problem
+    assert "run.seeded_samples=false" in problem
+    assert cpu_engine.check(_config(tiny_arguments, in_parts, "run.seeded_samples=false"), run) == []
