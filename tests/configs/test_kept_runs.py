@@ -1,10 +1,11 @@
-"""The studies' kept runs are runs of the configurations as they are: going on with a study does not refuse them."""
+"""The studies' kept runs are runs of the configurations as they are: a study can go on with them and compare them."""
 
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.training.settings import read_settings
 from recipe.training.sweep import changed_settings
 from tests.composing import composed
 
@@ -16,7 +17,7 @@ RUNS = sorted((DOCS / "evidence_a" / "runs").glob("*.s0")) + sorted((DOCS / "evi
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_a_kept_run_would_not_be_refused(run: Path):
+def test_a_kept_run_is_read_and_not_refused(run: Path):
     arm, _, epsilon = run.name.removesuffix(".s0").removesuffix(".forward").partition("_epsilon")
     study = {"evidence_a": "evidence_a", "evidence_b": "paper_b"}[run.parents[1].name]
     now = composed(f"experiment={study}", f"arm={arm}", "data.seed=0")
@@ -24,8 +25,8 @@ def test_a_kept_run_would_not_be_refused(run: Path):
         now.merge_with(FORWARD)
     if epsilon:
         now.merge_with({"projection": {"epsilon": float(epsilon), "epsilon_kind": "cosine"}})
-    assert changed_settings(OmegaConf.load(run / "config.yaml"), now) == []
+    kept = OmegaConf.load(run / "config.yaml")
+    assert read_settings(kept).run.name == run.name
+    assert changed_settings(kept, now) == []
     now.actor_rollout_ref.actor.optim.lr = 0.5
-    assert changed_settings(OmegaConf.load(run / "config.yaml"), now) == [
-        "actor_rollout_ref.actor.optim.lr: 0.004, now 0.5"
-    ]
+    assert changed_settings(kept, now) == ["actor_rollout_ref.actor.optim.lr: 0.004, now 0.5"]
