@@ -23,6 +23,8 @@ from recipe.records.skill_report import (
 )
 from workers.skill_metrics import Array, forgetting
 
+_POINTS, _SMALL = ".1f", ".3g"  # how the numbers of a heat map are written
+
 
 def write_skill_report(record: SkillRecord, folder: Path) -> None:
     """``skills.json``, ``skills.md``, ``forgetting.png`` and ``interference.png`` in the folder, made if need be.
@@ -80,16 +82,16 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
 def draw_interference(record: SkillRecord, path: Path) -> Path:
     """Change of each skill's accuracy in each stage; beside it the predicted one, each with a scale of its own."""
     found = record.interference
-    panels = [("measured change of the accuracy (points)", 100 * found.measured)]
+    panels = [("measured change of the accuracy (points)", 100 * found.measured, _POINTS)]
     if found.predicted is not None:
         correlation = "undefined" if np.isnan(found.correlation) else f"{found.correlation:.2f}"
         over = "" if record.trained is None else " between skills"
-        panels.append((f"predicted change of the reward (correlation{over}: {correlation})", found.predicted))
+        panels.append((f"predicted change of the reward (correlation{over}: {correlation})", found.predicted, _SMALL))
     stages, skills = found.measured.shape
     width, height = 2.2 + 0.9 * skills, 1.8 + 0.55 * stages
     figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
-    for axes, (title, values) in zip(np.atleast_1d(grid), panels, strict=True):
-        _heat_map(axes, values, record.stages, record.skills)
+    for axes, (title, values, form) in zip(np.atleast_1d(grid), panels, strict=True):
+        _heat_map(axes, values, record.stages, record.skills, form)
         axes.set_ylabel("stage")
         axes.set_title(title, fontsize=9)
     return save(figure, path)
@@ -100,7 +102,7 @@ def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
     names, changes = mean_interference(records)
     size = 2.2 + 0.9 * len(names)
     figure, axes = plt.subplots(figsize=(size, 0.8 * size), layout="constrained")
-    _heat_map(axes, 100 * changes, names, names)
+    _heat_map(axes, 100 * changes, names, names, _POINTS)
     axes.set(xlabel="skill", ylabel="trained in the stage")
     axes.set_title(f"change of the accuracy in a stage (points; mean of {len(records)} runs)", fontsize=9)
     return save(figure, path)
@@ -127,12 +129,12 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
     return save(figure, path)
 
 
-def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Sequence[str]) -> None:
+def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Sequence[str], form: str) -> None:
     finite = np.abs(values[np.isfinite(values)])
     limit = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for (stage, skill), value in np.ndenumerate(values):
-        text = "-" if np.isnan(value) else f"{value:+.3g}"
+        text = "-" if np.isnan(value) else f"{value:+{form}}"
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
