@@ -165,8 +165,9 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     ]
     write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     records = {arm: [run.record for run in own] for arm, own in _by(runs, lambda run: run.arm).items()}
-    on_curve = {arm for arm in records if pareto and arm.startswith(pareto) and arm != pareto}  # have their own picture
-    draw_arms({arm: own for arm, own in records.items() if arm not in on_curve}, out / "arms.png")
+    strict = {run.arm for run in runs if run.epsilon == 0 or not pareto or not run.arm.startswith(pareto)}
+    # The others are the curve's, which is a picture of its own.
+    draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
         draw_mean_interference(records[against], out / "interference.png")
     if pareto is not None:

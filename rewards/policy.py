@@ -21,12 +21,12 @@ class Policy:
     vLLM draws them as they come.
     """
 
-    def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None = None):
+    def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None):
         self.client = client
         self.sampling = dict(sampling)
         self.seed = seed
 
-    async def go_on(self, token_ids: Sequence[int], room: int, draw: Sequence[int] = ()) -> list[int]:
+    async def go_on(self, token_ids: Sequence[int], room: int, draw: Sequence[int]) -> list[int]:
         """At most ``room`` new tokens after these, drawn as training samples are. draw: numbers that tell apart what is
         drawn after equal tokens.
 

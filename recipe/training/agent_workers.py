@@ -22,7 +22,7 @@ def sample_seed(rollout_seed: int, trajectory: Mapping[str, Any], row: Mapping[s
 
     trajectory: what verl says of the sample. row: the fields of its data row.
     """
-    task = task_of(row["extra_info"]) if "extra_info" in row else trajectory["sample_index"]
+    task = task_of(row["extra_info"])
     return seed_of(rollout_seed, trajectory["step"], bool(trajectory["validate"]), task, row["session_id"])
 
 

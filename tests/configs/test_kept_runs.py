@@ -13,14 +13,15 @@ pytestmark = pytest.mark.slow  # each composes a configuration
 
 DOCS = Path(__file__).parents[2] / "docs"
 FORWARD = OmegaConf.from_dotlist(["protocol.skill_sequence=[write,repair,trace,sql]"])
-RUNS = sorted((DOCS / "evidence_a" / "runs").glob("*.s0")) + sorted((DOCS / "evidence_b" / "runs").glob("*.forward.s0"))
+RUNS = sorted(DOCS.glob("evidence_a/runs/*.s1")) + sorted(DOCS.glob("evidence_b/runs/*.forward.s[02]"))
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_kept_run_is_read_and_not_refused(run: Path):
-    arm, _, epsilon = run.name.removesuffix(".s0").removesuffix(".forward").partition("_epsilon")
+    name, _, seed = run.name.rpartition(".s")
+    arm, _, epsilon = name.removesuffix(".forward").partition("_epsilon")
     study = {"evidence_a": "evidence_a", "evidence_b": "paper_b"}[run.parents[1].name]
-    now = composed(f"experiment={study}", f"arm={arm}", "data.seed=0")
+    now = composed(f"experiment={study}", f"arm={arm}", f"data.seed={seed}")
     if study == "paper_b":
         now.merge_with(FORWARD)
     if epsilon:

@@ -89,6 +89,18 @@ def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config
     ]  # fmt: skip
 
 
+def test_the_picture_of_the_arms_leaves_the_other_points_of_the_curve_to_it(
+    tmp_path: Path, config: DictConfig, monkeypatch
+):
+    for name, epsilon in (("grpo.s0", 0.0), ("qp.s0", 0.0), ("qp_both.s0", 0.0), ("qp_epsilon0.1.s0", 0.1)):
+        finish(tmp_path, config, name, 0.5, epsilon=epsilon)
+    shown: list[list[str]] = []
+    monkeypatch.setattr(compare_skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
+    for words in ([], ["--pareto", "qp"]):
+        assert compare_skills.main([str(tmp_path / "b"), *words]) == 0
+    assert shown == [["grpo", "qp", "qp_both", "qp_epsilon0.1"], ["grpo", "qp", "qp_both"]]
+
+
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
     assert compare_skills.main([str(tmp_path)]) == 2
     assert "holds no finished run" in capsys.readouterr().err

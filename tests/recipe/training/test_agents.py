@@ -124,7 +124,7 @@ def test_each_turn_of_a_sample_with_a_seed_has_one_of_its_own(played):
 def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, other):
     def seed(rollout_seed, step, validate, task, number):
         row = {"extra_info": {"id": f"micro/{task}"}, "session_id": number}
-        return sample_seed(rollout_seed, {"step": step, "validate": validate, "sample_index": 0}, row)
+        return sample_seed(rollout_seed, {"step": step, "validate": validate}, row)
 
     assert (seed(*one) == seed(*other)) == (one == other)
     assert 0 <= seed(*one) < 2**31
