@@ -27,7 +27,14 @@ from workers.constraints import (
     rollout_source,
     solution_source,
 )
-from workers.displacement import displacement_norm, local_shard, module_types, snapshot, trainable_shards
+from workers.displacement import (
+    displacement_norm,
+    local_shard,
+    module_types,
+    shard_group,
+    snapshot,
+    trainable_shards,
+)
 from workers.engines import PolicyEngine, prepare_worker_process
 from workers.memory_rows import without_memory
 from workers.pass_in_parts import WantedParts
@@ -88,10 +95,10 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             update, self._update = self._update, None
         metrics |= update.metrics() if update else {}
         if self._pull:
-            metrics |= {"penalty/value": self._sum_over_ranks(self._pulled)}
+            metrics |= {"penalty/value": self._sum_over_shards(self._pulled)}
             self._pull = None
         if before is not None:
-            metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._ranks())
+            metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._shard_ranks())
         if output is not None:
             metrics["projection/nonfinite_gradients"], self._not_finite = float(self._not_finite), 0
             for name, value in metrics.items():
@@ -131,16 +138,16 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         protection = Protection(**wanted | {"constraints": [Constraint(**each) for each in wanted["constraints"]]})
         ranks = self.engine.get_data_parallel_size()
         assert before is not None
-        update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._ranks())
+        update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._shard_ranks())
         found = partial(self._note_constraints, update)
         one_step = tu.get(data, "mini_batch_size") == len(data) * ranks
         if protection.shared_pass and one_step and isinstance(self.engine, PolicyEngine):
             skills = [each.skill for each in protection.constraints]
-            self.engine.wanted_parts = WantedParts(skills, update.constraints, found)
+            self.engine.wanted_parts = WantedParts(skills, update.constraints, found, protection.token_mean)
             return update
         rows, temperature = passed_rows(data), tu.get(data, "temperature")
         sources = [
-            rollout_source(rows, each.skill)
+            rollout_source(rows, each.skill, protection.token_mean)
             if each.solutions is None
             else solution_source(each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks)
             for each in protection.constraints
@@ -164,11 +171,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     def _angles(self, protection: Protection, gradients: list[torch.Tensor]) -> Angles:
         engine: Any = self.engine
         modules = module_types(engine.module)
-        angles = Angles.of(protection.names, gradients, modules, self._ranks())
+        angles = Angles.of(protection.names, gradients, modules, self._shard_ranks())
         if protection.average:
             live = (angles.gram.diag() > 0).tolist()
             self._averages.smooth(protection.names, gradients, live, protection.average)
-            angles = Angles.of(protection.names, gradients, modules, self._ranks())
+            angles = Angles.of(protection.names, gradients, modules, self._shard_ranks())
         return angles
 
     def _gradient_spectrum(self, data: TensorDict, parts: int) -> dict[str, float]:
@@ -176,7 +183,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         gradients = no_gradients(self._shards(), parts)
         constraint_gradients(self.engine, part_sources(data, parts), gradients, self._micro_batch())
         try:
-            return spectrum(constraint_gram(gradients, self._ranks()))
+            return spectrum(constraint_gram(gradients, self._shard_ranks()))
         except NotFiniteError:
             return {}
 
@@ -190,7 +197,10 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         self._penalty.begin_stage(pull.stage, self._shards(), fisher)
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
-        """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space."""
+        """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space.
+
+        Parameters without a gradient are what an optimiser leaves alone.
+        """
         if self._update is None and self._pull is None:
             return
         engine: Any = self.engine
@@ -201,8 +211,9 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         gradients = [local_shard(parameter.grad) for parameter in parameters]
         if self._pull is not None:
             self._pulled = self._penalty.add_gradient(gradients, self._shards(), self._pull.strength)
-        if self._update is not None:
-            self._update.before_step(gradients)
+        if self._update is not None and not self._update.before_step(gradients):
+            for parameter in parameters:
+                parameter.grad = None
 
     def _micro_batch(self) -> dict[str, Any]:
         """verl's keys that say how a batch is cut."""
@@ -215,16 +226,16 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             "micro_batch_size_per_gpu": config.micro_batch_size_per_gpu,
         }
 
-    def _sum_over_ranks(self, value: float) -> float:
+    def _sum_over_shards(self, value: float) -> float:
         total = torch.tensor(value, dtype=torch.float64)
-        torch.distributed.all_reduce(total, group=self._ranks())
+        torch.distributed.all_reduce(total, group=self._shard_ranks())
         return float(total)
 
     def _own_file(self, folder: str) -> Path:
         return Path(folder) / f"skillcredit_rank_{torch.distributed.get_rank()}.safetensors"
 
-    def _ranks(self) -> torch.distributed.ProcessGroup:
-        return self.engine.get_data_parallel_group()
+    def _shard_ranks(self) -> torch.distributed.ProcessGroup:
+        return shard_group(self.engine)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         engine: Any = self.engine  # verl's base class does not declare what its FSDP engine has

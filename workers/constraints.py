@@ -3,9 +3,10 @@
 Two sources. Rollouts: the step's own samples of the skill, with their group advantages; the objective is the policy
 gradient's alone, without KL or entropy terms:
 
-    J_s = 1/N_s sum_i 1/T_i sum_t ratio_it A_it        over the N_s samples i of skill s, on all ranks
+    J_s = sum_i w_i 1/T_i sum_t ratio_it A_it / sum_i w_i        over the samples i of skill s, on all ranks
 
-so <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
+with w_i = 1, or the number T_i of its tokens where the policy's loss is a mean over tokens (verl's ``token-mean``). So
+<g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
 answers that the verifier accepted earlier; J_s is then their mean log-likelihood a token (in nats), and no sample is
 drawn for it.
 """
@@ -21,7 +22,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
-from workers.displacement import local_gradients, local_shard, numbered
+from workers.displacement import local_gradients, local_shard, numbered, shard_group
 from workers.solution_store import Solution
 
 SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
@@ -36,24 +37,36 @@ Loss = Callable[..., tuple[Tensor, dict]]
 class Source:
     """What one gradient is made of: this rank's rows of ``data`` that count, in two halves of prompts, and the loss.
 
-    samples: how many of this rank's samples the mean is over; those that are in no half have a gradient of zero.
+    total: what this rank's samples of the mean weigh together; those that are in no half have a gradient of zero.
+    weights: (B,) of each row of ``data``; None: 1.
     """
 
     data: TensorDict
     halves: tuple[list[int], list[int]]
-    samples: int
+    total: int
     loss: Loss
+    weights: Tensor | None = None
 
 
-def rollout_source(data: TensorDict, skill: int) -> Source:
+def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> Source:
     """This rank's samples of a skill, from the `passed_rows` of an update with SKILL and HALF.
+
+    token_mean: samples weigh as much as they have tokens.
 
     Samples without any advantage, those of groups that scored alike, are not passed through the model.
     """
     own = data[SKILL] == skill
     live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
     halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
-    return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
+    if not token_mean:
+        return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
+    lengths = token_counts(data)
+    return Source(data, (halves[0], halves[1]), int(lengths[own].sum()), negative_objective, lengths)
+
+
+def token_counts(data: TensorDict) -> Tensor:
+    """(B,) how many tokens of each sample are trained on."""
+    return data.select("response_mask").to_padded_tensor()["response_mask"].sum(-1)
 
 
 def passed_rows(data: TensorDict) -> TensorDict:
@@ -115,7 +128,7 @@ def constraint_gradients(
         for block, gradient in zip(gradients, local_gradients(parameters), strict=True):
             block[row] = -gradient
         whole = [block[row] for block in gradients]
-        agreements.append(halves_cosine(first, whole, engine.get_data_parallel_group()) if first else math.nan)
+        agreements.append(halves_cosine(first, whole, shard_group(engine)) if first else math.nan)
     engine.optimizer_zero_grad()
     return agreements
 
@@ -135,7 +148,7 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
     batch = solution_batch(solutions, temperature) if solutions else None
     for number in range(len(solutions)):
         engine.optimizer_zero_grad()
-        part = _weighted(batch, [number], 1, 1.0, micro_batch)
+        part = _weighted(batch, [number], 1, [1.0], micro_batch)
         engine.forward_backward_batch(part, loss_function=negative_log_likelihood, forward_only=False)
         for total, gradient in zip(fisher, local_gradients(parameters), strict=True):
             total += gradient.square() / len(solutions)
@@ -146,27 +159,30 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
 def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch: dict[str, Any]) -> list[Tensor] | None:
     """Add the gradient of both halves to the parameters'; the ascent gradient of the first, None without a second."""
     group, ranks = engine.get_data_parallel_group(), engine.get_data_parallel_size()
-    samples = torch.tensor(source.samples)
+    total = torch.tensor(source.total)
     most = torch.tensor([len(half) for half in source.halves])
-    torch.distributed.all_reduce(samples, op=torch.distributed.ReduceOp.SUM, group=group)
+    torch.distributed.all_reduce(total, op=torch.distributed.ReduceOp.SUM, group=group)
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     # FSDP takes the mean of the ranks' gradients.
-    weight = ranks / max(int(samples), 1)
+    weight = ranks / max(int(total), 1)
     first = None
     for number, (half, size) in enumerate(zip(source.halves, most.tolist(), strict=True)):
         if size == 0:
             continue
-        part = _weighted(source.data, half, size, weight, micro_batch)
+        weights = [weight] * len(half) if source.weights is None else (source.weights[half] * weight).tolist()
+        part = _weighted(source.data, half, size, weights, micro_batch)
         engine.forward_backward_batch(part, loss_function=source.loss, forward_only=False)
         if number == 0 and most[1] > 0:
             first = [-gradient for gradient in local_gradients(parameters)]
     return first
 
 
-def _weighted(data: Any, rows: list[int], most: int, weight: float, micro_batch: dict[str, Any]) -> TensorDict:
-    """These rows with this weight, filled up with rows of weight 0 to the same number on every rank."""
+def _weighted(
+    data: Any, rows: list[int], most: int, weights: Sequence[float], micro_batch: dict[str, Any]
+) -> TensorDict:
+    """These rows with these weights, filled up with rows of weight 0 to the same number on every rank."""
     part = filled_rows(data, rows, most, **micro_batch, global_batch_size=None, calculate_entropy=False)
-    part[_WEIGHT] = torch.tensor([weight] * len(rows) + [0.0] * (len(part) - len(rows)))
+    part[_WEIGHT] = torch.tensor([*weights] + [0.0] * (len(part) - len(rows)))
     return part
 
 

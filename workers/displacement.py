@@ -5,6 +5,7 @@ shards in fp64 and reduced once.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -13,6 +14,15 @@ from torch.distributed.tensor import DTensor
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """This rank's part of a parameter (the whole of it where it is not sharded)."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def shard_group(engine: Any) -> torch.distributed.ProcessGroup:
+    """The ranks that together hold each parameter once: sums over shards are over these.
+
+    FSDP's own, the innermost dimension of its mesh. Not the data-parallel ones: sequence parallelism makes these fewer
+    than the shards, and a `fsdp_size` below the world's makes them several times as many.
+    """
+    return engine.device_mesh.get_group(engine.device_mesh.ndim - 1)
 
 
 def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -1,13 +1,15 @@
 """An update's own pass through the model, taken in parts, so that its gradient is known skill by skill.
 
 Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
-constraint gradients are parts of its own gradient, and a pass of their own would only find them again. Then J_s is
-the update's loss over the samples of skill s, as a mean over these.
+constraint gradients are parts of its own gradient, and a pass of their own would only find them again. That holds for
+losses that are a mean over samples of means over tokens, or a mean over tokens (`SHARED_LOSSES`): J_s is then the same
+mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is cut.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,8 +18,12 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 from verl.utils.py_functional import append_to_dict
 
-from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows
-from workers.displacement import local_gradients
+from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
+from workers.displacement import local_gradients, shard_group
+
+# verl's names (loss_agg_mode).
+TOKEN_MEAN = "token-mean"
+SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 
@@ -28,11 +34,13 @@ class WantedParts:
 
     skills: S of them. gradients: for each trainable parameter (S, *shape of the local shard), where the ascent
     gradients go. found: called with the cosine of the gradients of each skill's halves, NaN where there are no two.
+    token_mean: the loss is a mean over tokens, not over samples.
     """
 
     skills: Sequence[int]
     gradients: Sequence[Tensor]
     found: Callable[[list[float]], None]
+    token_mean: bool = False
 
 
 def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDict, loss: Loss) -> dict[str, Any]:
@@ -49,9 +57,10 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
     rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
     own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
-    most, samples = own.clone(), own.sum(1)
+    weights = token_counts(data) if wanted.token_mean else torch.ones(len(data), dtype=torch.long)
+    most, totals = own.clone(), torch.stack([weights[list(chain(*halves))].sum() for halves in [*parts, [rest]]])
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
-    torch.distributed.all_reduce(samples, op=torch.distributed.ReduceOp.SUM, group=group)
+    torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
     rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
     outputs: list[dict[str, Any]] = []
 
@@ -72,8 +81,8 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
         skill = before
         for old, now in zip(skill, local_gradients(parameters), strict=True):
             old.sub_(now)  # in place: a copy less to keep
-        agreements.append(halves_cosine(mine, skill, group) if all(sizes) else math.nan)
-        scale = int(samples.sum()) / max(int(samples[row]), 1)
+        agreements.append(halves_cosine(mine, skill, shard_group(engine)) if all(sizes) else math.nan)
+        scale = int(totals.sum()) / max(int(totals[row]), 1)
         for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
             gradient.copy_(part * scale)
             part.copy_(now)

@@ -73,7 +73,8 @@ class Projection:
     cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
     norms: Tensor  # float64: |g_s|; a skill of norm 0 is not protected by anything
     moved: float  # |step - d| / |d|
-    feasible: bool  # False: no step satisfies a negative epsilon; it was taken as 0
+    feasible: bool  # False: no step satisfies a negative epsilon; of skills that have a gradient it was taken as 0
+    missed: bool  # True: the method left a constraint violated (of sequential_margin: after all sweeps)
     stalled: bool  # True: the constraints leave (almost) nothing of the step
 
 
@@ -145,6 +146,7 @@ def project(
         norms=torch.from_numpy(geometry.norms),
         moved=moved,
         feasible=feasible,
+        missed=not _keeps(change, eps),
         stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
     )
 
@@ -164,14 +166,20 @@ def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tupl
     """Multipliers of the unit vectors, the epsilon they are for, and whether the wanted epsilon was feasible."""
     live = (geometry.norms > 0) & np.isfinite(eps)
     gram, cosines = geometry.gram[np.ix_(live, live)], geometry.cosines[live]
-    feasible = True
+    feasible = bool((eps[~live] >= 0).all())  # no step gains anything along a gradient of 0
+    eps = np.where(live, eps, np.maximum(eps, 0.0))
     if (eps < 0).any():
-        slack = gram @ _qp(gram, cosines, eps[live], sweeps) + cosines + eps[live]
-        feasible = bool((eps[~live] >= 0).all() and (slack >= -_KEPT * (1 + np.abs(eps[live]))).all())
-        eps = eps if feasible else np.maximum(eps, 0.0)
+        gained = gram @ _qp(gram, cosines, eps[live], sweeps) + cosines
+        if not _keeps(gained, eps[live]):
+            feasible, eps = False, np.maximum(eps, 0.0)
     mu = np.zeros(len(eps))
     mu[live] = _SOLVERS[method](gram, cosines, eps[live], sweeps)
     return mu, eps, feasible
+
+
+def _keeps(change: Vector, eps: Vector) -> bool:
+    """Whether every constraint holds, of changes in cosines."""
+    return bool((change + eps >= -_KEPT * (1 + np.abs(eps))).all())
 
 
 def _aggregate(geometry: "_Geometry", name: str) -> tuple[float, Vector]:

@@ -34,7 +34,8 @@ class Constraint:
 class Protection:
     """What the trainer asks of an update: which constraints, and how they are kept (config group projection).
 
-    shared_pass: the constraints' gradients are parts of the update's own, where it has one optimiser step.
+    shared_pass: the constraints' gradients are parts of the update's own, where it has one optimiser step. token_mean:
+    the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts.
     """
 
     constraints: Sequence[Constraint]
@@ -44,6 +45,7 @@ class Protection:
     space: str = "displacement"
     average: float = 0.0
     shared_pass: bool = False
+    token_mean: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -56,7 +58,8 @@ class SafeUpdate:
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
     gram: their inner products, None when they are not finite. noted: metrics of the constraints. last: without its
-    vector.
+    vector. Counted are the optimiser steps that were skipped, projected, left with (almost) nothing, whose negative
+    epsilon no step could satisfy, and after which the method left a constraint violated.
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards.
     """
@@ -70,15 +73,23 @@ class SafeUpdate:
     last: Projection | None = None
     skipped: int = 0
     projected: int = 0
+    stalled: int = 0
+    infeasible: int = 0
+    violated: int = 0
 
-    def before_step(self, gradients: Sequence[Tensor]) -> None:
-        """In gradient space: turn the gradients so that going down them keeps the constraints. Not finite: zeros."""
+    def before_step(self, gradients: Sequence[Tensor]) -> bool:
+        """In gradient space: turn the gradients so that going down them keeps the constraints.
+
+        Whether the optimiser may step: not where something is not finite, for it would move on its momentum.
+        """
         if self.protection.space != "gradient":
-            return
+            return True
+        skipped = self.skipped
         step = [(-gradient).contiguous() for gradient in gradients]
         if self._project(step):
             for gradient, move in zip(gradients, step, strict=True):
                 gradient.copy_(-move)
+        return self.skipped == skipped
 
     def after_step(self, shards: Sequence[Tensor]) -> None:
         """Project theta - theta_old and write theta_old + x back; the same bits where the constraints hold already.
@@ -112,11 +123,14 @@ class SafeUpdate:
             return True
         changed = found.kept != 1 or bool(found.multipliers.any())
         self.projected += changed
+        self.stalled += found.stalled
+        self.infeasible += not found.feasible
+        self.violated += found.missed
         self.last = replace(found, step=None)  # the next step has memory of its own
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Of the constraints and the update's last projection; how often steps were projected or skipped in it."""
+        """Of the constraints and the update's last projection; how many of its steps each of the counts is of."""
         numbers = self.noted | {
             "projection/projected_steps": float(self.projected),
             "projection/skipped_steps": float(self.skipped),
@@ -125,9 +139,10 @@ class SafeUpdate:
             return numbers
         numbers |= {
             "projection/moved": self.last.moved,
-            "projection/stalled": float(self.last.stalled),
-            "projection/infeasible": float(not self.last.feasible),
-            "projection/unprotected_skills": float((self.last.norms == 0).sum()),
+            "projection/stalled": float(self.stalled),
+            "projection/infeasible": float(self.infeasible),
+            "projection/violated_steps": float(self.violated),
+            "projection/unprotected_skills": float(self._unprotected()),
         }
         for index, name in enumerate(self.protection.names):
             numbers[f"projection/multiplier/{name}"] = float(self.last.multipliers[index])
@@ -136,6 +151,13 @@ class SafeUpdate:
             numbers[f"projection/predicted_change/{name}"] = float(self.last.change[index])
             numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
         return numbers
+
+    def _unprotected(self) -> int:
+        """Skills all of whose constraints are without a gradient."""
+        assert self.last is not None
+        skills = [constraint.skill for constraint in self.protection.constraints]
+        live = {skill for skill, norm in zip(skills, self.last.norms.tolist(), strict=True) if norm > 0}
+        return len(set(skills) - live)
 
 
 @dataclass(frozen=True)

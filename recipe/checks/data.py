@@ -59,8 +59,11 @@ def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Pr
 def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Problem]:
     """Skills of the protocol, and protected ones, that no row has: to train on, or to see whether they were lost."""
     settings = read_settings(config)
+    projection = settings.projection
     trained = {skill for stage in settings.stages or [] for skill in stage}
-    wanted = {"train_files": trained | set(settings.protected), "val_files": trained}
+    validated = projection.when == "forgetting" and projection.forgetting_accuracy == "validation"
+    watched = set(settings.protected) if validated or projection.protected is not None else set()
+    wanted = {"train_files": trained | set(settings.protected), "val_files": trained | watched}
     return [
         Problem(f"no row of the skill {skill!r}, which protocol or projection names", f"data.{key}",
                 "add rows of it, or take it from skills.names, protocol and projection.protected")

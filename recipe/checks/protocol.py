@@ -7,20 +7,28 @@ from recipe.records.run_directory import RunDirectory
 from recipe.training.batch_rules import divisors
 from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.plan import Plan, make_plan
-from recipe.training.settings import SettingsError, read_settings
+from recipe.training.settings import Settings, SettingsError, read_settings
+
+# verl's estimators that scale or shift advantages by the whole batch.
+BATCH_ESTIMATORS = ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo", "gpg")
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Steps without a prompt to train on, samples that do not divide, stages without a validation at their end."""
+    """Steps without a prompt to train on, samples that do not divide, stages without a validation at their end, a
+    protection that would never be triggered, memory samples that would change what is trained.
+    """
     try:
         settings = read_settings(config)
         plan = make_plan(settings, config.data.train_batch_size)
     except SettingsError as error:
         return [Problem(str(error), "protocol", "change the keys it names")]
+    seen = _forgetting_is_seen(settings, config.trainer.test_freq)
     if plan is None:
-        return []
+        return seen
     return [
+        *seen,
         *_validations(settings.protocol.stage_steps, config.trainer.test_freq),
+        *_groups_of_their_own(plan, config.algorithm.adv_estimator),
         *_whole_batches(config),
         *_divisions(plan, read_sizes(config)),
     ]
@@ -33,6 +41,30 @@ def _validations(stage_steps: int, test_freq: int) -> list[Problem]:
     valid = ", ".join(map(str, divisors(stage_steps)))
     what = f"test_freq={test_freq} gives no validation at the end of each stage of {stage_steps} steps"
     return [Problem(what, "trainer.test_freq", f"one of {valid}")]
+
+
+def _forgetting_is_seen(settings: Settings, test_freq: int) -> list[Problem]:
+    """Protection that a fall in validation triggers needs validations while there is still something to protect."""
+    projection, stages = settings.projection, settings.stages
+    if projection.method == "off" or projection.when != "forgetting" or projection.forgetting_accuracy == "training":
+        return []
+    if test_freq > 0 and (stages is None or test_freq < settings.protocol.stage_steps):
+        return []
+    where = "" if stages is None else " before a stage ends"
+    what = f"projection.when=forgetting is triggered by validations, and test_freq={test_freq} gives none{where}"
+    return [Problem(what, "trainer.test_freq", "lower it (above 0), or use projection.forgetting_accuracy=training")]
+
+
+def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
+    """Memory samples must have advantages by themselves, and leave those of the trained samples as they are."""
+    if estimator not in BATCH_ESTIMATORS or not plan.memory.any():
+        return []
+    what = (
+        f"{estimator} scales advantages over the whole batch: samples of memory prompts would change those of the "
+        f"trained ones, and get some where all answers scored alike"
+    )
+    mend = "projection.constraint_source=solutions, or an estimator of groups such as grpo or rloo"
+    return [Problem(what, "algorithm.adv_estimator", mend)]
 
 
 def _whole_batches(config: DictConfig) -> list[Problem]:

@@ -5,6 +5,7 @@ A table is a function of the settings alone, so a run that is continued in the m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +19,15 @@ Counts = NDArray[np.int64]
 class Plan:
     """Prompts of every step; each row of ``fresh + stored + memory`` sums to the batch size.
 
-    stages: skills that each stage trains. stage: (steps,) its number, from 0. fresh: prompts from all of a skill's
-    data. stored: prompts from its small fixed store, trained on (replay, refresh). memory: prompts from its store
-    that only its constraint gradient sees. Tables are (steps, skills), in the order of ``skills``.
+    stages: skills that each stage trains. protected: those that projection may protect in it. stage: (steps,) its
+    number, from 0. fresh: prompts from all of a skill's data. stored: prompts from its small fixed store, trained on
+    (replay, refresh). memory: prompts from its store that only its constraint gradient sees. Tables are (steps,
+    skills), in the order of ``skills``: those of the stages, then those that are only protected.
     """
 
     skills: list[str]
     stages: list[list[str]]
+    protected: list[list[str]]
     stage: Counts
     fresh: Counts
     stored: Counts
@@ -34,11 +37,9 @@ class Plan:
     def steps(self) -> int:
         return len(self.stage)
 
-    def earlier(self, step: int) -> list[str]:
-        """Skills that stages before that of this step (from 1) trained and this one does not: what may be forgotten."""
-        stage = int(self.stage[step - 1])
-        before = dict.fromkeys(skill for skills in self.stages[:stage] for skill in skills)
-        return [skill for skill in before if skill not in self.stages[stage]]
+    def guarded(self, step: int) -> list[str]:
+        """Skills that projection may protect in this step (from 1)."""
+        return self.protected[int(self.stage[step - 1])]
 
     def just_finished(self, step: int) -> list[str]:
         """Skills of the stage before, where this step (from 1) is the first of a stage; else none."""
@@ -51,16 +52,18 @@ def make_plan(settings: Settings, batch: int) -> Plan | None:
     """The plan of these settings for batches of so many prompts; None for protocol mixed, which draws from all data.
 
     Raises:
-        SettingsError: a step would have no prompt of the skill that it trains.
+        SettingsError: a step would have no new prompt of the skill that it trains, or projection no skill to protect.
     """
     protocol, stages = settings.protocol, settings.stages
     if stages is None:
         return None
-    skills = list(dict.fromkeys(skill for stage in stages for skill in stage))
+    named = [] if settings.projection.protected is None else settings.protected
+    skills = list(dict.fromkeys([*chain(*stages), *named]))
     stage = np.repeat(np.arange(len(stages)), protocol.stage_steps)
     trained = np.array([[skill in part for skill in skills] for part in stages])
     before = np.array([np.any(trained[:number], axis=0) & ~trained[number] for number in range(len(stages))])
-    memory = _memory(settings, skills, before)[stage]
+    protects = (before | np.isin(skills, named)) & ~trained & np.isin(skills, settings.protected)
+    memory = _memory(settings, protects)[stage]
     rest = batch - memory.sum(1)
     stored = deal(before[stage], np.where(before[stage].any(1), np.rint(rest * protocol.replay_share), 0).astype(int))
     fresh = deal(_weights(protocol, trained, stage), rest - stored.sum(1))
@@ -68,8 +71,10 @@ def make_plan(settings: Settings, batch: int) -> Plan | None:
         last = slice(len(stage) - protocol.refresh_steps, None)
         parts = deal((before | trained)[stage[last]], rest[last])
         stored[last], fresh[last] = np.where(before[-1], parts, 0), np.where(before[-1], 0, parts)
-    plan = Plan(skills, stages, stage, fresh, stored, memory)
-    _refuse_empty_steps(plan, batch)
+    protected = [[skill for skill, kept in zip(skills, row, strict=True) if kept] for row in protects]
+    plan = Plan(skills, stages, protected, stage, fresh, stored, memory)
+    _refuse_empty_steps(plan, batch, protocol.refresh_steps)
+    _refuse_idle_protection(settings, named, plan)
     return plan
 
 
@@ -94,12 +99,10 @@ def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:
     return counts
 
 
-def _memory(settings: Settings, skills: list[str], before: NDArray[np.bool_]) -> Counts:
+def _memory(settings: Settings, protects: NDArray[np.bool_]) -> Counts:
     """Memory prompts of each stage: none where no projection asks for rollouts of protected skills."""
-    projection = settings.projection
-    if projection.method == "off" or projection.constraint_source == "solutions":
-        return np.zeros(before.shape, dtype=np.int64)
-    return (before & np.isin(skills, settings.protected)) * settings.protocol.memory_per_protected
+    wanted = settings.projection.constraint_source != "solutions"
+    return protects * (settings.protocol.memory_per_protected if wanted else 0)
 
 
 def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Counts) -> NDArray[np.float64]:
@@ -115,13 +118,29 @@ def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Coun
     return near @ levels
 
 
-def _refuse_empty_steps(plan: Plan, batch: int) -> None:
-    short = np.flatnonzero(plan.fresh.sum(1) + plan.stored.sum(1) < 1)
+def _refuse_empty_steps(plan: Plan, batch: int, refresh_steps: int) -> None:
+    new = plan.fresh.sum(1)
+    refreshed = slice(plan.steps - refresh_steps, None)
+    new[refreshed] += plan.stored[refreshed].sum(1)
+    short = np.flatnonzero(new < 1)
     if len(short):
-        taken = plan.memory[short[0]].sum()
+        memory, stored = plan.memory[short[0]].sum(), plan.stored[short[0]].sum()
         raise SettingsError(
-            f"data.train_batch_size={batch} leaves no prompt to train on in stage {plan.stage[short[0]] + 1}: "
-            f"{taken} are memory prompts. Raise it above {taken}, or lower protocol.memory_per_protected"
+            f"data.train_batch_size={batch} leaves no new prompt to train on in stage {plan.stage[short[0]] + 1}: "
+            f"{memory} are memory prompts and {stored} replayed ones. Raise it, or lower protocol.memory_per_protected "
+            f"or protocol.replay_share"
+        )
+
+
+def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Plan) -> None:
+    """Projection that would never protect what it names, or anything at all."""
+    idle = sorted(set(named) - {*chain(*plan.protected)})
+    if idle:
+        raise SettingsError(f"projection.protected names {idle}, which every stage trains: there it protects nothing")
+    if settings.projection.method != "off" and not any(plan.protected):
+        raise SettingsError(
+            f"projection={settings.projection.method} would protect nothing: no stage has an earlier one with other "
+            f"skills ({plan.stages}). Name the skills to keep in projection.protected, or use projection=off"
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from recipe.training.peaks import Peaks
 from recipe.training.settings import Settings
+from workers.pass_in_parts import SHARED_LOSSES, TOKEN_MEAN
 from workers.solution_store import SolutionStore
 
 
@@ -13,11 +14,12 @@ class Protector:
 
     names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
     plain_loss: the policy's loss has no KL and no entropy term, so that parts of its gradient can be constraints.
+    loss_mean: verl's name of the mean that the loss is (loss_agg_mode).
     """
 
-    def __init__(self, settings: Settings, plain_loss: bool = True):
+    def __init__(self, settings: Settings, plain_loss: bool = True, loss_mean: str = TOKEN_MEAN):
         self.settings = settings.projection
-        self.plain_loss = plain_loss
+        self.plain_loss, self.loss_mean = plain_loss, loss_mean
         self.penalty = settings.penalty
         self.all_names = list(settings.skills.names or [])
         self.names = settings.protected
@@ -38,12 +40,12 @@ class Protector:
         """Learn the accuracies of a step's own samples, those of memory prompts among them."""
         self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
-    def active(self, earlier: Sequence[str] | None = None) -> list[str]:
+    def active(self, guarded: Sequence[str] | None = None) -> list[str]:
         """The skills that the next update must not harm.
 
-        earlier: skills of earlier stages, the only ones to protect; None in protocol mixed, which has no stages.
+        guarded: the only ones to protect in this stage (`Plan.guarded`); None in protocol mixed, which has no stages.
         """
-        names = self.names if earlier is None else [name for name in self.names if name in earlier]
+        names = self.names if guarded is None else [name for name in self.names if name in guarded]
         if self.settings.when == "always":
             return names
         return [name for name in names if self.trigger.below(name) > self.settings.forgetting_margin]
@@ -52,16 +54,17 @@ class Protector:
         """``skill/<name>/below_peak``: how far each skill's last validation lies below its best one."""
         return {f"skill/{name}/below_peak": self.validated.below(name) for name in self.validated.best}
 
-    def protection(self, earlier: Sequence[str] | None = None) -> dict[str, Any]:
+    def protection(self, guarded: Sequence[str] | None = None) -> dict[str, Any]:
         """Arguments of `workers.safe_update.Protection`; empty when nothing is protected."""
-        constraints = [constraint for name in self.active(earlier) for constraint in self._constraints(name)]
+        constraints = [constraint for name in self.active(guarded) for constraint in self._constraints(name)]
         if not constraints:
             return {}
         kept = ("method", "epsilon", "epsilon_kind", "space", "average")
-        shared = earlier is None and self.settings.constraint_source == "rollouts" and self.settings.method != "none"
+        shared = guarded is None and self.settings.constraint_source == "rollouts" and self.settings.method != "none"
         return {
             "constraints": constraints,
-            "shared_pass": shared and self.plain_loss,
+            "shared_pass": shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
+            "token_mean": self.loss_mean == TOKEN_MEAN,
         } | {key: getattr(self.settings, key) for key in kept}
 
     def _constraints(self, name: str) -> list[dict[str, Any]]:
@@ -92,13 +95,13 @@ class Protector:
         assert self.solutions is not None
         return [tuple(solution) for solution in self.solutions.of(name)[-count:]]
 
-    def metrics(self, earlier: Sequence[str] | None = None) -> dict[str, float]:
+    def metrics(self, guarded: Sequence[str] | None = None) -> dict[str, float]:
         """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions."""
         numbers = {}
         if self.names:
             known = [name for name in self.names if name in self.trigger.best]
             numbers = {f"projection/below_peak/{name}": self.trigger.below(name) for name in known}
-            numbers["projection/active_constraints"] = float(len(self.active(earlier)))
+            numbers["projection/active_constraints"] = float(len(self.active(guarded)))
         if self.solutions:
             numbers |= {f"solutions/{name}": float(len(self.solutions.of(name))) for name in self.all_names}
         return numbers

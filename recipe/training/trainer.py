@@ -69,7 +69,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
         actor = config.actor_rollout_ref.actor
-        self.protector = Protector(self.settings, plain_loss=not actor.use_kl_loss and not actor.entropy_coeff)
+        self.protector = Protector(
+            self.settings, not actor.use_kl_loss and not actor.entropy_coeff, actor.loss_agg_mode
+        )
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()
@@ -192,20 +194,20 @@ class SkillCreditTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        stage, earlier, finished = 0, None, []
+        stage, guarded, finished = 0, None, []
         if self.schedule is not None:
             plan = self.schedule.plan
-            stage, earlier = int(plan.stage[self.global_steps - 1]), plan.earlier(self.global_steps)
+            stage, guarded = int(plan.stage[self.global_steps - 1]), plan.guarded(self.global_steps)
             finished = plan.just_finished(self.global_steps)
             metrics["protocol/stage"] = stage + 1
         for key, wanted in (
-            (PROTECTION, self.protector.protection(earlier)),
+            (PROTECTION, self.protector.protection(guarded)),
             (PENALTY, self.protector.pull(stage, finished)),
             (AGOP, self._agop_parts),
         ):
             if wanted:
                 batch.extra_info[key] = wanted
-        metrics.update(self.protector.metrics(earlier))
+        metrics.update(self.protector.metrics(guarded))
         return super()._update_actor(batch, metrics)
 
     def _shape_advantages(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> KVBatchMeta:

@@ -19,10 +19,10 @@ FOLDER = Path(configs.__path__[0])
 ARMS = {
     "kl": "qp",
     "entropy": "none",
-    "ppo": "pcgrad",
-    "reinforce": "sequential_margin",
-    "replay": "off",
-    "refresh": "off",
+    "ppo": "off",
+    "reinforce": "off",
+    "replay": "pcgrad",
+    "refresh": "sequential_margin",
     "l2": "off",
     "ewc": "qp",
 }
@@ -111,7 +111,13 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
     [
         ({"trainer.test_freq": 7}, "no validation at the end of each stage of 8 steps"),
         ({"data.gen_batch_size": 1}, "fetches prompts one by one"),
-        ({"protocol.memory_per_protected": 6}, "leaves no prompt to train on in stage 4"),
+        ({"protocol.memory_per_protected": 6}, "leaves no new prompt to train on in stage 4"),
+        ({"projection.when": "forgetting"}, "triggered by validations, and test_freq=8 gives none before a stage ends"),
+        ({"projection.when": "forgetting", "trainer.test_freq": 4}, None),
+        ({"projection.when": "forgetting", "projection.forgetting_accuracy": "training"}, None),
+        ({"algorithm.adv_estimator": "gae"}, "gae scales advantages over the whole batch"),
+        ({"algorithm.adv_estimator": "gae", "projection.constraint_source": "solutions"}, None),
+        ({"algorithm.adv_estimator": "rloo"}, None),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
         (
             {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,
@@ -126,3 +132,9 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
         OmegaConf.update(changed, key, value, force_add=True)
     found = [str(problem) for problem in protocol.check(changed, None)]
     assert not found if message is None else message in found[0]
+
+
+def test_in_protocol_mixed_too_forgetting_has_to_be_seen():
+    config = composed("experiment=quickstart", "projection=qp", "projection.when=forgetting", "trainer.test_freq=-1")
+    (problem,) = protocol.check(config, None)
+    assert "triggered by validations, and test_freq=-1 gives none [trainer.test_freq]" in str(problem)

@@ -57,11 +57,12 @@ def actor_worker(model: str, *overrides: str) -> Any:
 
 def answer(row: int) -> tuple[list[int], list[int], list[int]]:
     """The tokens of one of the answers: of its prompt, of its response, and which of these are trained on."""
-    return [5, 6 + row, 7], [8, 20 + row, 9 + row % 3], [1, 1, 1]
+    response = [8, 20 + row, 9 + row % 3][: 2 + row % 2]
+    return [5, 6 + row, 7], response, [1] * len(response)
 
 
 def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
-    """These of any number of answers of three tokens, as verl sends a rank its share of an update's batch.
+    """These of any number of answers of two or three tokens, as verl sends a rank its share of an update's batch.
 
     fields: of every answer there is; `advantages` among them.
     """
@@ -73,7 +74,7 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
 
     data = solution_batch([Solution(*answer(row)) for row in rows], 1.0)
     for name, values in (("old_log_probs", [-4.0] * len(fields["advantages"])), ("advantages", fields["advantages"])):
-        tokens = [torch.full((3,), values[row]) for row in rows]
+        tokens = [torch.full((len(answer(row)[1]),), values[row]) for row in rows]
         data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)
     for name in fields.keys() - {"advantages"}:
         data[name] = torch.tensor([fields[name][row] for row in rows])

@@ -1,6 +1,7 @@
 """Our training worker on verl's real FSDP2 engine with LoRA, one rank on the CPU, without Ray and vLLM."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
 
     from workers.agop import AGOP, PART
     from workers.constraints import HALF, SKILL
+    from workers.displacement import displacement_norm, snapshot
     from workers.memory_rows import MEMORY
     from workers.penalties import PENALTY, Penalty
     from workers.safe_update import PROTECTION
 
-    def batch(kept: int):
+    def batch(kept: int, memory: float = 1.0):
         """Samples 0 to 3 are trained on; 4 to 7 are memory of skill 1, where they are kept."""
         return samples(
             list(range(kept)),
-            advantages=[1.0, -1.0, 0.5, -0.5] * 2,
+            advantages=[1.0, -1.0, 0.5, -0.5, memory, -memory, 0.5 * memory, -0.5 * memory],
             **{SKILL: [0] * 4 + [1] * 4, HALF: [0, 0, 1, 1] * 2, MEMORY: [False] * 4 + [True] * 4},
             **{PART: [0, 0, 1, 1] * 2},
         )
@@ -55,6 +57,10 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         ),
         "second": update(without, batch(4), **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1}}),
     }
+    for space in ("gradient", "displacement"):
+        before = snapshot(without._shards())
+        numbers = update(without, batch(8, memory=math.inf), **{PROTECTION: protection | {"space": space}})
+        found[f"skipped in {space}"] = numbers | {"distance": displacement_norm(before, without._shards())}
     without.save_checkpoint(f"{folder}/checkpoint", None, 1, None)
     anchor, without._penalty, without._averages.kept = without._penalty.anchor, Penalty(), {}
     without.load_checkpoint(f"{folder}/checkpoint")
@@ -87,13 +93,21 @@ def test_an_update_with_memory_is_the_update_without_it(found: dict):
 
 def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict):
     numbers = found["qp"]
-    assert numbers["projection/skipped_steps"] == 0
+    assert (numbers["projection/skipped_steps"], numbers["projection/projected_steps"]) == (0, 1)
     for name in ("b.rollouts", "b.solutions"):
         assert numbers[f"projection/gradient_norm/{name}"] > 0
         scale = numbers[f"projection/gradient_norm/{name}"] * numbers["projection/displacement_norm"]
         assert numbers[f"projection/predicted_change/{name}"] >= -1e-5 * scale
         assert -1 <= numbers[f"projection/split_half_cosine/{name}"] <= 1
     assert any(name.startswith("projection/module_cosine/q_proj/") for name in numbers)
+
+
+@pytest.mark.parametrize("space", ["gradient", "displacement"])
+def test_a_constraint_that_is_not_finite_leaves_the_parameters_untouched(found: dict, space: str):
+    """Though the optimiser has momentum by then."""
+    numbers = found[f"skipped in {space}"]
+    assert numbers["projection/skipped_steps"] == 1
+    assert numbers["distance"] == 0
 
 
 def test_the_policy_gradients_of_two_parts_have_a_spectrum(found: dict):

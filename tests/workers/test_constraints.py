@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict
+from torch.distributed.device_mesh import init_device_mesh
 from verl.utils import tensordict_utils as tu
 
 from workers.constraints import (
@@ -45,6 +46,7 @@ class Bigrams:
 
     def __init__(self) -> None:
         self.module = torch.nn.ParameterList([torch.randn(WORDS, WORDS, generator=torch.manual_seed(0))])
+        self.device_mesh = init_device_mesh("cpu", (1,))
 
     def log_probs(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of each next token (the last one's is that of the first, and belongs to no response)."""
@@ -126,10 +128,18 @@ def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantage
     assert math.isnan(agreements[2])
 
 
+def test_with_a_loss_that_is_a_mean_over_tokens_samples_weigh_as_much_as_they_have_tokens():
+    engine, data = Bigrams(), rollouts([1.0, 5.0, -2.0], [0, 1, 0], [0, 0, 1])
+    found, _ = gradients_of(engine, [rollout_source(data, skill, token_mean=True) for skill in (0, 1)])
+    each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
+    assert torch.allclose(found[0], (2 * each[0] - 1 * 2 * each[2]) / (2 + 1), atol=1e-6)
+    assert torch.allclose(found[1], 5 * each[1], atol=1e-6)
+
+
 def test_samples_without_advantage_count_in_the_mean_and_are_not_passed_through_the_model():
     engine, data = Bigrams(), rollouts([3.0, 0.0, 0.0], [0, 0, 1], [0, 1, 0])
     sources = [rollout_source(data, skill) for skill in (0, 1)]
-    assert [(source.halves, source.samples) for source in sources] == [(([0], []), 2), (([], []), 1)]
+    assert [(source.halves, source.total) for source in sources] == [(([0], []), 2), (([], []), 1)]
     found, agreements = gradients_of(engine, sources)
     assert torch.allclose(found[0], 3 / 2 * gradient(engine, likelihood(engine, SOLUTIONS[0])), atol=1e-6)
     assert not found[1].any()

@@ -1,7 +1,10 @@
-"""The gradients of an update's own pass in parts are those of passes of their own, on one rank and on two."""
+"""The gradients of an update's own pass in parts are those of passes of their own, in every layout of ranks."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,39 +17,59 @@ SKILLS, HALVES = [0, 0, 0, 1, 1, 1, 1, 2], [0, 1, 1, 0, 0, 1, 1, 0]
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, -1.5]
 SHARES = {1: [list(range(8))], 2: [[0, 1, 3, 4], [2, 5, 6, 7]]}
 NAMES = ("one", "zero")
+ACTOR = "actor_rollout_ref.actor"
 # The samples' old log-probabilities are made up; the policy's own need no clipping where an update begins.
-UNCLIPPED = [f"actor_rollout_ref.actor.{key}=1e6" for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")]
+UNCLIPPED = [f"{ACTOR}.{key}=1e6" for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")]
+# Ranks, and how many of them share the parameters: one each is two replicas.
+LAYOUTS = {"one-rank": (1, -1), "two-ranks": (2, -1), "two-replicas": (2, 1)}
+CASES = [(layout, "token-mean") for layout in LAYOUTS]
+CASES += [(layout, "seq-mean-token-mean") for layout in ("one-rank", "two-ranks")]
 
 
-def _run(rank: int, ranks: int, folder: str, model: str) -> None:
+def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -> None:
     from workers.constraints import HALF, SKILL
-    from workers.displacement import displacement_norm
+    from workers.displacement import displacement_norm, shard_group
     from workers.safe_update import PROTECTION
 
-    def after(**asked) -> tuple[dict[str, float], list]:
-        worker = actor_worker(model, *UNCLIPPED)
+    def after(**asked) -> tuple[dict[str, float], Any]:
+        worker = actor_worker(model, *UNCLIPPED, *overrides)
         fields = {SKILL: SKILLS, HALF: HALVES}
         numbers = update(worker, samples(SHARES[ranks][rank], ranks, advantages=ADVANTAGES, **fields), **asked)
-        return numbers, worker._shards()
+        return numbers, worker
 
     # Wide enough not to bind: the update is to be the plain one.
-    wide = {"method": "qp", "epsilon": 0.99, "epsilon_kind": "cosine"}
+    token_mean = any(word.endswith("=token-mean") for word in overrides)
+    wide = {"method": "qp", "epsilon": 0.99, "epsilon_kind": "cosine", "token_mean": token_mean}
     wide["constraints"] = [{"name": name, "skill": 1 - number} for number, name in enumerate(NAMES)]
-    plain, shards = after()
+    plain, start = after()
     apart, _ = after(**{PROTECTION: wide | {"shared_pass": False}})
     shared, moved = after(**{PROTECTION: wide | {"shared_pass": True}})
     wanted = 0.05 + min(apart[f"projection/cosine/{name}"] for name in NAMES)
-    tight, _ = after(**{PROTECTION: wide | {"shared_pass": True, "epsilon": -wanted}})
+    tight, projected = after(**{PROTECTION: wide | {"shared_pass": True, "epsilon": -wanted}})
     found = {"plain": plain, "apart": apart, "shared": shared, "tight": tight, "wanted": wanted}
-    found["difference"] = displacement_norm(shards, moved)
+    for name, other in (("difference", moved), ("distance", projected)):
+        found[name] = displacement_norm(start._shards(), other._shards(), shard_group(start.engine))
     Path(folder, f"found_{rank}.json").write_text(json.dumps(found))
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one-rank", "two-ranks"])
-def found(request, tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    folder = tmp_path_factory.mktemp("parts")
-    in_ranks(_run, request.param, str(folder), f"{tiny_suite}/initial_model")
-    return json.loads((folder / "found_0.json").read_text())
+@pytest.fixture(scope="module")
+def run(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict]:
+    """What a layout finds with a loss that is such a mean; each is run once."""
+
+    @cache
+    def found(layout: str, mean: str) -> dict:
+        folder = tmp_path_factory.mktemp(layout)
+        ranks, size = LAYOUTS[layout]
+        overrides = [f"{ACTOR}.loss_agg_mode={mean}", f"{ACTOR}.fsdp_config.fsdp_size={size}"]
+        in_ranks(_run, ranks, str(folder), f"{tiny_suite}/initial_model", overrides)
+        return json.loads((folder / "found_0.json").read_text())
+
+    return found
+
+
+@pytest.fixture(params=CASES, ids="-".join)
+def found(request, run: Callable[[str, str], dict]) -> dict:
+    return run(*request.param) | {"mean": request.param[1]}
 
 
 def test_the_update_is_the_plain_one(found: dict):
@@ -63,6 +86,12 @@ def test_the_constraints_are_those_of_a_pass_of_their_own(found: dict):
         assert found["shared"][f"projection/{name}"] == pytest.approx(value, rel=1e-3, abs=1e-5), name
 
 
+def test_every_layout_of_ranks_finds_the_same(found: dict, run: Callable[[str, str], dict]):
+    alone = run("one-rank", found["mean"])["apart"]
+    for name in ("displacement_norm", *(f"{kind}/{each}" for kind in ("gradient_norm", "cosine") for each in NAMES)):
+        assert found["apart"][f"projection/{name}"] == pytest.approx(alone[f"projection/{name}"], rel=2e-3), name
+
+
 def test_what_is_known_in_time_binds_the_step(found: dict):
     """More gain is asked for than the plain step brings to one of the skills."""
     numbers = found["tight"]
@@ -70,3 +99,9 @@ def test_what_is_known_in_time_binds_the_step(found: dict):
     for name in NAMES:
         unit = numbers[f"projection/gradient_norm/{name}"] * found["plain"]["projection/displacement_norm"]
         assert numbers[f"projection/predicted_change/{name}"] >= 0.999 * found["wanted"] * unit
+
+
+def test_the_parameters_are_moved_by_what_was_solved(found: dict):
+    moved = found["distance"] / found["plain"]["projection/displacement_norm"]
+    assert moved > 0.01
+    assert moved == pytest.approx(found["tight"]["projection/moved"], rel=1e-2)

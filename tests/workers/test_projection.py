@@ -204,6 +204,27 @@ def test_negative_slack_is_used_where_feasible_and_reported_where_not() -> None:
     assert not project(step, torch.zeros(1, 2), -1.0).feasible
 
 
+def test_a_skill_without_signal_does_not_take_the_wanted_gain_from_the_others() -> None:
+    found = project(torch.tensor([0.1, -1.0]), torch.tensor([[1.0, 0.0], [0.0, 0.0]]), -0.5)
+    assert not found.feasible
+    assert found.step.tolist() == pytest.approx([0.5, -1.0])
+    assert not found.missed
+
+
+def test_a_constraint_that_the_sweeps_leave_violated_is_told() -> None:
+    step, angle = torch.tensor([0.3, -1.0]), math.acos(-0.995)
+    constraints = torch.tensor([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
+    assert project(step, constraints, method="sequential_margin").missed
+    for found in (
+        project(step, constraints, method="sequential_margin", sweeps=10_000),
+        project(step, constraints),
+    ):
+        assert not found.missed
+        assert found.slack.min() >= -1e-5
+    assert project(step, constraints, method="none").missed
+    assert not project(-step, torch.tensor([[0.0, 1.0]])).missed
+
+
 def test_epsilon_as_a_cosine_and_of_each_skill() -> None:
     step, constraints = torch.tensor([-3.0, -4.0]), torch.tensor([[10.0, 0.0], [0.0, 0.1]])
     by_cosine = project(step, constraints, 0.5, epsilon_kind="cosine")

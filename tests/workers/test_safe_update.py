@@ -80,6 +80,28 @@ def test_a_skill_without_signal_is_reported_as_unprotected():
     shards[0] -= 1.0
     update.after_step(shards)
     assert update.metrics()["projection/unprotected_skills"] == 1
+    assert update.metrics()["projection/unprotected/b"] == 1
+
+
+@pytest.mark.parametrize(("second", "unprotected"), [([0.0, 1.0], 0), ([0.0, 0.0], 1)])
+def test_a_skill_with_one_live_constraint_of_two_is_protected(second, unprotected):
+    both = [Constraint("a.rollouts", 0), Constraint("a.solutions", 0, [])]
+    shards = [torch.tensor([1.0, 2.0])]
+    constraints = [torch.tensor([[0.0, 0.0], second])]
+    update = SafeUpdate(Protection(both, "qp", 0.0, "absolute"), constraints, snapshot(shards))
+    shards[0] -= 1.0
+    update.after_step(shards)
+    assert update.metrics()["projection/unprotected_skills"] == unprotected
+    assert update.metrics()["projection/unprotected/a.rollouts"] == 1
+
+
+def test_counts_are_of_all_steps_of_an_update():
+    shards, update = begin([torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.zeros(2, 1, 1)], epsilon=-0.25)
+    for _ in range(2):
+        shards[0] += torch.tensor([-0.5, 0.0])  # all of it is taken back
+        update.after_step(shards)
+    numbers = update.metrics()
+    assert [numbers[f"projection/{name}"] for name in ("infeasible", "stalled", "violated_steps")] == [2, 2, 0]
 
 
 def test_method_none_measures_and_changes_nothing():
@@ -101,12 +123,12 @@ def test_in_gradient_space_the_gradient_is_projected_and_the_parameters_are_left
     assert shards[0].tolist() == [0.5, 1.5]
 
 
-def test_a_gradient_that_is_not_finite_is_zeroed_in_gradient_space():
-    _, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space="gradient")
-    gradients = [torch.tensor([float("inf"), 1.0]), torch.tensor([[1.0]])]
-    update.before_step(gradients)
-    assert [gradient.abs().sum().item() for gradient in gradients] == [0.0, 0.0]
-    assert update.skipped == 1
+@pytest.mark.parametrize("space", ["gradient", "displacement"])
+def test_an_optimiser_may_not_step_in_gradient_space_where_something_is_not_finite(space):
+    _, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space=space)
+    assert update.before_step([torch.tensor([1.0, 1.0]), torch.tensor([[1.0]])])
+    assert update.before_step([torch.tensor([float("inf"), 1.0]), torch.tensor([[1.0]])]) == (space == "displacement")
+    assert update.skipped == (space == "gradient")
 
 
 def test_in_displacement_space_gradients_are_left_alone():

@@ -81,6 +81,16 @@ def test_a_protected_skill_and_one_of_the_sequence_without_rows_are_named(tiny_a
     assert ["data.train_files" in str(problem) for problem in sequence] == [True, False]  # and one for data.val_files
 
 
+@pytest.mark.parametrize("word", ["projection.when=forgetting", "projection.protected=[write,sql]"])
+def test_a_skill_whose_forgetting_has_to_be_seen_needs_rows_to_validate_on(
+    tiny_arguments, tiny_suite, run, tmp_path, word
+):
+    path = _changed(tiny_suite, tmp_path / "v.parquet", lambda frame: frame[frame["skill"] != "sql"])
+    words = ["projection=qp", f"data.val_files={path}"]
+    assert data.check(_config(tiny_arguments, *words), run) == []
+    assert "no row of the skill 'sql'" in _only(data.check(_config(tiny_arguments, *words, word), run))
+
+
 def test_rows_that_are_kept_for_testing_may_not_be_trained_on(tiny_arguments, tiny_suite, run, tmp_path):
     def reserve(frame: pd.DataFrame) -> pd.DataFrame:
         infos = list(frame["extra_info"])

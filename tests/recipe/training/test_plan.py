@@ -50,7 +50,7 @@ def test_a_stage_trains_its_skill_and_keeps_memory_of_the_earlier_ones_within_th
     assert made.steps == 30
     assert made.fresh[[0, 10, 20]].tolist() == [[16, 0, 0], [0, 13, 0], [0, 0, 10]]
     assert made.memory[[0, 10, 20]].tolist() == [[0, 0, 0], [3, 0, 0], [3, 3, 0]]
-    assert [made.earlier(step) for step in (1, 11, 30)] == [[], ["a"], ["a", "b"]]
+    assert [made.guarded(step) for step in (1, 11, 30)] == [[], ["a"], ["a", "b"]]
     assert [made.just_finished(step) for step in (1, 10, 11, 12, 21)] == [[], [], ["a"], [], ["b"]]
 
 
@@ -66,7 +66,33 @@ def test_every_step_has_as_many_prompts_as_the_batch_in_every_protocol():
 @pytest.mark.parametrize("source", ["rollouts", "solutions", "both"])
 def test_memory_is_sampled_only_where_a_constraint_is_made_of_it(source: str):
     assert bool(plan({"constraint_source": source}).memory.any()) == (source != "solutions")
-    assert not plan({"constraint_source": source, "protected": ["c"]}).memory.any()
+
+
+def test_skills_that_are_named_are_protected_from_the_first_step_wherever_they_are_not_trained():
+    made = plan({"protected": ["c"]})
+    assert made.protected == [["c"], ["c"], []]
+    assert made.memory[[0, 10, 20]].tolist() == [[0, 0, 3], [0, 0, 3], [0, 0, 0]]
+    of_the_base_model = plan({"protected": ["c", "a"]}, skill_sequence=["a", "b"])
+    assert of_the_base_model.skills == ["a", "b", "c"]
+    assert of_the_base_model.protected == [["c"], ["a", "c"]]
+    assert of_the_base_model.memory[[0, 10]].tolist() == [[0, 0, 3], [3, 0, 3]]
+
+
+def test_without_projection_nothing_is_guarded():
+    assert plan({"method": "off", "protected": ["c"]}).protected == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("projection", "protocol", "message"),
+    [
+        ({}, {"skill_sequence": ["a"]}, "projection=qp would protect nothing"),
+        ({}, {"kind": "curriculum", "levels": [["a", "b"], ["a", "b", "c"]]}, "projection=qp would protect nothing"),
+        ({"protected": ["a", "b"]}, {"skill_sequence": ["a"]}, r"names \['a'\], which every stage trains"),
+    ],
+)
+def test_protection_that_never_protects_is_refused(projection: dict, protocol: dict, message: str):
+    with pytest.raises(SettingsError, match=message):
+        plan(projection, **protocol)
 
 
 def test_replay_shares_what_is_trained_over_the_earlier_skills_and_leaves_no_rounding_behind():
@@ -101,8 +127,14 @@ def test_dealt_numbers_follow_their_weights_within_one():
 
 
 def test_a_batch_that_memory_fills_is_refused():
-    with pytest.raises(SettingsError, match="leaves no prompt to train on in stage 3: 16 are memory prompts"):
+    with pytest.raises(SettingsError, match="leaves no new prompt to train on in stage 3: 16 are memory prompts"):
         plan(memory_per_protected=8)
+
+
+def test_replay_that_leaves_no_new_prompt_is_refused():
+    with pytest.raises(SettingsError, match="stage 2: 0 are memory prompts and 16 replayed ones"):
+        plan({"method": "off"}, replay_share=0.99)
+    plan({"method": "off"}, refresh_steps=10)  # its last stage trains on stores
 
 
 @pytest.mark.parametrize(

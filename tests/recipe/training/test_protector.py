@@ -52,18 +52,22 @@ def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
 
 
 def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_constraints_samples():
-    def shared(earlier=None, plain_loss=True, **projection) -> bool:
-        return Protector(changed(projection), plain_loss).protection(earlier)["shared_pass"]
+    def shared(guarded=None, plain_loss=True, loss_mean="token-mean", **projection) -> bool:
+        protection = Protector(changed(projection), plain_loss, loss_mean).protection(guarded)
+        assert protection["token_mean"] == (loss_mean == "token-mean")
+        return protection["shared_pass"]
 
     assert shared()
-    assert not shared(earlier=["write"])  # memory samples are not trained on
+    assert shared(loss_mean="seq-mean-token-mean")
+    assert not shared(loss_mean="seq-mean-token-sum-norm")  # depends on how a batch is cut
+    assert not shared(guarded=["write"])  # memory samples are not trained on
     assert not shared(constraint_source="solutions")
     assert not shared(constraint_source="both")
     assert not shared(plain_loss=False)
     assert not shared(method="none")
 
 
-def test_with_stages_only_earlier_skills_are_protected():
+def test_with_stages_only_skills_that_the_plan_guards_are_protected():
     protector = Protector(changed({"protected": ["sql", "repair"]}))
     assert names(protector.protection(["write", "repair"])) == ["repair"]
     assert protector.protection([]) == {}
