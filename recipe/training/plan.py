@@ -137,6 +137,12 @@ def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Plan
     idle = sorted(set(named) - {*chain(*plan.protected)})
     if idle:
         raise SettingsError(f"projection.protected names {idle}, which every stage trains: there it protects nothing")
+    untrained = sorted(set(named) - {*chain(*plan.stages)})
+    if untrained and settings.projection.constraint_source == "solutions":
+        raise SettingsError(
+            f"projection.protected names {untrained}, which no stage trains, so there will be no accepted solutions of "
+            f"them: projection.constraint_source=rollouts or both"
+        )
     if settings.projection.method != "off" and not any(plan.protected):
         raise SettingsError(
             f"projection={settings.projection.method} would protect nothing: no stage has an earlier one with other "

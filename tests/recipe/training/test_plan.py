@@ -87,6 +87,11 @@ def test_without_projection_nothing_is_guarded():
     [
         ({}, {"skill_sequence": ["a"]}, "projection=qp would protect nothing"),
         ({}, {"kind": "curriculum", "levels": [["a", "b"], ["a", "b", "c"]]}, "projection=qp would protect nothing"),
+        (
+            {"protected": ["c"], "constraint_source": "solutions"},
+            {"skill_sequence": ["a", "b"]},
+            "no accepted solutions",
+        ),
         ({"protected": ["a", "b"]}, {"skill_sequence": ["a"]}, r"names \['a'\], which every stage trains"),
     ],
 )
