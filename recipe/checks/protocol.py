@@ -6,7 +6,7 @@ from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.training.batch_rules import divisors
 from recipe.training.memory_sizes import RunSizes, read_sizes
-from recipe.training.plan import Plan, make_plan
+from recipe.training.plan import Plan, make_plan, mixed_plan
 from recipe.training.settings import Settings, SettingsError, read_settings
 
 # verl's estimators that scale or shift advantages by the whole batch.
@@ -24,7 +24,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         return [Problem(str(error), "protocol", "change the keys it names")]
     seen = _forgetting_is_seen(settings, config.trainer.test_freq)
     if plan is None:
-        return seen
+        return [*seen, *(_every_skill(config, settings) if settings.protocol.every_skill else [])]
     return [
         *seen,
         *_validations(settings.protocol.stage_steps, config.trainer.test_freq),
@@ -55,6 +55,14 @@ def _forgetting_is_seen(settings: Settings, test_freq: int) -> list[Problem]:
     return [Problem(what, "trainer.test_freq", "lower it (above 0), or use projection.forgetting_accuracy=training")]
 
 
+def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:
+    try:
+        mixed_plan(dict.fromkeys(settings.skills.names or [], 1), config.data.train_batch_size, steps=1)
+    except SettingsError as error:
+        return [Problem(str(error), "data.train_batch_size", "change one of the two")]
+    return _whole_batches(config)
+
+
 def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
     """Memory samples must have advantages by themselves, and leave those of the trained samples as they are."""
     if estimator not in BATCH_ESTIMATORS or not plan.memory.any():
@@ -77,7 +85,7 @@ def _whole_batches(config: DictConfig) -> list[Problem]:
         found.append("trainer.v1.sampler.sync_refill_failed_groups")
     if config.data.get("gen_batch_size") not in (None, config.data.train_batch_size):
         found.append("data.gen_batch_size")
-    what = "fetches prompts one by one, which a protocol with stages does not plan"
+    what = "fetches prompts one by one, which a protocol that plans its batches does not"
     return [Problem(what, key, "leave it at verl's default") for key in found]
 
 

@@ -1,9 +1,9 @@
-"""How many prompts of which skill each step of a staged protocol gets: tables of (steps, skills), made before training.
+"""How many prompts of which skill each step of a protocol gets: tables of (steps, skills), made before training.
 
 A table is a function of the settings alone, so a run that is continued in the middle of a stage goes on with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -49,7 +49,7 @@ class Plan:
 
 
 def make_plan(settings: Settings, batch: int) -> Plan | None:
-    """The plan of these settings for batches of so many prompts; None for protocol mixed, which draws from all data.
+    """The plan of these settings for batches of so many prompts; None for protocol mixed, which has no stages.
 
     Raises:
         SettingsError: a step would have no new prompt of the skill that it trains, or projection no skill to protect.
@@ -76,6 +76,26 @@ def make_plan(settings: Settings, batch: int) -> Plan | None:
     _refuse_empty_steps(plan, batch, protocol.refresh_steps)
     _refuse_idle_protection(settings, named, plan)
     return plan
+
+
+def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> Plan:
+    """Every batch has prompts of all skills: one of each, and the rest so that a skill has its share of the rows.
+
+    sizes: how many rows each skill has.
+
+    Raises:
+        SettingsError: a batch has fewer prompts than there are skills.
+    """
+    if batch < len(sizes):
+        raise SettingsError(
+            f"protocol.every_skill: data.train_batch_size={batch} has no place for a prompt of each of {len(sizes)} "
+            f"skills: raise it, or protocol.every_skill=false"
+        )
+    rows = np.array(list(sizes.values()))
+    wanted = np.maximum(rows / rows.sum() * batch - 1, 0)
+    fresh = 1 + deal(np.tile(wanted, (steps, 1)), batch - len(rows))
+    none = np.zeros_like(fresh)
+    return Plan([*sizes], [[*sizes]], [[]], np.zeros(steps, dtype=np.int64), fresh, none, none)
 
 
 def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:

@@ -1,4 +1,4 @@
-"""Which rows of the data the steps of a plan train on, as a function of plan, seed and step: nothing to save."""
+"""Which rows of the data the steps of a plan train on, a function of plan, seed and step: nothing to save."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -61,6 +61,8 @@ class PromptSchedule:
             again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + kept)
             trained += again[:stored]
             memory += again[stored:]
+        if np.count_nonzero(self.plan.fresh[row]) > 1:  # else each of several mini-batches would be of one skill
+            trained = self._order(np.asarray(trained), 3, step).tolist()
         return StepPrompts([*trained, *memory], [False] * len(trained) + [True] * len(memory))
 
     def _draw(self, pool: np.ndarray, skill: int, kind: int, offset: int, count: int) -> list[int]:

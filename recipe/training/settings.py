@@ -59,6 +59,7 @@ class ProtocolSettings(Group):
     """Which prompts a step trains on (``protocol.*``)."""
 
     kind: Literal["mixed", "sequential", "curriculum"]
+    every_skill: bool = False
     skill_sequence: list[str] | None = None
     levels: list[list[str]] | None = None
     mixing: Literal["ordered", "linear"] = "ordered"
@@ -218,10 +219,10 @@ class Settings(Group):
             raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
         if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
             raise ValueError(f"projection={projection.method} knows no slack: projection.epsilon=0, or projection=qp")
-        if self.failures.share and self.stages is not None:
+        if self.failures.share and (self.stages is not None or protocol.every_skill):
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, and "
-                f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed"
+                f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed without every_skill"
             )
         watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
         sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0

@@ -22,6 +22,8 @@ REPEATED_BY = (
     "critic.data_loader_seed",
     "critic.fsdp.seed",
 )
+# What runs did that were made before a key was there.
+BEFORE = {"protocol.every_skill": "False"}
 
 
 class JobFailed(RuntimeError):
@@ -43,7 +45,7 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
         new = {key: value for key, value in new.items() if key not in DERIVED}
-    differing = [key for key in new if old.get(key) != new[key]]
+    differing = [key for key in new if old.get(key, BEFORE.get(key)) != new[key]]
     return [f"{key}: {old.get(key)}, now {new[key]}" for key in differing[:3]]
 
 

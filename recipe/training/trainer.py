@@ -34,7 +34,7 @@ from recipe.training.batch_skills import (
 )
 from recipe.training.credit_batch import shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer
-from recipe.training.plan import make_plan
+from recipe.training.plan import make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
@@ -89,13 +89,20 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        plan = make_plan(self.settings, self.config.data.train_batch_size)
-        if plan is not None:
-            protocol, rows = self.settings.protocol, rows_by_skill(self.train_dataset.dataframe, self.settings.skills)
-            self.schedule = PromptSchedule(plan, rows, protocol.memory_size, protocol.seed)
+        protocol, batch = self.settings.protocol, self.config.data.train_batch_size
+        plan = make_plan(self.settings, batch)
+        if plan is None and not protocol.every_skill:
+            return
+        rows = rows_by_skill(self.train_dataset.dataframe, self.settings.skills)
+        seed = protocol.seed
+        if plan is None:
+            seed = self.config.data.seed or 0
+            sizes = {skill: len(own) for skill, own in sorted(rows.items())}
+            plan = mixed_plan(sizes, batch, self.total_training_steps)
+        self.schedule = PromptSchedule(plan, rows, protocol.memory_size, seed)
 
     def _fetch_one_gen_batch(self) -> TensorDict:
-        """The prompts of a plan with stages, or verl's next ones."""
+        """The prompts of a plan, or verl's next ones."""
         if self.schedule is None:
             share, batch = self.settings.failures.share, super()._fetch_one_gen_batch()
             if share == 0:
@@ -195,7 +202,7 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         stage, guarded, finished = 0, None, []
-        if self.schedule is not None:
+        if self.schedule is not None and self.settings.stages is not None:
             plan = self.schedule.plan
             stage, guarded = int(plan.stage[self.global_steps - 1]), plan.guarded(self.global_steps)
             finished = plan.just_finished(self.global_steps)

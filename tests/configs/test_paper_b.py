@@ -134,6 +134,20 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
     assert not found if message is None else message in found[0]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], None),
+        (["data.gen_batch_size=1"], "fetches prompts one by one"),
+        (["data.train_batch_size=2"], "no place for a prompt of each of 4 skills"),
+    ],
+)
+def test_batches_of_every_skill_that_cannot_be_made_are_refused(words: list[str], message: str | None):
+    config = composed("experiment=quickstart", "protocol.every_skill=true", *words)
+    found = [str(problem) for problem in protocol.check(config, None)]
+    assert not found if message is None else message in found[0]
+
+
 def test_in_protocol_mixed_too_forgetting_has_to_be_seen():
     config = composed("experiment=quickstart", "projection=qp", "projection.when=forgetting", "trainer.test_freq=-1")
     (problem,) = protocol.check(config, None)

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from recipe.training.plan import Plan, deal, make_plan
+from recipe.training.plan import Plan, deal, make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule
 from recipe.training.settings import Settings, SettingsError
 
@@ -129,6 +131,34 @@ def test_dealt_numbers_follow_their_weights_within_one():
     assert (counts.sum(1) == totals).all()
     owed = np.cumsum(weights / weights.sum(1, keepdims=True) * totals[:, None] - counts, axis=0)
     assert np.abs(owed).max() < 2
+
+
+@given(sizes=st.lists(st.integers(1, 500), min_size=1, max_size=6), spare=st.integers(0, 20))
+def test_every_batch_has_all_skills_and_each_its_share_over_the_steps(sizes: list[int], spare: int):
+    batch, steps = len(sizes) + spare, 40
+    made = mixed_plan(dict(zip("abcdef", sizes, strict=False)), batch, steps)
+    assert (made.fresh.sum(1) == batch).all()
+    assert made.fresh.min() >= 1
+    shares = np.array(sizes) / sum(sizes) * batch
+    if (shares >= 1).all():
+        assert made.fresh.sum(0) == pytest.approx(shares * steps, abs=2)
+
+
+def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
+    """Where a batch is cut into mini-batches each would be of one skill."""
+    drawn = schedule(mixed_plan(dict.fromkeys("abc", 40), BATCH, 9))
+    for step in range(1, 10):
+        skills = [row // 100 for row in drawn.at(step).rows]
+        assert np.bincount(skills).min() >= 5
+        assert skills != sorted(skills)
+        assert drawn.at(step) == drawn.at(step)
+    rows = [row for step in range(1, 8) for row in drawn.at(step).rows]
+    assert len(set(rows)) == len(rows)  # none comes twice before a skill is used up
+
+
+def test_fewer_prompts_than_skills_cannot_have_one_of_each():
+    with pytest.raises(SettingsError, match="data.train_batch_size=2 has no place for a prompt of each of 3 skills"):
+        mixed_plan(dict.fromkeys("abc", 10), 2, 1)
 
 
 def test_a_batch_that_memory_fills_is_refused():
