@@ -22,6 +22,7 @@ from recipe.records.tables import table_console
 from recipe.training.memory_parts import GIB
 from recipe.training.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.training.model_shape import UnknownShapeError, shape_of
+from recipe.training.settings import SettingsError
 
 # The workload of the table in docs/platforms.md; an experiment brings its own.
 WORKLOAD = (
@@ -44,6 +45,7 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
 
     Raises:
         UnknownShapeError: the model's architecture is not known here.
+        SettingsError: our own groups of the configuration cannot be used.
     """
     with initialize_config_module("configs", version_base=None):
         config: DictConfig = compose("train", overrides)
@@ -79,7 +81,7 @@ def main() -> int:
         return 0
     try:
         plan = read_plan(overrides, arguments.gib)
-    except UnknownShapeError as error:
+    except (UnknownShapeError, SettingsError) as error:
         console.print(f"no plan: {error}", markup=False, soft_wrap=True)
         return 2
     console.print(plan.render())

@@ -9,6 +9,7 @@ from recipe.records.run_directory import RunDirectory
 from recipe.training.memory_parts import GIB
 from recipe.training.memory_plan import MemoryPlan, plan_memory
 from recipe.training.model_shape import UnknownShapeError, shape_of
+from recipe.training.settings import SettingsError
 
 # What Ray, verl's actors and one vLLM engine take before any model (docs/platforms.md).
 STACK_GIB = 7.0
@@ -39,9 +40,11 @@ def describe(config: DictConfig) -> RenderableType:
 
 
 def _plan(config: DictConfig) -> MemoryPlan | None:
+    total = psutil.virtual_memory().total / GIB
     try:
         shape = shape_of(config.actor_rollout_ref.model.path)
+        return plan_memory(config, shape, total if config.trainer.device == "cpu" else config.run.gpu_memory_gib)
     except UnknownShapeError:
         return None
-    total = psutil.virtual_memory().total / GIB
-    return plan_memory(config, shape, total if config.trainer.device == "cpu" else config.run.gpu_memory_gib)
+    except SettingsError:  # of stages that cannot be filled recipe.checks.protocol speaks
+        return None

@@ -57,10 +57,23 @@ def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
         "weights": state.weights * on_device,
         "gradients": state.gradients * on_device + parts.deferred_gradients(shape, sizes),
         "optimiser": state.moments * on_device,
+        **{name: size * on_device for name, size in _guards(sizes, shape).items()},
         "critic": _kept_state(sizes.critic, sizes, shape),
         "gathered layers": parts.gathered_layers(shape, sizes.actor),
         "activations": parts.activations(shape, sizes),
         "logits": parts.logits(shape, sizes),
+    }
+
+
+def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """What projection and a penalty hold in an update, beside the weights as the update finds them.
+
+    param_offload has brought these to the device by then, offload_policy leaves them on the host.
+    """
+    return {
+        "adapter snapshot": parts.adapter_snapshot(shape, sizes),
+        "projection": parts.projection(shape, sizes) + parts.averages(shape, sizes),
+        "penalty": parts.penalty(shape, sizes) + parts.fisher(shape, sizes),
     }
 
 
@@ -71,11 +84,16 @@ def _engine(sizes: RunSizes, shape: ModelShape, capacity: int) -> dict[str, int]
 
 
 def _kept(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
-    """What the trainer leaves on a GPU while vLLM generates; verl drops the gradients after each update."""
+    """What the trainer leaves on a GPU while vLLM generates; verl drops the gradients after each update.
+
+    param_offload moves weights, not the averages of projection or what a penalty keeps.
+    """
     actor, state = sizes.actor, parts.training_state(shape, sizes.actor, sizes.shards)
     return {
         "weights": 0 if actor.param_offload or actor.offload_policy else state.weights,
         "optimiser": 0 if actor.optimizer_offload or actor.offload_policy else state.moments,
+        "projection": 0 if actor.offload_policy else parts.averages(shape, sizes),
+        "penalty": 0 if actor.offload_policy else parts.penalty(shape, sizes),
         "critic": _kept_state(sizes.critic, sizes, shape),
     }
 
@@ -94,6 +112,7 @@ def _host(sizes: RunSizes, shape: ModelShape) -> int:
         state = parts.training_state(shape, model, sizes.shards)
         rank += state.total - state.gradients - _kept_state(model, sizes, shape)
         rank += state.gradients if model.offload_policy else 0
+    rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
     if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent anew
         rank += parts.rollout_weights(shape, sizes)
     loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank

@@ -1,8 +1,9 @@
 """Bytes on one device, part by part: pure formulas, each with its source.
 
 Legend: P parameters, L blocks, H hidden size, I intermediate size, Q and K sizes of queries and of keys, V words,
-T tokens of a micro-batch, c bytes a number while computing, w bytes a number of a stored weight.
-Weights, gradients, moments and the KV cache are exact. Activations, logits and workspaces are estimates of a peak.
+T tokens of a micro-batch, S constraints of an update, c bytes a number while computing, w of a stored weight.
+Weights, gradients, moments, what projection and penalties hold, and the KV cache are exact. Activations, logits and
+workspaces are estimates of a peak.
 """
 
 from dataclasses import dataclass
@@ -51,6 +52,44 @@ def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> Train
     stored = shape.parameters + (trained if model.lora_rank else 0)
     size = model.weight_bytes
     return TrainingState(stored * size // shards, trained * size // shards, 2 * trained * size // shards)
+
+
+def adapter_snapshot(shape: ModelShape, sizes: RunSizes) -> int:
+    """The start of an update, of which every adapter keeps a copy (workers/actor.py); projection has one anyway."""
+    return _trained(shape, sizes, sizes.actor.weight_bytes) if sizes.actor.lora_rank and not sizes.constraints else 0
+
+
+def projection(shape: ModelShape, sizes: RunSizes) -> int:
+    """S constraint gradients in fp32, the update's start and one step in w bytes (workers/safe_update.py).
+
+    Until there is a step, the gradient of half of a constraint's samples has its place.
+    """
+    return _trained(shape, sizes, 4 * sizes.constraints + 2 * sizes.actor.weight_bytes) if sizes.constraints else 0
+
+
+def averages(shape: ModelShape, sizes: RunSizes) -> int:
+    """Constraint gradients averaged over updates (``projection.average``), in fp32."""
+    return _trained(shape, sizes, 4 * sizes.averages)
+
+
+def penalty(shape: ModelShape, sizes: RunSizes) -> int:
+    """The anchor in w bytes, and EWC's importance in fp32 (workers/penalties.py)."""
+    if sizes.penalty == "off":
+        return 0
+    return _trained(shape, sizes, sizes.actor.weight_bytes + (4 if sizes.penalty == "ewc" else 0))
+
+
+def fisher(shape: ModelShape, sizes: RunSizes) -> int:
+    """EWC's Fisher information of the stage before, in fp32, beside the importance while a stage begins.
+
+    Old and new anchor and importance stand side by side after it for a moment, in the room of activations and logits.
+    """
+    return _trained(shape, sizes, 4) if sizes.penalty == "ewc" else 0
+
+
+def _trained(shape: ModelShape, sizes: RunSizes, each: int) -> int:
+    """So many bytes for each of the actor's trained parameters, sharded like them."""
+    return trainable_parameters(shape, sizes.actor) * each // sizes.shards
 
 
 def gathered_layers(shape: ModelShape, model: TrainedModel) -> int:

@@ -72,6 +72,9 @@ def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) ->
     Args:
         shape: of ``actor_rollout_ref.model.path`` (``model_shape.shape_of``); a critic is taken to have it too.
         gpu_memory_gib: memory of one GPU; on the CPU platform the memory of the machine.
+
+    Raises:
+        SettingsError: as ``read_sizes``.
     """
     return plan_sizes(read_sizes(config), shape, gpu_memory_gib)
 
@@ -122,6 +125,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         f"{engine}.offload_policy=true (Adam on the host, slow)": replace(
             sizes, actor=replace(actor, offload_policy=True)
         ),
+        "projection.average=0": replace(sizes, averages=0),
         "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
         f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
         f"{ROLLOUT}.gpu_memory_utilization={int(100 * room / plan.layout.capacity) / 100:g}": replace(

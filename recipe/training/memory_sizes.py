@@ -6,6 +6,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.training.plan import make_plan
+from recipe.training.protector import Protector
+from recipe.training.settings import Settings, read_settings
+
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "auto": 2}
 
 
@@ -24,7 +28,10 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class RunSizes:
-    """One run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full."""
+    """One run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
+
+    constraints: of the update that protects most skills. averages: constraints that are averaged over updates.
+    """
 
     on_cpu: bool
     nodes: int
@@ -32,6 +39,9 @@ class RunSizes:
     actor: TrainedModel
     critic: TrainedModel | None
     reference_bytes: int
+    constraints: int
+    averages: int
+    penalty: str
     fsdp_size: int
     sequence_parallel: int
     checkpointing: bool
@@ -92,7 +102,11 @@ class RunSizes:
 
 
 def read_sizes(config: DictConfig) -> RunSizes:
-    """Read the sizes of a configuration that Hydra composed for ``recipe.train``."""
+    """Read the sizes of a configuration that Hydra composed for ``recipe.train``.
+
+    Raises:
+        SettingsError: our own groups of it cannot be used, or its stages cannot be filled.
+    """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
     with warnings.catch_warnings():
@@ -107,6 +121,8 @@ def read_sizes(config: DictConfig) -> RunSizes:
     log_prob_micro = None if dynamic else rollout.log_prob_micro_batch_size_per_gpu
     trained = _trained_model(model, engine)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base itself
+    settings = read_settings(config)
+    constraints = _constraint_names(settings, config.data.train_batch_size)
     environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
     return RunSizes(
         on_cpu=config.trainer.device == "cpu",
@@ -115,6 +131,9 @@ def read_sizes(config: DictConfig) -> RunSizes:
         actor=trained,
         critic=_trained_model(config.critic.model, config.critic.fsdp) if has_critic else None,
         reference_bytes=BYTES[config.actor_rollout_ref.ref.fsdp_config.model_dtype] if reads_reference else 0,
+        constraints=max(map(len, constraints)),
+        averages=len(set().union(*constraints)) if settings.projection.average else 0,
+        penalty=settings.penalty.kind,
         fsdp_size=engine.fsdp_size,
         sequence_parallel=sequence_parallel,
         checkpointing=model.enable_gradient_checkpointing,
@@ -143,6 +162,16 @@ def read_sizes(config: DictConfig) -> RunSizes:
         max_num_batched_tokens=rollout.max_num_batched_tokens,
         cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
     )
+
+
+def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
+    """The constraints of an update in each stage, as if every skill that may be protected were."""
+    always = settings.projection.model_copy(update={"when": "always"})
+    protector = Protector(settings.model_copy(update={"projection": always}))
+    plan = make_plan(settings, batch)
+    firsts = range(1, plan.steps + 1, settings.protocol.stage_steps) if plan else []
+    stages = [plan.earlier(step) for step in firsts] if plan else [None]
+    return [{wanted["name"] for wanted in protector.protection(stage).get("constraints", [])} for stage in stages]
 
 
 def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:

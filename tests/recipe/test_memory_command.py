@@ -57,6 +57,15 @@ def test_an_unknown_model_is_a_message_and_not_a_traceback(
     assert "no plan: actor_rollout_ref.model.path=nobody/none" in capsys.readouterr().out
 
 
+def test_settings_that_cannot_be_used_are_a_message_and_not_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["platform=gpu_1x8", "model_preset=qwen2_5_7b", "run.experiment=test", *memory.WORKLOAD]
+    monkeypatch.setattr(sys, "argv", ["memory", *words, "skills=any", "projection=qp"])
+    assert main() == 2
+    assert "projection needs skills.names" in capsys.readouterr().out
+
+
 def test_the_cpu_platform_is_planned_with_the_machines_own_memory(tmp_path: Path) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     more = {"num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 512, "model_type": "qwen2"}

@@ -2,16 +2,23 @@
 
 import io
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
+import torch
 from rich.console import Console
 
+from recipe.training import memory_parts
 from recipe.training.memory_plan import MemoryPlan, plan_memory, plan_sizes
 from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.model_shape import KNOWN_SHAPES, ModelShape
 from tests.composing import composed
+from workers.constraints import GradientAverages, no_gradients
+from workers.displacement import snapshot
+from workers.penalties import Penalty
 
 pytestmark = pytest.mark.slow  # composes a dozen configurations
 
@@ -39,6 +46,10 @@ def seven(**changes: object) -> RunSizes:
     return replace(sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=lora"), **changes)  # type: ignore[arg-type]
 
 
+def seven_full(**changes: object) -> RunSizes:
+    return replace(sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=full"), **changes)  # type: ignore[arg-type]
+
+
 def thirty_two_full(**changes: object) -> RunSizes:
     return replace(sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_32b", "adaptation=full"), **changes)  # type: ignore[arg-type]
 
@@ -47,6 +58,10 @@ def text(plan: MemoryPlan) -> str:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(plan.render())
     return console.export_text()
+
+
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def test_7b_with_lora_on_eight_gpus_byte_for_byte() -> None:
@@ -121,6 +136,117 @@ def test_offload_moves_state_to_the_host_and_frees_the_gpu_while_generating() ->
     assert plan.layout.training["weights"] == 3_848_178_432
     # A node's 8 ranks: weights and moments, and vLLM's sleeping base weights.
     assert plan.layout.host == 8 * (3_848_178_432 + 80_740_352 + 7_696_356_864)
+
+
+# One copy of 7,615,616,512 parameters in fp32, over 8 ranks.
+COPY = 7_615_616_512 * 4 // 8
+
+
+def test_projection_holds_the_start_the_constraints_and_a_step_while_it_trains() -> None:
+    off, on = (plan_sizes(seven_full(constraints=count), SEVEN, 80).layout for count in (0, 4))
+    assert COPY == 3_807_808_256
+    assert on.training["projection"] == 6 * COPY == 22_846_849_536
+    assert on.training_bytes - off.training_bytes == 6 * COPY
+    assert (on.rollout_bytes, on.host) == (off.rollout_bytes, off.host)
+
+
+def test_averages_of_constraints_stay_on_the_gpu_while_vllm_generates() -> None:
+    plain, averaged = (plan_sizes(seven_full(constraints=2, averages=count), SEVEN, 80).layout for count in (0, 3))
+    assert averaged.training["projection"] - plain.training["projection"] == 3 * COPY
+    assert averaged.rollout["projection"] == averaged.rollout_bytes - plain.rollout_bytes == 3 * COPY
+
+
+@pytest.mark.parametrize(("kind", "training", "generating"), [("off", 0, 0), ("l2", 1, 1), ("ewc", 3, 2)])
+def test_a_penalty_keeps_its_anchor_and_ewc_the_importance_and_once_a_stage_a_fisher(
+    kind: str, training: int, generating: int
+) -> None:
+    layout, off = (plan_sizes(seven_full(penalty=name), SEVEN, 80).layout for name in (kind, "off"))
+    assert layout.training["penalty"] == layout.training_bytes - off.training_bytes == training * COPY
+    assert layout.rollout["penalty"] == layout.rollout_bytes - off.rollout_bytes == generating * COPY
+
+
+def test_constraints_and_importance_are_fp32_whatever_the_weights_are() -> None:
+    sizes = seven_full(constraints=4, averages=4, penalty="ewc")
+    halved = plan_sizes(replace(sizes, actor=replace(sizes.actor, weight_bytes=2)), SEVEN, 80).layout
+    assert halved.training["projection"] == 4 * COPY + COPY // 2 * 2 + 4 * COPY
+    assert halved.training["penalty"] == COPY // 2 + 2 * COPY
+
+
+def test_with_offload_policy_projection_and_penalty_lie_on_the_host() -> None:
+    actor = replace(seven_full().actor, offload_policy=True)
+    guarded, plain = (
+        plan_sizes(replace(seven_full(**changes), actor=actor), SEVEN, 80).layout
+        for changes in ({"constraints": 4, "averages": 4, "penalty": "ewc"}, {})
+    )
+    assert (guarded.training_bytes, guarded.rollout_bytes) == (plain.training_bytes, plain.rollout_bytes)
+    assert guarded.host - plain.host == 8 * (4 + 2 + 4 + 3) * COPY
+
+
+def test_the_plan_counts_the_tensors_that_the_worker_keeps() -> None:
+    words = "arm=qp_both", "penalty=ewc", "penalty.strength=1", "projection.average=0.5"
+    sizes = read_sizes(composed("experiment=paper_b", *words))
+    shards = [torch.zeros(memory_parts.trainable_parameters(MICRO, sizes.actor))]
+    constraints, start, step = no_gradients(shards, 6), snapshot(shards), snapshot(shards)
+    assert bytes_of(constraints + start + step) == memory_parts.projection(MICRO, sizes)
+    averages, penalty = GradientAverages(), Penalty()
+    averages.smooth("abcdef", constraints, [True] * 6, 0.5)
+    assert bytes_of(averages.state().values()) == memory_parts.averages(MICRO, sizes)
+    fisher = [part.float() for part in shards]
+    penalty.begin_stage(1, shards, fisher)
+    assert bytes_of(penalty.anchor + penalty.importance) == memory_parts.penalty(MICRO, sizes)
+    assert bytes_of(fisher) == memory_parts.fisher(MICRO, sizes)
+
+
+@pytest.mark.parametrize(("sizes", "trained"), [(seven, 80_740_352), (seven_full, 7_615_616_512)])
+def test_the_plan_grows_linearly_in_the_constraints(sizes: Callable[..., RunSizes], trained: int) -> None:
+    sums = [plan_sizes(sizes(constraints=count), SEVEN, 80).layout.training_bytes for count in range(1, 9)]
+    assert {after - before for before, after in pairwise(sums)} == {4 * trained // 8}
+
+
+def test_without_projection_and_penalty_only_an_adapter_is_copied_and_only_in_an_update() -> None:
+    for sizes, copied in ((seven(), 80_740_352 * 4 // 8), (seven_full(), 0)):
+        layout = plan_sizes(sizes, SEVEN, 80).layout
+        parts = {name: layout.training[name] for name in ("adapter snapshot", "projection", "penalty")}
+        assert parts == {"adapter snapshot": copied, "projection": 0, "penalty": 0}
+        assert not layout.rollout.keys() & {"adapter snapshot"}
+    # With projection on the copy is the start that it needs.
+    layout = plan_sizes(seven(constraints=4), SEVEN, 80).layout
+    assert layout.training["projection"] == 6 * 80_740_352 * 4 // 8
+    assert layout.training["adapter snapshot"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "constraints", "averages"),
+    [
+        ("", 0, 0),
+        ("projection=qp", 4, 0),
+        ("projection=qp projection.when=forgetting projection.average=0.9", 4, 4),
+        ("projection=qp projection.constraint_source=both projection.protected=[trace,write]", 4, 0),
+        ("protocol=sequential projection=qp", 3, 0),
+        ("protocol=sequential projection=qp projection.constraint_source=both projection.average=0.5", 6, 6),
+        ("protocol=sequential protocol.skill_sequence=[write] projection=qp", 0, 0),
+        # At once one of two, which both have been averaged by the end.
+        ("protocol=sequential protocol.skill_sequence=[write,trace,write] projection=qp projection.average=0.5", 1, 2),
+    ],
+)
+def test_constraints_are_those_of_the_stage_that_protects_most_skills(
+    words: str, constraints: int, averages: int
+) -> None:
+    sizes = read_sizes(composed("experiment=quickstart", "data.train_batch_size=64", *words.split()))
+    assert (sizes.constraints, sizes.averages) == (constraints, averages)
+
+
+def test_full_fine_tuning_that_only_projection_makes_too_large_is_refused() -> None:
+    words = ("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=full", "skills.names=[a,b,c,d]")
+    guarded = plan_memory(composed(*GRPO, *words, "projection=qp", "projection.average=0.9"), SEVEN, 79)
+    assert re.search(r"projection +│ 35\.5 +│ 14\.2 ", text(guarded))
+    (refusal,) = guarded.refusals
+    assert "training needs 80.0 of 79.0 GiB" in refusal
+    assert "projection.average=0;" in refusal
+    plain = plan_memory(composed(*GRPO, *words), SEVEN, 79)
+    assert plain.refusals == []
+    assert "projection" not in text(plain)
+    assert "penalty" not in text(plain)
 
 
 def test_a_reference_model_waits_on_the_host_and_is_not_there_with_lora() -> None:

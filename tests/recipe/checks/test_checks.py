@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig
 
 from recipe import preflight
-from recipe.checks import cluster, cpu_engine, data, memory, model, names, reward, sandbox, verl_rules
+from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
@@ -193,6 +193,12 @@ def test_batches_that_do_not_divide(tiny_arguments, run):
         _config(tiny_arguments, "trainer.n_gpus_per_node=2", "actor_rollout_ref.rollout.n=1",
                 "data.train_batch_size=15", "actor_rollout_ref.actor.ppo_mini_batch_size=15"), run)  # fmt: skip
     assert "over 2 data-parallel ranks" in _only(problems)
+
+
+def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tiny_arguments, run):
+    config = _config(tiny_arguments, "protocol=sequential", "projection=qp", "protocol.memory_per_protected=16")
+    assert "leaves no prompt to train on" in _only(protocol.check(config, run))
+    assert not any("memory prompts" in str(problem) for problem in memory.check(config, run))
 
 
 def test_verls_own_rules_are_asked(tiny_arguments, run):
