@@ -169,8 +169,7 @@ def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
     always = settings.projection.model_copy(update={"when": "always"})
     protector = Protector(settings.model_copy(update={"projection": always}))
     plan = make_plan(settings, batch)
-    firsts = range(1, plan.steps + 1, settings.protocol.stage_steps) if plan else []
-    stages = [plan.earlier(step) for step in firsts] if plan else [None]
+    stages = plan.protected if plan else [None]
     return [{wanted["name"] for wanted in protector.protection(stage).get("constraints", [])} for stage in stages]
 
 
