@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Stages = Sequence[Sequence[int]]  # indices of the skills that each stage trains
 
 
 def average(accuracy: ArrayLike) -> float:
@@ -37,25 +38,25 @@ def forgetting(accuracy: ArrayLike) -> Array:
     return np.where(np.isfinite(best), best, np.nan) - matrix[-1]
 
 
-def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Sequence[int] | None = None) -> Array:
+def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | None = None) -> Array:
     """Accuracy on each skill just before its own stage minus the initial one (skills,).
 
     Args:
         accuracy: (stages, skills).
         initial: (skills,), before any stage.
-        trained: the skill that each stage trains; by default stage i trains skill i.
+        trained: the skills that each stage trains; by default stage i trains skill i alone.
 
     Returns:
-        NaN for a skill that no stage trains, and for that of the first stage: nothing came before it.
+        NaN for a skill that no stage trains, and for those of the first stage: nothing came before it.
     """
     matrix = _matrix(accuracy)
     start = _of_each_skill(initial, matrix)
     transfer = np.full(matrix.shape[1], np.nan)
     seen: set[int] = set()
-    for stage, skill in enumerate(_trained(trained, matrix)):
-        if stage > 0 and skill not in seen:
+    for stage, skills in enumerate(_trained(trained, matrix)):
+        for skill in skills - seen if stage > 0 else ():
             transfer[skill] = matrix[stage - 1, skill] - start[skill]
-        seen.add(skill)
+        seen |= skills
     return transfer
 
 
@@ -72,7 +73,7 @@ def interference(
     accuracy: ArrayLike,
     initial: ArrayLike | None = None,
     predicted: ArrayLike | None = None,
-    trained: Sequence[int] | None = None,
+    trained: Stages | None = None,
 ) -> Interference:
     """The change of each skill's accuracy in each stage, beside its first-order prediction.
 
@@ -80,7 +81,7 @@ def interference(
         accuracy: (stages, skills).
         initial: (skills,), before any stage; without it the first stage's changes are NaN.
         predicted: (stages, skills), sums of ``Projection.change``.
-        trained: the skill that each stage trains. If given, a stage's effect on its own skill is left out of the
+        trained: the skills that each stage trains. If given, a stage's effect on its own skills is left out of the
             correlation: that it improves what it trains says nothing about interference.
     """
     matrix = _matrix(accuracy)
@@ -93,8 +94,8 @@ def interference(
         raise ValueError(f"predicted must have the shape of accuracy {matrix.shape}, got {prediction.shape}")
     known = np.isfinite(measured) & np.isfinite(prediction)
     if trained is not None:
-        skills = _trained(trained, matrix)
-        known[np.arange(len(skills)), skills] = False
+        for stage, skills in enumerate(_trained(trained, matrix)):
+            known[stage, list(skills)] = False
     return Interference(measured, prediction, _pearson(measured[known], prediction[known]))
 
 
@@ -137,10 +138,9 @@ def _of_each_skill(initial: ArrayLike, matrix: Array) -> Array:
     return values
 
 
-def _trained(trained: Sequence[int] | None, matrix: Array) -> list[int]:
+def _trained(trained: Stages | None, matrix: Array) -> list[set[int]]:
     stages, skills = matrix.shape
-    if trained is None:
-        trained = range(stages)
-    if len(trained) != stages or not all(0 <= skill < skills for skill in trained):
-        raise ValueError(f"trained must name one of {skills} skills for each of {stages} stages, got {list(trained)}")
-    return list(trained)
+    found = [{stage} for stage in range(stages)] if trained is None else [set(stage) for stage in trained]
+    if len(found) != stages or not all(stage and stage <= set(range(skills)) for stage in found):
+        raise ValueError(f"trained must name some of {skills} skills for each of {stages} stages, got {trained}")
+    return found

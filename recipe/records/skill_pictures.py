@@ -61,11 +61,11 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     matrix = record.matrix
     lost = np.array([forgetting(matrix[: stage + 1]) for stage in range(len(matrix))])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    ticks = ["start", *record.stages]
+    ticks = ["start", *map(_broken, record.stages)]
     for skill, name in enumerate(record.skills):
         accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
         (line,) = left.plot(accuracy, marker=".", label=name)
-        own = [stage + 1 for stage, trained in enumerate(record.trained or []) if trained == skill]
+        own = [stage for stage, trained in enumerate(record.trained or [], start=1) if skill in trained]
         left.plot(own, accuracy[own], marker="*", markersize=13, linestyle="", color=line.get_color())
         right.plot(range(1, len(ticks)), lost[:, skill], marker=".", color=line.get_color())
     left.set(ylabel="accuracy", ylim=(0, 1), title="accuracy (star: trained in that stage)")
@@ -99,10 +99,10 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
 
 def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
     """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order."""
-    names, changes = mean_interference(records)
-    size = 2.2 + 0.9 * len(names)
-    figure, axes = plt.subplots(figsize=(size, 0.8 * size), layout="constrained")
-    _heat_map(axes, 100 * changes, names, names, _POINTS)
+    trained, names, changes = mean_interference(records)
+    width, height = (2.2 + 0.9 * len(of) for of in (names, trained))
+    figure, axes = plt.subplots(figsize=(width, 0.8 * height), layout="constrained")
+    _heat_map(axes, 100 * changes, trained, names, _POINTS)
     axes.set(xlabel="skill", ylabel="trained in the stage")
     axes.set_title(f"change of the accuracy in a stage (points; mean of {len(records)} runs)", fontsize=9)
     return save(figure, path)
@@ -138,7 +138,12 @@ def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Seque
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
-    axes.set_yticks(range(values.shape[0]), rows, fontsize=8)
+    axes.set_yticks(range(values.shape[0]), map(_broken, rows), fontsize=8)
+
+
+def _broken(stage: str) -> str:
+    """The name of a stage with a line for each of its skills: many would not fit side by side."""
+    return stage.replace(" + ", "\n+ ")
 
 
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:

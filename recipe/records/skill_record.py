@@ -31,8 +31,8 @@ def stage_metrics(
 ) -> dict[str, float]:
     """At the end of a stage, of the stages so far, what is defined of
 
-    ``skill/forgetting`` and ``skill/forward_transfer`` (means over skills), ``skill/new_skill`` (accuracy on the last
-    stage's skill) and ``skill/interference_correlation`` (of predicted and measured changes).
+    ``skill/forgetting`` and ``skill/forward_transfer`` (means over skills), ``skill/new_skill`` (mean accuracy on the
+    last stage's skills) and ``skill/interference_correlation`` (of predicted and measured changes).
 
     row: "step" and the numbers of a validation that is not yet in the run's records.
     """
@@ -65,12 +65,11 @@ def _record(
         return None
     begins = [0, *ends[:-1]]
     predicted = np.array([_predicted(rows, skills, *span) for span in zip(begins, ends, strict=True)])
-    single = stages is not None and all(len(stage) == 1 for stage in stages)
     return SkillRecord(
         skills=skills,
         accuracy=np.array([_accuracies(rows[end], skills) for end in ends]),
         initial=_accuracies(rows.get(0, {}), skills),
-        trained=[skills.index(stage[0]) for stage in stages[: len(ends)]] if stages is not None and single else None,
+        trained=None if stages is None else [[skills.index(skill) for skill in stage] for stage in stages[: len(ends)]],
         predicted=predicted if np.isfinite(predicted).any() else None,
     )
 

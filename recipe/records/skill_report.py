@@ -4,7 +4,8 @@ The measures and their definitions are those of `workers.skill_metrics`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from workers import skill_metrics
-from workers.skill_metrics import Array, Interference, Spread, seed_spread
+from workers.skill_metrics import Array, Interference, Spread, Stages, seed_spread
 
 
 @dataclass(frozen=True)
@@ -20,22 +21,26 @@ class SkillRecord:
     """Accuracies of one run.
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
-    trained: the skill that each stage trains; None when every stage trains all of them (protocol mixed).
+    trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
     predicted: (stages, skills) changes of the reward as the constraint gradients foresaw them.
     """
 
     skills: Sequence[str]
     accuracy: ArrayLike
     initial: ArrayLike
-    trained: Sequence[int] | None = None
+    trained: Stages | None = None
     predicted: ArrayLike | None = None
 
     @property
     def stages(self) -> list[str]:
-        """Names of the stages: their number and the skill that they train."""
+        """Names of the stages: their number and the skills that they train."""
         if self.trained is None:
             return [f"{stage}" for stage in range(1, len(self.matrix) + 1)]
-        return [f"{stage} {self.skills[skill]}" for stage, skill in enumerate(self.trained, start=1)]
+        return [f"{number} {' + '.join(self.names(stage))}" for number, stage in enumerate(self.trained, start=1)]
+
+    def names(self, stage: Iterable[int]) -> list[str]:
+        """Those of the skills with these indices."""
+        return [self.skills[skill] for skill in stage]
 
     @property
     def matrix(self) -> Array:
@@ -54,7 +59,8 @@ class SkillRecord:
         """Skills that training could forget: those of earlier stages that the last one does not train."""
         if self.trained is None:
             return list(range(len(self.skills)))
-        return sorted(set(self.trained[:-1]) - {self.trained[-1]})
+        *before, last = map(set, self.trained)
+        return sorted(set().union(*before) - last)
 
     @property
     def mean_forgetting(self) -> float:
@@ -70,8 +76,8 @@ class SkillRecord:
 
     @property
     def new_skill(self) -> float:
-        """Final accuracy on the skill of the last stage; NaN when that trains all of them."""
-        return math.nan if self.trained is None else float(self.matrix[-1, self.trained[-1]])
+        """Mean final accuracy on the skills of the last stage; NaN in protocol mixed."""
+        return math.nan if self.trained is None else float(self.matrix[-1, list(self.trained[-1])].mean())
 
     @property
     def forward_transfer(self) -> Array:
@@ -85,20 +91,20 @@ class SkillRecord:
         return skill_metrics.interference(self.matrix, self.initial, self.predicted, self.trained)
 
 
-def mean_interference(records: Sequence[SkillRecord]) -> tuple[list[str], Array]:
-    """Names of the skills, and the mean change of each skill's accuracy in the stages that train a skill.
+def mean_interference(records: Sequence[SkillRecord]) -> tuple[list[str], list[str], Array]:
+    """What stages train and the names of all skills, both sorted, and the mean change of each skill's accuracy in these
+    stages (trained, skills).
 
-    records: of protocols with stages, of the same skills in any order. Row i of the matrix (skills, skills): the stages
-    that train skill i; NaN where no stage does.
+    records: of protocols with stages, of the same skills in any order.
     """
     names = sorted(records[0].skills)
-    changes: list[list[list[float]]] = [[[] for _ in names] for _ in names]
+    changes = defaultdict(list)
     for record in records:
-        for stage, skill in enumerate(record.trained or []):
-            row = changes[names.index(record.skills[skill])]
-            for column, change in enumerate(record.interference.measured[stage]):
-                row[names.index(record.skills[column])].append(change)
-    return names, np.array([[np.mean(found) if found else math.nan for found in row] for row in changes])
+        columns = [list(record.skills).index(name) for name in names]
+        for stage, change in zip(record.trained or [], record.interference.measured, strict=False):
+            changes[" + ".join(sorted(record.names(stage)))].append(change[columns])
+    trained = sorted(changes)
+    return trained, names, np.array([np.mean(changes[stage], axis=0) for stage in trained])
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:
@@ -107,7 +113,7 @@ def measures(record: SkillRecord) -> dict[str, Any]:
     return {
         "skills": list(record.skills),
         "stages": record.stages,
-        "trained": None if record.trained is None else [record.skills[skill] for skill in record.trained],
+        "trained": None if record.trained is None else [record.names(stage) for stage in record.trained],
         "initial": plain(record.initial),
         "accuracy": plain(record.matrix),
         "average": plain(skill_metrics.average(record.matrix)),

@@ -30,7 +30,9 @@ def test_forgetting_skips_stages_that_were_not_measured_and_needs_two_stages() -
 def test_forward_transfer_is_the_gain_before_the_skills_own_stage() -> None:
     np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL), [np.nan, 0.2, -0.1])
     # Stages train skills 2, 0, 2: the second stage of skill 2 does not count, skill 1 is never trained.
-    np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL, trained=[2, 0, 2]), [0.6, np.nan, np.nan])
+    np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL, trained=[[2], [0], [2]]), [0.6, np.nan, np.nan])
+    # The last stage trains two skills, one of them for the second time.
+    np.testing.assert_allclose(forward_transfer(ACCURACY, INITIAL, trained=[[0], [1], [1, 2]]), [np.nan, 0.2, -0.1])
 
 
 def test_interference_is_the_change_of_each_stage() -> None:
@@ -48,7 +50,11 @@ def test_interference_correlates_prediction_and_measurement() -> None:
     # Wrong about every stage's own skill only: seen by the plain correlation, not by the one between skills.
     predicted = measured - 5 * np.eye(3)
     assert interference(ACCURACY, INITIAL, predicted).correlation < 0
-    assert interference(ACCURACY, INITIAL, predicted, trained=[0, 1, 2]).correlation == pytest.approx(1)
+    assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [2]]).correlation == pytest.approx(1)
+    # A stage of two skills has two effects of its own.
+    predicted[2, 1] -= 5
+    assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [2]]).correlation < 0
+    assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [1, 2]]).correlation == pytest.approx(1)
 
 
 def test_seed_spread() -> None:
@@ -65,8 +71,9 @@ def test_seed_spread() -> None:
         (lambda: average([0.5, 0.6]), r"\(stages, skills\).*got shape \(2,\)"),
         (lambda: worst_skill(np.empty((0, 3))), r"got shape \(0, 3\)"),
         (lambda: forward_transfer(ACCURACY, [0.1]), r"initial must be \(3,\)"),
-        (lambda: forward_transfer(ACCURACY, INITIAL, [0, 1]), "for each of 3 stages"),
-        (lambda: forward_transfer(ACCURACY, INITIAL, [0, 1, 3]), "one of 3 skills"),
+        (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1]]), "for each of 3 stages"),
+        (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1], [3]]), "some of 3 skills"),
+        (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1], []]), "some of 3 skills"),
         (lambda: interference(ACCURACY, INITIAL, [[1.0]]), r"predicted must have the shape.*\(3, 3\)"),
         (lambda: seed_spread([]), "at least one seed"),
     ],

@@ -28,7 +28,7 @@ def test_the_ends_of_the_stages_make_the_matrix(run: RunDirectory):
     assert list(record.skills) == ["write", "sql"]
     assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
     assert np.array_equal(record.initial, [0.4, 0.2])
-    assert record.trained == [0, 1]
+    assert record.trained == [[0], [1]]
     assert record.mean_forgetting == pytest.approx(0.3)
     np.testing.assert_array_equal(record.predicted, [[np.nan, np.nan], [-0.25, np.nan]])
 
@@ -50,14 +50,27 @@ def test_stages_after_one_that_was_not_measured_do_not_take_its_place(run: RunDi
     assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
 
 
-def test_without_stages_and_with_levels_of_several_skills_no_stage_trains_one(run: RunDirectory):
+def test_without_stages_every_stage_trains_all_skills(run: RunDirectory):
     mixed = read_skill_record(run, None, 2000)
-    levels = read_skill_record(run, [["write"], ["write", "sql"]], 2)
     assert mixed is not None
-    assert levels is not None
-    assert (mixed.trained, levels.trained) == (None, None)
+    assert mixed.trained is None
     assert sorted(mixed.skills) == ["sql", "write"]
     assert mixed.matrix.shape == (2, 2)
+
+
+def test_levels_of_several_skills_have_the_measures_of_stages(tmp_path: Path):
+    """In the last level `a` falls from 0.8 to 0.5, and `b` and `c` are learnt."""
+    run = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
+
+    def row(step: int, *accuracies: float) -> dict[str, float]:
+        found = {f"skill/{skill}/accuracy": value for skill, value in zip("abc", accuracies, strict=True)}
+        return found | {"step": step, "skill/mean/accuracy": sum(accuracies) / 3}
+
+    run.log_metrics(0, row(0, 0.4, 0.2, 0.1))
+    run.log_metrics(2, row(2, 0.8, 0.3, 0.3))
+    found = stage_metrics(run, row(4, 0.5, 0.9, 0.7), [["a"], ["b", "c"]], 2)
+    # Just before their level b and c were 0.1 and 0.2 above the start.
+    assert found == pytest.approx({"skill/forgetting": 0.3, "skill/new_skill": 0.8, "skill/forward_transfer": 0.15})
 
 
 def test_the_end_of_a_stage_has_its_measures_as_metrics(tmp_path: Path):
