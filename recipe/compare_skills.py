@@ -80,7 +80,7 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
     for run in finished_runs(folder):
         config = run.read_config()
         settings = read_settings(config)
-        record = read_skill_record(run, settings.stages, settings.protocol.stage_steps)
+        record = read_skill_record(run, settings)
         measured = 0 if record is None else len(record.matrix)
         if record is None or measured < len(settings.stages or []):
             print(

@@ -103,7 +103,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             keep_logs(run)
             ray.shutdown()
     update_report(run)
-    update_skill_report(run, settings.stages, settings.protocol.stage_steps)
+    update_skill_report(run, settings)
     run.log_event("end")
 
 

@@ -24,6 +24,10 @@ from recipe.records.skill_report import (
 from workers.skill_metrics import Array, forgetting
 
 _POINTS, _SMALL = ".1f", ".3g"  # how the numbers of a heat map are written
+_PREDICTED = {
+    "rollouts": "predicted change of the skill\n(in advantages)",
+    "solutions": "predicted change of solutions'\nlog-likelihood (nats a token)",
+}
 
 
 def write_skill_report(record: SkillRecord, folder: Path) -> None:
@@ -86,7 +90,8 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
     if found.predicted is not None:
         correlation = "undefined" if np.isnan(found.correlation) else f"{found.correlation:.2f}"
         over = "" if record.trained is None else " between skills"
-        panels.append((f"predicted change of the reward (correlation{over}: {correlation})", found.predicted, _SMALL))
+        title = f"{_PREDICTED[record.predicted_by]}\n(correlation{over}: {correlation})"
+        panels.append((title, found.predicted, _SMALL))
     stages, skills = found.measured.shape
     width, height = 2.2 + 0.9 * skills, 1.8 + 0.55 * stages
     figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")

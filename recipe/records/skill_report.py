@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,8 @@ class SkillRecord:
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
     trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
-    predicted: (stages, skills) changes of the reward as the constraint gradients foresaw them.
+    predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
+    (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
     """
 
     skills: Sequence[str]
@@ -30,6 +31,7 @@ class SkillRecord:
     initial: ArrayLike
     trained: Stages | None = None
     predicted: ArrayLike | None = None
+    predicted_by: Literal["rollouts", "solutions"] = "rollouts"
 
     @property
     def stages(self) -> list[str]:
@@ -125,6 +127,7 @@ def measures(record: SkillRecord) -> dict[str, Any]:
         "interference": {
             "measured": plain(interference.measured),
             "predicted": plain(interference.predicted),
+            "predicted_by": None if interference.predicted is None else record.predicted_by,
             "correlation": plain(interference.correlation),
         },
     }

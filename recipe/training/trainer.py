@@ -266,10 +266,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
         """The numbers of a step into the run's records; at the end of a stage with its measures."""
         if "skill/mean/accuracy" in metrics:
-            row = metrics | {"step": step}
-            metrics.update(
-                stage_metrics(self.run_directory, row, self.settings.stages, self.settings.protocol.stage_steps)
-            )
+            metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
         self.run_directory.log_metrics(step, metrics)
 
     def on_init_end(self) -> None:
@@ -316,7 +313,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         )
         if "skill/mean/accuracy" in metrics:
             update_report(self.run_directory)
-            update_skill_report(self.run_directory, self.settings.stages, self.settings.protocol.stage_steps)
+            update_skill_report(self.run_directory, self.settings)
             write_credit_page(self.run_directory, global_steps)
 
 

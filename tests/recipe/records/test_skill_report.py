@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recipe.records import skill_pictures
 from recipe.records.skill_pictures import draw_mean_interference, write_pareto_report, write_skill_report
 from recipe.records.skill_report import SkillRecord, mean_interference, measures, pareto_points, plain, skill_table
 
@@ -109,6 +110,22 @@ def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
     assert (tmp_path / "report/skills.md").read_text() == skill_table(record) + "\n"
     assert is_png(tmp_path / "report/forgetting.png")
     assert is_png(tmp_path / "report/interference.png")
+
+
+@pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats a token")])
+def test_the_panel_of_predictions_says_what_they_are_of(tmp_path: Path, monkeypatch, source, unit: str) -> None:
+    titles: list[str] = []
+
+    def kept(figure, path: Path) -> Path:
+        titles.extend(axes.get_title() for axes in figure.axes)
+        return path
+
+    monkeypatch.setattr(skill_pictures, "save", kept)
+    record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, np.ones((3, 3)), source)
+    skill_pictures.draw_interference(record, tmp_path / "interference.png")
+    assert unit in titles[1]
+    assert "reward" not in titles[1]
+    assert measures(record)["interference"]["predicted_by"] == source
 
 
 def test_what_was_not_measured_is_null_and_a_dash_and_is_drawn(tmp_path: Path) -> None:

@@ -5,31 +5,10 @@ from hypothesis import strategies as st
 
 from recipe.training.plan import Plan, deal, make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule
-from recipe.training.settings import Settings, SettingsError
+from recipe.training.settings import SettingsError
+from tests.typed_settings import settings
 
 BATCH = 16
-FEEDBACK = {"code_agent": "{test}", "sql_agent": "{result}"}
-
-
-def settings(projection: dict | None = None, penalty: dict | None = None, **protocol) -> Settings:
-    """Typed settings without Hydra: what the files say is tested with the files."""
-    return Settings.model_validate(
-        {
-            "run": {
-                "root": "o", "experiment": "e", "poll_interval": 1, "max_masked_share": 1, "generations_per_step": 0,
-                "gpu_memory_gib": 80, "line_every_seconds": 1,
-            },
-            "skills": {"names": ["a", "b", "c"]},
-            "protocol": {"kind": "sequential", "stage_steps": 10, "memory_per_protected": 3} | protocol,
-            "credit": {"kind": "off"},
-            "projection": {"method": "qp"} | (projection or {}),
-            "agents": {"max_turns": 1, "role": "user", "observation_characters": 1, "feedback": FEEDBACK},
-            "failures": {"share": 0, "capacity": 1},
-            "agop": {"every": 0, "parts": 2},
-            "penalty": {"kind": "off"} | (penalty or {}),
-            "sandbox": {"timeout": 1, "memory_mb": 64},
-        }
-    )  # fmt: skip
 
 
 def plan(projection: dict | None = None, **protocol) -> Plan:
