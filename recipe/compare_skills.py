@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from recipe.records.arms import arm_of, finished_runs, repeat_of
+from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import mean_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
@@ -51,18 +52,10 @@ COLUMNS = (
 )
 
 
-# What the constraints knew, by the metrics of a step: means over the steps, and over the skills where each has its own.
-CONSTRAINT_METRICS = {
-    "split-half cosine": "actor/projection/split_half_cosine/",
-    "moved": "actor/projection/moved",
-    "unprotected skills a step": "actor/projection/unprotected_skills",
-}
-
-
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that came to its end: the arm in its name, what it measured, the samples that it generated, the median time
-    of its steps, and the `CONSTRAINT_METRICS` where it projects."""
+    of its steps, and what its constraints knew where it projects."""
 
     name: str
     arm: str
@@ -88,29 +81,23 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
                 file=sys.stderr,
             )
         else:
+            projection = settings.projection
             steps = [row for row in run.metrics() if row["step"] > 0]
             found.append(
                 FinishedRun(
                     name=run.path.name,
                     arm=arm_of(run),
                     repeat=repeat_of(run),
-                    epsilon=settings.projection.epsilon,
+                    epsilon=projection.epsilon,
                     record=record,
                     samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
                     step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
-                    constraints=constraint_means(steps) if settings.projection.method != "off" else {},
+                    constraints=constraint_means(steps, projection.constraint_source)
+                    if projection.method != "off"
+                    else {},
                 )
             )
     return found
-
-
-def constraint_means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The `CONSTRAINT_METRICS` of a run from its steps' metrics; NaN where none was measured."""
-    found = {
-        name: [value for row in rows for key, value in row.items() if key.startswith(metric)]
-        for name, metric in CONSTRAINT_METRICS.items()
-    }
-    return {name: float(np.mean(values)) if values else np.nan for name, values in found.items()}
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
@@ -143,10 +130,10 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     projecting = _by([run for run in runs if run.constraints], lambda run: run.arm)
     if not projecting:
         return ""
-    headers = ["arm", *CONSTRAINT_METRICS, "correlation of predicted and measured change"]
+    headers = ["arm", *NUMBERS, "correlation of predicted and measured change"]
     lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
     for arm, own in projecting.items():
-        cells = [_cell([run.constraints[name] for run in own], decimals=2) for name in CONSTRAINT_METRICS]
+        cells = [_cell([run.constraints[name] for run in own], decimals=2) for name in NUMBERS]
         cells.append(_cell([run.record.interference.correlation for run in own], decimals=2))
         lines.append(f"| {' | '.join([arm, *cells])} |")
     return "\n".join(lines)

@@ -62,8 +62,11 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
     assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
     # Means over the three steps; nothing else was measured of the constraints.
-    assert lines[5].startswith("| arm | split-half cosine | moved | unprotected skills a step |")
-    assert lines[7:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - |", "| qp | 0.30 | - | - | - |"]
+    assert lines[5] == (
+        "| arm | split-half cosine, rollouts | split-half cosine, solutions | moved | unprotected skills a step "
+        "| correlation of predicted and measured change |"
+    )
+    assert lines[7:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
