@@ -16,7 +16,7 @@ from rich.table import Table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
-from recipe.records.intervals import Interval, mean_interval
+from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import table_console
 
@@ -50,7 +50,7 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
             if not common:
                 continue
             pairs = [(before[metric][problem], after[metric][problem]) for problem in common]
-            change = mean_interval([second - first for first, second in pairs])
+            change = bootstrap_interval([second - first for first, second in pairs])
             means = [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
             differences.append(Difference(dataset, metric, len(common), means[0], means[1], change))
     if not differences:
@@ -60,11 +60,17 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
 
 def table(differences: list[Difference]) -> Table:
     """Percent, with the difference in points."""
-    result = Table("data set (problems)", "metric", "base", "trained", "difference [95%]", title="percent, points")
+    result = Table(
+        "data set (problems)",
+        "metric",
+        "base",
+        "trained",
+        "difference",
+        title="percent, points [95% bootstrap interval over problems]",
+    )
     result.columns[-1].no_wrap = True
     for row in differences:
-        points = Interval(*(100 * value for value in (row.change.estimate, row.change.low, row.change.high)))
-        cells = (f"{100 * row.base:.1f}", f"{100 * row.trained:.1f}", points.text(sign="+"))
+        cells = (f"{100 * row.base:.1f}", f"{100 * row.trained:.1f}", row.change.scaled(100).text(sign="+"))
         result.add_row(f"{row.dataset} ({row.problems})", row.metric, *cells)
     return result
 

@@ -1,4 +1,4 @@
-"""One table over runs of several arms: what training did to the skills, with 95% intervals over runs.
+"""One table over runs of several arms: what training did to the skills, with 95% t intervals over runs.
 
     python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto [ARM]]
 
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import arm_of, finished_runs, repeat_of
+from recipe.records.arms import arm_of, finished_runs, over_runs, repeat_of
 from recipe.records.constraint_record import NUMBERS, constraint_means
-from recipe.records.intervals import mean_interval
+from recipe.records.intervals import t_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
@@ -101,7 +101,7 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
-    """A Markdown row for each arm in percent: mean and 95% bootstrap interval over its runs.
+    """A Markdown row for each arm in percent: mean and 95% interval (Student's t) over its runs.
 
     step time: median of a run's steps as a multiple of that of its pair.
     """
@@ -109,18 +109,19 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     for column in COLUMNS:
         headers += [column.name, f"against {against}"] if column.paired else [column.name]
     headers += ["samples a run", "step time"]
-    lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    lines = ["Percent: means over runs [95% intervals, Student's t].", ""]
+    lines += [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
     others = {run.repeat: run for run in runs if run.arm == against}
     for arm, own in _by(runs, lambda run: run.arm).items():
         pairs = [(run, others[run.repeat]) for run in own if run.repeat in others and arm != against]
         cells = [arm, str(len(own))]
         for column in COLUMNS:
-            cells.append(_percent([column.of(run.record) for run in own]))
+            cells.append(_percent([column.of(run.record) for run in own], len(own)))
             if column.paired:
                 gains = [column.of(run.record) - column.of(other.record) for run, other in pairs]
-                cells.append(_percent(gains, sign="+"))
+                cells.append(_percent(gains, len(own), sign="+"))
         cells.append("-".join(str(number) for number in sorted({run.samples for run in own})))
-        cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], decimals=2))
+        cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], len(own), decimals=2))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -133,8 +134,9 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     headers = ["arm", *NUMBERS, "correlation of predicted and measured change"]
     lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
     for arm, own in projecting.items():
-        cells = [_cell([run.constraints[name] for run in own], decimals=2) for name in NUMBERS]
-        cells.append(_cell([run.record.interference.correlation for run in own], decimals=2))
+        columns = [[run.constraints[name] for run in own] for name in NUMBERS]
+        columns.append([run.record.interference.correlation for run in own])
+        cells = [_cell(column, len(own), decimals=2) for column in columns]
         lines.append(f"| {' | '.join([arm, *cells])} |")
     return "\n".join(lines)
 
@@ -183,14 +185,14 @@ def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> di
     return dict(groups)
 
 
-def _percent(values: Sequence[float], sign: str = "") -> str:
-    return _cell([100 * value for value in values], sign=sign)
+def _percent(values: Sequence[float], runs: int, sign: str = "") -> str:
+    return _cell([100 * value for value in values], runs, sign=sign)
 
 
-def _cell(values: Sequence[float], decimals: int = 1, sign: str = "") -> str:
-    if not len(values) or not np.isfinite(values).all():
-        return "-"
-    return mean_interval(values).text(decimals, sign) if len(values) > 1 else f"{values[0]:{sign}.{decimals}f}"
+def _cell(values: Sequence[float], runs: int, decimals: int = 1, sign: str = "") -> str:
+    """Of the values that are known, out of so many runs."""
+    known = [value for value in values if math.isfinite(value)]
+    return over_runs(t_interval(known).text(decimals, sign), len(known), runs) if known else "-"
 
 
 def main(arguments: list[str]) -> int:

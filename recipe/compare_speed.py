@@ -1,4 +1,4 @@
-"""One table and one picture over runs of several arms: how fast each learns, with 95% intervals over seeds.
+"""One table and one picture over runs of several arms: how fast each learns, with 95% t intervals over seeds.
 
     python -m recipe.compare_speed FOLDER [--reach 0.8] [--against grpo] [--metric skill/mean/accuracy] [--out FOLDER]
 
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import by_arm, finished_runs, repeat_of
+from recipe.records.arms import by_arm, finished_runs, over_runs, repeat_of
 from recipe.records.figure import plt, save
-from recipe.records.intervals import Interval, mean_interval
+from recipe.records.intervals import Interval, t_interval
 from recipe.records.learning_speed import LearningCurve, read_curve
 from recipe.records.run_directory import write_atomically
 
@@ -27,11 +27,12 @@ Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """An arm: shares of 1, updates and seconds as means over its runs with 95% bootstrap intervals.
+    """An arm: shares of 1, updates and seconds as means over its runs with 95% intervals (Student's t).
 
     steps, seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
     seconds is over the runs that measured them, None where none did. gain, steps_more: accuracy and steps beyond those
-    of the arm that it is compared with, in pairs of runs with the same seed; None without pairs.
+    of the arm that it is compared with, in pairs of runs with the same seed; None without pairs. pairs, measured: how
+    many there are of both.
     """
 
     arm: str
@@ -43,6 +44,8 @@ class SpeedRow:
     steps_more: Interval | None
     seconds: Interval | None
     tokens: Interval
+    pairs: int
+    measured: int
 
 
 def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
@@ -60,13 +63,15 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
             SpeedRow(
                 arm=arm,
                 runs=len(own),
-                accuracy=mean_interval([curve.at(budget) for curve in own.values()]),
-                gain=mean_interval(gains) if pairs else None,
+                accuracy=t_interval([curve.at(budget) for curve in own.values()]),
+                gain=t_interval(gains) if pairs else None,
                 reached=sum(curve.reaches(reach) is not None for curve in own.values()),
-                steps=mean_interval([steps for steps, _ in spent]),
-                steps_more=mean_interval(more) if pairs else None,
-                seconds=mean_interval(measured) if measured else None,
-                tokens=mean_interval([float(curve.tokens[-1]) for curve in own.values()]),
+                steps=t_interval([steps for steps, _ in spent]),
+                steps_more=t_interval(more) if pairs else None,
+                seconds=t_interval(measured) if measured else None,
+                tokens=t_interval([float(curve.tokens[-1]) for curve in own.values()]),
+                pairs=len(pairs),
+                measured=len(measured),
             )
         )
     return rows
@@ -85,24 +90,29 @@ def common_tokens(curves: Curves) -> float:
 def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: float) -> str:
     """The rows as Markdown."""
     lines = [
+        "Means over runs [95% intervals, Student's t].",
+        "",
         f"| arm | runs | accuracy at {budget / 1000:,.0f} k tokens (%) | against {against}, paired (points) "
         f"| updates to {reach:.0%} | against {against}, paired | sandbox seconds to {reach:.0%} | reached "
         "| k tokens a run |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        gain = _scaled(row.gain, 100).text(sign="+") if row.gain else ""
-        more = row.steps_more.text(sign="+") if row.steps_more else ""
-        seconds = row.seconds.text() if row.seconds else "-"
+        gain = over_runs(row.gain.scaled(100).text(sign="+"), row.pairs, row.runs) if row.gain else ""
+        more = over_runs(row.steps_more.text(sign="+"), row.pairs, row.runs) if row.steps_more else ""
+        seconds = over_runs(row.seconds.text(), row.measured, row.runs) if row.seconds else "-"
         lines.append(
-            f"| {row.arm} | {row.runs} | {_scaled(row.accuracy, 100).text()} | {gain} | {row.steps.text()} "
-            f"| {more} | {seconds} | {row.reached} of {row.runs} | {_scaled(row.tokens, 1e-3).text()} |"
+            f"| {row.arm} | {row.runs} | {row.accuracy.scaled(100).text()} | {gain} | {row.steps.text()} "
+            f"| {more} | {seconds} | {row.reached} of {row.runs} | {row.tokens.scaled(1e-3).text()} |"
         )
     return "\n".join(lines)
 
 
 def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
-    """Mean accuracy of each arm at its validations with 95% intervals, over generated tokens and sandbox seconds."""
+    """Mean accuracy of each arm at its validations with 95% intervals, over generated tokens and sandbox seconds.
+
+    The window is that of the runs: intervals of two or three of them may reach out of it.
+    """
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained", sharey=True)
     for axes, field, scale, label in (
         (panels[0], "tokens", 1e-3, "generated tokens (thousands)"),
@@ -115,16 +125,18 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
             # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
             length = min(len(curve.accuracy) for curve in shown)
             places = scale * np.mean([getattr(curve, field)[:length] for curve in shown], axis=0)
-            values = [mean_interval(each) for each in np.array([curve.accuracy[:length] for curve in shown]).T]
-            (line,) = axes.plot(places, [value.estimate for value in values], marker=".", linewidth=1.4, label=arm)
-            axes.fill_between(
-                places, [value.low for value in values], [value.high for value in values],
-                color=line.get_color(), alpha=0.15, linewidth=0,
-            )  # fmt: skip
+            values = [t_interval(each) for each in np.array([curve.accuracy[:length] for curve in shown]).T]
+            means = np.array([value.estimate for value in values])
+            below, above = np.array([value.bars for value in values]).T
+            (line,) = axes.plot(places, means, marker=".", linewidth=1.4, label=arm)
+            axes.fill_between(places, means - below, means + above, color=line.get_color(), alpha=0.15, linewidth=0)
         axes.axhline(reach, color="gray", linewidth=0.8, linestyle=":")
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel("sampled accuracy on validation prompts")
+    accuracies = np.concatenate([curve.accuracy for own in curves.values() for curve in own.values()])
+    panels[0].set(
+        ylabel="sampled accuracy on validation prompts", ylim=(accuracies.min() - 0.03, accuracies.max() + 0.03)
+    )
     arms = panels[0].get_legend_handles_labels()
     figure.legend(*arms, loc="outside upper center", ncols=8, frameon=False, fontsize=8)
     return save(figure, path)
@@ -139,10 +151,6 @@ def write_speed(curves: Curves, reach: float, against: str, out: Path) -> str:
     write_atomically(out / "speed.json", json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False) + "\n")
     draw_speed(curves, reach, out / "speed.png")
     return table
-
-
-def _scaled(interval: Interval, factor: float) -> Interval:
-    return Interval(factor * interval.estimate, factor * interval.low, factor * interval.high)
 
 
 def main(arguments: list[str]) -> int:

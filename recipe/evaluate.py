@@ -246,7 +246,7 @@ def table(metrics: Metrics) -> Table:
 
 def rate_text(rate: dict[str, float] | None) -> str:
     """A rate in percent with its interval; a dash where there is none."""
-    return "-" if rate is None else Interval(**{key: 100 * value for key, value in rate.items()}).text()
+    return "-" if rate is None else Interval(**rate).scaled(100).text()
 
 
 def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from recipe.evaluation.protocol import Protocol, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
-from recipe.records.intervals import mean_interval
+from recipe.records.intervals import bootstrap_interval
 
 # The answer was a program (or what its task asks for) that ran to its end, right or wrong.
 RAN = ("none", "wrong_answer", "infeasible")
@@ -88,8 +88,8 @@ def measure(samples: Sequence[Sample], protocol: Protocol, ks: Sequence[int] = (
 
 
 def interval(per_problem: Sequence[float]) -> dict[str, float] | None:
-    """Mean over problems with the ends of its interval; None of no problem."""
-    return asdict(mean_interval(per_problem)) if per_problem else None
+    """Mean over problems with the ends of its interval, None for a single one; None of no problem."""
+    return asdict(bootstrap_interval(per_problem)) if per_problem else None
 
 
 def quantiles(numbers: Sequence[float], *percents: int) -> dict[str, float | None]:

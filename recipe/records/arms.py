@@ -34,6 +34,11 @@ def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
     return dict(arms)
 
 
+def over_runs(text: str, counted: int, runs: int) -> str:
+    """What a table says of some of an arm's runs: how many, too, where these are not all of them."""
+    return text if counted == runs else f"{text} ({counted} of {runs} runs)"
+
+
 def _parts(run: RunDirectory) -> tuple[str, str]:
     arm, *repeat = re.split(r"\.(?!\d)", run.path.name, maxsplit=1)
     return arm, "".join(repeat)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from recipe.records.figure import plt, save
-from recipe.records.intervals import mean_interval
+from recipe.records.intervals import t_interval
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,
+    forgetting_and_new_skill,
     mean_interference,
     measures,
     pareto_points,
@@ -114,22 +115,28 @@ def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
 
 
 def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
-    """Accuracy on the new skill over mean forgetting, one point an arm with 95% bootstrap intervals over its runs."""
+    """Accuracy on the new skill over mean forgetting, one point an arm with 95% t intervals over its runs.
+
+    The window is that of the runs, which are faint points: intervals of two or three runs may reach out of it.
+    """
     figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for index, (arm, own) in enumerate(records.items()):
-        pairs = np.array([(100 * record.mean_forgetting, 100 * record.new_skill) for record in own])
-        pairs = pairs[np.isfinite(pairs).all(axis=1)]
-        if not len(pairs):
+    points = {arm: 100 * forgetting_and_new_skill(own) for arm, own in records.items()}
+    looks = [(f"C{index % 10}", "os^D"[index % 4]) for index in range(len(points))]
+    for runs, (color, marker) in zip(points.values(), looks, strict=True):
+        axes.plot(*runs.T, color=color, marker=marker, linestyle="", markersize=3, alpha=0.35)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    for (arm, runs), (color, marker) in zip(points.items(), looks, strict=True):
+        if not len(runs):
             continue
-        x, y = (mean_interval(column) for column in pairs.T)
-        across, up = ([[each.estimate - each.low], [each.high - each.estimate]] for each in (x, y))
+        x, y = (t_interval(column) for column in runs.T)
+        across, up = ([[length] for length in each.bars] for each in (x, y))
         axes.errorbar(
-            x.estimate, y.estimate, xerr=across, yerr=up, color=f"C{index % 10}", marker="os^D"[index % 4],
-            linestyle="", elinewidth=0.8, capsize=2, label=arm,
+            x.estimate, y.estimate, xerr=across, yerr=up, color=color, marker=marker,
+            linestyle="", elinewidth=0.8, capsize=2, label=f"{arm} ({len(runs)})",
         )  # fmt: skip
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8, title="arm (runs)", title_fontsize=8)
     axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
-    axes.set_title("better: to the left and up; bars: 95% over runs", fontsize=10)
+    axes.set_title("better: to the left and up; faint: single runs; bars: 95% t intervals of the mean", fontsize=10)
     axes.grid(alpha=0.3)
     return save(figure, path)
 
@@ -152,20 +159,25 @@ def _broken(stage: str) -> str:
 
 
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
-    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest run."""
+    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest run.
+
+    A line joins the points where each is a mean: between single runs it would show chance.
+    """
     figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
     forgotten, gained = ([getattr(point, name) for point in points] for name in ("forgetting", "new_skill"))
     x, y = ([100 * spread.mean for spread in spreads] for spreads in (forgotten, gained))
-    bars = [
-        [[100 * (s.mean - s.low) for s in spreads], [100 * (s.high - s.mean) for s in spreads]]
-        for spreads in (forgotten, gained)
-    ]
-    axes.errorbar(x, y, xerr=bars[0], yerr=bars[1], marker="o", linewidth=1.4, elinewidth=0.8, capsize=2)
+    single = [point.seeds == 1 for point in points]
+    bars = [np.array([(s.mean - s.low, s.high - s.mean) for s in spreads]).T for spreads in (forgotten, gained)]
+    across, up = (np.where(single, np.nan, 100 * lengths) for lengths in bars)
+    line = "" if any(single) else "-"
+    axes.errorbar(x, y, xerr=across, yerr=up, marker="o", linestyle=line, linewidth=1.4, elinewidth=0.8, capsize=2)
     for point, where in zip(points, zip(x, y, strict=True), strict=True):
         name = f"{point.epsilon:g}" if math.isfinite(point.epsilon) else "unprotected"
-        axes.annotate(name, where, xytext=(5, -11), textcoords="offset points", fontsize=8)
+        axes.annotate(f"{name} ({point.seeds})", where, xytext=(5, -11), textcoords="offset points", fontsize=8)
     axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
-    axes.set_title("by epsilon; bars from the lowest to the highest run", fontsize=10)
+    meaning = "" if all(single) else "; bars from the lowest to the highest run"
+    axes.set_title(f"by epsilon (number of runs){meaning}", fontsize=10)
+    axes.margins(0.15)  # room for the names
     axes.grid(alpha=0.3)
     return save(figure, path)
 

@@ -155,6 +155,12 @@ def skill_table(record: SkillRecord) -> str:
     return "\n".join(lines)
 
 
+def forgetting_and_new_skill(records: Sequence[SkillRecord]) -> Array:
+    """Mean forgetting of earlier skills and accuracy on the new skill (runs, 2), of the runs that have both."""
+    pairs = np.array([(record.mean_forgetting, record.new_skill) for record in records]).reshape(-1, 2)
+    return pairs[np.isfinite(pairs).all(axis=1)]
+
+
 @dataclass(frozen=True)
 class ParetoPoint:
     """What runs with one epsilon reached: spreads over seeds of the new skill's accuracy and of mean forgetting."""
@@ -166,15 +172,12 @@ class ParetoPoint:
 
 
 def pareto_points(runs: Mapping[float, Sequence[SkillRecord]]) -> list[ParetoPoint]:
-    """One point for each epsilon, in its order, from one record a seed."""
+    """One point for each epsilon, in its order, from one record a seed; none where no record has both measures."""
+    points = {epsilon: forgetting_and_new_skill(runs[epsilon]).T for epsilon in sorted(runs)}
     return [
-        ParetoPoint(
-            epsilon,
-            len(runs[epsilon]),
-            seed_spread([record.new_skill for record in runs[epsilon]]),
-            seed_spread([record.mean_forgetting for record in runs[epsilon]]),
-        )
-        for epsilon in sorted(runs)
+        ParetoPoint(epsilon, len(gained), seed_spread(gained), seed_spread(forgotten))
+        for epsilon, (forgotten, gained) in points.items()
+        if len(gained)
     ]
 
 

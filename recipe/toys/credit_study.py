@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recipe.records.intervals import Interval, mean_interval, share_interval
+from recipe.records.intervals import Interval, bootstrap_interval, share_interval
 from recipe.toys.causal_problems import PROBLEMS
 from recipe.toys.credit_training import ARMS, CreditRun, steps_to_solve
 
@@ -35,8 +35,8 @@ def study(run: CreditRun) -> Iterator[CreditResult]:
             yield CreditResult(
                 problem.name,
                 name,
-                mean_interval(steps),
-                mean_interval(steps - baseline),
+                bootstrap_interval(steps),
+                bootstrap_interval(steps - baseline),
                 share_interval(int((steps <= run.limit).sum()), run.seeds),
                 float(steps.mean()) * run.group * arm.verifier_calls,
             )
@@ -50,7 +50,7 @@ def table(results: list[CreditResult]) -> str:
     ]
     for row in results:
         difference = "" if row.arm == BASELINE else row.difference.text(sign="+")
-        solved = Interval(*(100 * share for share in (row.solved.estimate, row.solved.low, row.solved.high)))
-        cells = [row.problem, row.arm, row.steps.text(), difference, solved.text(0), f"{row.verifier_calls:.0f}"]
+        solved = row.solved.scaled(100).text(0)
+        cells = [row.problem, row.arm, row.steps.text(), difference, solved, f"{row.verifier_calls:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -84,4 +84,4 @@ def _draw_methods(axes: plt.Axes, rows: list[ProtectionResult]) -> None:
 
 def _errors(intervals: list[Interval]) -> list[list[float]]:
     """Lengths of error bars below and above."""
-    return [[i.estimate - i.low for i in intervals], [i.high - i.estimate for i in intervals]]
+    return [list(lengths) for lengths in zip(*(interval.bars for interval in intervals), strict=True)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recipe.records.intervals import Interval, mean_interval
+from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.toys.batch_projection import METHODS
 from recipe.toys.projection_training import Learning, ProtectionRun, learn_new_skill
 from recipe.toys.skill_problems import PROBLEMS
@@ -60,9 +60,9 @@ def _summary(
         cosine=cosine,
         method=method,
         epsilon=epsilon,
-        gain=mean_interval(gain[-1]),
-        forgetting=mean_interval(forgetting[-1].mean(-1)),
-        worst=mean_interval(forgetting[-1].max(-1)),
+        gain=bootstrap_interval(gain[-1]),
+        forgetting=bootstrap_interval(forgetting[-1].mean(-1)),
+        worst=bootstrap_interval(forgetting[-1].max(-1)),
         unprotected=float(np.interp(gain[-1].mean(), plain_gain, plain_forgetting)),
         violated=float(learning.violated.mean()),
         path=list(path),

@@ -26,8 +26,12 @@ def finish(
     epsilon: float = 0.0,
     end: bool = True,
     seconds: float = 2.0,
+    learnt: bool = True,
 ) -> None:
-    """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds."""
+    """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds.
+
+    Where `sql` is not learnt, the last validation has no accuracy of it.
+    """
     run = RunDirectory.prepare(str(folder), "b", name)
     own = config.copy()
     own.projection.epsilon = epsilon
@@ -35,6 +39,8 @@ def finish(
     run.write_config(own)
     for step, write, sql in ((0, 0.5, 0.2), (2, 0.8, 0.2), (3, None, None), (4, kept, 0.9)):
         accuracy = {"skill/write/accuracy": write, "skill/sql/accuracy": sql, "skill/mean/accuracy": 0.5}
+        if step == 4 and not learnt:
+            del accuracy["skill/sql/accuracy"]
         measured = {"timing_s/step": seconds, "actor/projection/split_half_cosine/write": 0.1 * step}
         run.log_metrics(step, measured | (accuracy if write is not None else {}))
     if end:
@@ -51,30 +57,43 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     unmeasured.write_text("".join(line for line in unmeasured.open() if '"step": 2,' not in line))
     assert compare_skills.main([str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
-    assert lines[0] == (
+    assert lines[0] == "Percent: means over runs [95% intervals, Student's t]."
+    assert lines[2] == (
         "| arm | runs | average | against grpo | worst skill | forgetting | against grpo | most forgotten | new skill "
         "| against grpo | samples a run | step time |"
     )
-    assert lines[2] == (
-        "| grpo | 2 | 70.0 [65.0, 75.0] | - | 50.0 [40.0, 60.0] | 30.0 [20.0, 40.0] | - | 30.0 [20.0, 40.0] "
+    # Averages 65 and 75 have a standard error of 5; an interval of two reaches 12.7 of them to each side.
+    assert lines[4] == (
+        "| grpo | 2 | 70.0 [6.5, 133.5] | - | 50.0 [-77.1, 177.1] | 30.0 [-97.1, 157.1] | - | 30.0 [-97.1, 157.1] "
         "| 90.0 [90.0, 90.0] | - | 384 | - |"
     )
     # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
-    assert lines[3] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
+    assert lines[5] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
     # Means over the three steps; nothing else was measured of the constraints.
-    assert lines[5] == (
+    assert lines[7] == (
         "| arm | split-half cosine, rollouts | split-half cosine, solutions | moved | unprotected skills a step "
         "| correlation of predicted and measured change |"
     )
-    assert lines[7:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
+    assert lines[9:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
     printed = capsys.readouterr()
-    assert lines[3] in printed.out
+    assert lines[5] in printed.out
     assert "qp.forward.s2 is left out: its metrics have no validation at the end of stage 1" in printed.err
     for picture in ("arms.png", "interference.png"):
         assert (tmp_path / "b" / "summary" / picture).stat().st_size > 10_000
+
+
+def test_a_cell_over_fewer_runs_than_its_row_says_so(tmp_path: Path, config: DictConfig):
+    finish(tmp_path, config, "grpo.s0", 0.4)
+    for seed, kept in enumerate((0.6, 0.8, 0.7)):
+        finish(tmp_path, config, f"qp.s{seed}", kept, learnt=seed != 2)
+    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    cells = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()[5].split(" | ")
+    assert cells[:3] == ["| qp", "3", "80.0 [16.5, 143.5] (2 of 3 runs)"]  # the third has no accuracy of `sql`
+    assert cells[3] == "+10.0 (1 of 3 runs)"  # one pair
+    assert cells[5] == "10.0 [-14.8, 34.8]"  # all have that of `write`
 
 
 def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config: DictConfig):
@@ -83,7 +102,7 @@ def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config
     finish(tmp_path, config, "qp.s1", 0.1)  # of a seed that the other epsilon has not: it is no part of the curve
     finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
     assert compare_skills.main([str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
-    rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[2:5]
+    rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[4:7]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| qp", "| qp_epsilon0.1"]
     assert " -20.0 " in rows[2]  # its pair is grpo.s0
     points = json.loads((tmp_path / "out" / "pareto.json").read_text())

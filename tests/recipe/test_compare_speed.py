@@ -41,25 +41,30 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     finish(tmp_path, "delete.s1", [0.2, 0.8, 0.9])
     finish(tmp_path, "delete.s2", [0.2, 0.9, 0.9], end=False)
     assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.7"]) == 0
-    delete, grpo = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()[2:]
+    note, *_, delete, grpo = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
+    assert note == "Means over runs [95% intervals, Student's t]."
     # (0.6, 0.9) against (0.6, 0.8); 0.7 was reached after 3 and 5/3 updates, and never (4) and after 3
-    needed = "2.3 [1.7, 3.0] | -1.2 [-1.3, -1.0] | 2.3 [1.7, 3.0] | 2 of 2 | 2.4 [1.6, 3.2] |"
-    assert delete == f"| delete | 2 | 75.0 [60.0, 90.0] | +5.0 [+0.0, +10.0] | {needed}"
-    assert grpo == "| grpo | 2 | 70.0 [60.0, 80.0] |  | 3.5 [3.0, 4.0] |  | 3.5 [3.0, 4.0] | 1 of 2 | 1.6 [1.6, 1.6] |"
+    # (t = 12.7 standard errors)
+    needed = "2.3 [-6.1, 10.8] | -1.2 [-3.3, +1.0] | 2.3 [-6.1, 10.8] | 2 of 2 | 2.4 [-7.8, 12.6] |"
+    assert delete == f"| delete | 2 | 75.0 [-115.6, 265.6] | +5.0 [-58.5, +68.5] | {needed}"
+    needed = "3.5 [-2.9, 9.9] |  | 3.5 [-2.9, 9.9] | 1 of 2 | 1.6 [1.6, 1.6] |"
+    assert grpo == f"| grpo | 2 | 70.0 [-57.1, 197.1] |  | {needed}"
     assert delete in capsys.readouterr().out
     numbers = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
     assert [(row["arm"], row["reached"]) for row in numbers] == [("delete", 2), ("grpo", 1)]
     assert (tmp_path / "a" / "summary" / "speed.png").stat().st_size > 10_000
 
 
-def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free(tmp_path: Path):
+def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told(tmp_path: Path):
     finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.8])
     older = finish(tmp_path, "grpo.s1", [0.2, 0.8, 0.8])
     rows = [{key: value for key, value in row.items() if "sandbox" not in key} for row in older.metrics()]
     (older.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.6"]) == 0
     (grpo,) = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
-    assert (grpo["steps"]["estimate"], grpo["seconds"]["estimate"]) == (pytest.approx(13 / 6), 3.0)
+    assert grpo["steps"]["estimate"] == pytest.approx(13 / 6)
+    assert grpo["seconds"] == {"estimate": 3.0, "low": None, "high": None}
+    assert " | 3.0 (1 of 2 runs) | 2 of 2 | " in (tmp_path / "a" / "summary" / "speed.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recipe.records.intervals import Interval, mean_interval, share_interval
+from recipe.records.intervals import Interval, bootstrap_interval, share_interval, t_interval
 
 
 def test_wilson_intervals_have_their_published_values() -> None:
@@ -15,30 +15,59 @@ def test_wilson_intervals_have_their_published_values() -> None:
 
 def test_the_bootstrap_interval_is_that_of_the_standard_error_for_many_values() -> None:
     values = np.random.default_rng(0).normal(3, 2, 1000)
-    interval = mean_interval(values)
+    interval = bootstrap_interval(values)
     half = 1.96 * values.std(ddof=1) / 1000**0.5
     assert interval.estimate == pytest.approx(values.mean())
     assert (interval.low, interval.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.15 * half)
-    assert mean_interval(values) == interval
-    assert mean_interval([2.0, 2.0]) == Interval(2.0, 2.0, 2.0)
+    assert bootstrap_interval(values) == interval
 
 
-def test_it_covers_the_mean_in_nineteen_of_twenty_samples() -> None:
+def test_the_bootstrap_covers_the_mean_in_nineteen_of_twenty_large_samples() -> None:
     rng = np.random.default_rng(1)
-    intervals = [mean_interval(rng.exponential(1, 60)) for _ in range(100)]
-    assert 0.88 <= np.mean([found.low <= 1 <= found.high for found in intervals]) <= 0.99
+    assert 0.88 <= coverage(bootstrap_interval, rng.exponential(1, (100, 60)), 1) <= 0.99
 
 
-def test_text() -> None:
+@pytest.mark.parametrize("runs", [2, 4, 6])
+def test_the_t_interval_covers_the_mean_of_few_runs_in_nineteen_of_twenty_studies(runs: int) -> None:
+    studies = np.random.default_rng(runs).normal(70, 5, (4000, runs))
+    assert 0.93 <= coverage(t_interval, studies, 70) <= 0.97
+
+
+def coverage(interval, samples: np.ndarray, mean: float) -> float:
+    """Share of the samples (studies, values) whose interval holds the mean."""
+    found = map(interval, samples)
+    return float(np.mean([each.low <= mean <= each.high for each in found]))
+
+
+def test_the_t_interval_has_the_quantiles_of_student() -> None:
+    # t(0.975) is 2.776 with four degrees of freedom; the standard error of 1 to 5 is sqrt(2.5 / 5).
+    found = t_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert found.estimate == 3.0
+    assert found.bars == pytest.approx((2.776445 * 0.5**0.5, 2.776445 * 0.5**0.5))
+    assert t_interval([2.0, 2.0]) == Interval(2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("interval", [t_interval, bootstrap_interval])
+def test_a_single_value_has_no_interval(interval) -> None:
+    found = interval([2.0])
+    assert found == Interval(2.0, None, None)
+    assert found.text() == "2.0"
+    assert found.scaled(100) == Interval(200.0)
+    assert np.isnan(found.bars).all()
+
+
+def test_text_and_units() -> None:
     assert Interval(1.25, -0.5, 3.0).text() == "1.2 [-0.5, 3.0]"
     assert Interval(1.0, -0.5, 3.0).text(2, "+") == "+1.00 [-0.50, +3.00]"
+    assert Interval(1.0, -0.5, 3.0).scaled(100) == Interval(100.0, -50.0, 300.0)
+    assert Interval(1.0, -0.5, 3.0).bars == (1.5, 2.0)
 
 
 @pytest.mark.parametrize(
     ("interval", "message"),
     [
-        (lambda: mean_interval([]), "at least one seed"),
-        (lambda: mean_interval([[1.0]]), r"got shape \(1, 1\)"),
+        (lambda: t_interval([]), "at least one"),
+        (lambda: bootstrap_interval([[1.0]]), r"got shape \(1, 1\)"),
         (lambda: share_interval(3, 2), "got 3 of 2"),
         (lambda: share_interval(0, 0), "got 0 of 0"),
     ],

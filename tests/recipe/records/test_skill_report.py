@@ -2,10 +2,14 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from recipe.records import skill_pictures
 from recipe.records.skill_pictures import draw_mean_interference, write_pareto_report, write_skill_report
@@ -22,6 +26,25 @@ RECORD = SkillRecord(["write", "trace", "sql"], ACCURACY, INITIAL, trained=[[0],
 
 def is_png(path: Path) -> bool:
     return path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable, of: Any) -> Figure:
+    """The figure that would be saved."""
+    found: list[Figure] = []
+    monkeypatch.setattr(skill_pictures, "save", lambda figure, path: found.append(figure))
+    draw(of, Path("unused.png"))
+    return found[0]
+
+
+def learner(kept: float, new: float) -> SkillRecord:
+    """A run in which `write` falls from 0.8 to this, and `sql` rises from 0.1 to that."""
+    return SkillRecord(["write", "sql"], [[0.8, 0.1], [kept, new]], [0.2, 0.1], trained=[[0], [1]])
+
+
+def bars(axes: Axes) -> list[float]:
+    """Lengths of all error bars that can be seen."""
+    segments = [np.asarray(part) for lines in axes.collections for part in lines.get_segments()]
+    return [float(np.ptp(part, axis=0).max()) for part in segments if part.size and np.isfinite(part).all()]
 
 
 def test_the_table_has_accuracies_and_measures_in_percent() -> None:
@@ -113,18 +136,11 @@ def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats a token")])
-def test_the_panel_of_predictions_says_what_they_are_of(tmp_path: Path, monkeypatch, source, unit: str) -> None:
-    titles: list[str] = []
-
-    def kept(figure, path: Path) -> Path:
-        titles.extend(axes.get_title() for axes in figure.axes)
-        return path
-
-    monkeypatch.setattr(skill_pictures, "save", kept)
+def test_the_panel_of_predictions_says_what_they_are_of(monkeypatch, source, unit: str) -> None:
     record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, np.ones((3, 3)), source)
-    skill_pictures.draw_interference(record, tmp_path / "interference.png")
-    assert unit in titles[1]
-    assert "reward" not in titles[1]
+    _, panel = drawn(monkeypatch, skill_pictures.draw_interference, record).axes
+    assert unit in panel.get_title()
+    assert "reward" not in panel.get_title()
     assert measures(record)["interference"]["predicted_by"] == source
 
 
@@ -139,10 +155,12 @@ def test_what_was_not_measured_is_null_and_a_dash_and_is_drawn(tmp_path: Path) -
 
 
 def test_pareto_points_are_means_over_seeds_in_the_order_of_epsilon(tmp_path: Path) -> None:
-    def run(kept: float, new: float) -> SkillRecord:
-        return SkillRecord(["write", "sql"], [[0.8, 0.1], [kept, new]], [0.2, 0.1], trained=[[0], [1]])
-
-    runs = {0.1: [run(0.5, 0.9), run(0.7, 0.7)], 0.0: [run(0.8, 0.5), run(0.8, 0.4)], math.inf: [run(0.2, 0.9)]}
+    runs = {
+        0.1: [learner(0.5, 0.9), learner(0.7, 0.7)],
+        0.0: [learner(0.8, 0.5), learner(0.8, 0.4), learner(0.8, math.nan)],  # two runs have both measures
+        math.inf: [learner(0.2, 0.9)],
+        0.3: [learner(math.nan, 0.9)],
+    }
     assert [point.epsilon for point in pareto_points(runs)] == [0.0, 0.1, math.inf]
     write_pareto_report(runs, tmp_path)
     assert (tmp_path / "pareto.md").read_text().splitlines()[2:] == [
@@ -157,9 +175,35 @@ def test_pareto_points_are_means_over_seeds_in_the_order_of_epsilon(tmp_path: Pa
     assert is_png(tmp_path / "pareto.png")
 
 
+def test_the_curve_joins_means_of_runs_and_not_single_runs(monkeypatch) -> None:
+    one, two = [learner(0.5, 0.9)], [learner(0.5, 0.9), learner(0.7, 0.7)]
+    for runs, joined, lengths, words in (
+        ({0.0: one, 0.1: one}, "None", [], "by epsilon (number of runs)"),
+        ({0.0: one, 0.1: two}, "None", [20, 20], "bars from the lowest to the highest run"),
+        ({0.0: two, 0.1: two}, "-", [20, 20, 20, 20], "bars from the lowest to the highest run"),
+    ):
+        (axes,) = drawn(monkeypatch, skill_pictures.draw_pareto, pareto_points(runs)).axes
+        assert axes.lines[0].get_linestyle() == joined
+        assert bars(axes) == pytest.approx(lengths)
+        assert axes.get_title().endswith(words)
+        assert [text.get_text() for text in axes.texts] == [
+            f"{epsilon:g} ({len(own)})" for epsilon, own in runs.items()
+        ]
+
+
+def test_the_arms_say_how_many_runs_they_are_and_one_has_no_bars(monkeypatch) -> None:
+    """An interval of two runs is thirteen standard errors long: it does not push the runs into a corner."""
+    arms = {"grpo": [learner(0.2, 0.9)], "qp": [learner(0.5, 0.9), learner(0.7, 0.7), learner(0.7, math.nan)]}
+    figure = drawn(monkeypatch, skill_pictures.draw_arms, arms)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["grpo (1)", "qp (2)"]
+    (axes,) = figure.axes
+    assert bars(axes) == pytest.approx([2 * 12.706 * 10] * 2, rel=1e-4)
+    left, right = axes.get_xlim()
+    assert 0 < left < 10 < 60 < right < 70
+
+
 def test_one_seed_has_no_deviation() -> None:
-    record = SkillRecord(["write", "sql"], [[0.8, 0.1], [0.7, 0.9]], [0.2, 0.1], trained=[[0], [1]])
-    (point,) = pareto_points({0.0: [record]})
+    (point,) = pareto_points({0.0: [learner(0.7, 0.9)]})
     assert plain(point.forgetting.deviation) is None
 
 
