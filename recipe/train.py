@@ -29,7 +29,7 @@ from recipe.records.skill_record import update_skill_report
 from recipe.records.tables import table_console
 from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
 from recipe.training.console import ProgressReporter, TrainingState
-from recipe.training.engine_watch import ending_when_the_engine_dies
+from recipe.training.death_watch import ending_when_a_process_dies
 from recipe.training.settings import Settings, SettingsError, read_settings
 from recipe.training.sweep import in_multirun, run_job
 
@@ -97,7 +97,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             start_ray(config, run)
             link_logs(run)
             run.log_event("build")
-            with ending_when_the_engine_dies(session_logs(), ray.get_runtime_context().get_job_id()):
+            with ending_when_a_process_dies(session_logs(), ray.get_runtime_context().get_job_id()):
                 run_ppo(config, on_this_node(SkillCreditTaskRunner))
         finally:
             keep_logs(run)

@@ -136,7 +136,7 @@ def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
 
 
 def test_fewer_prompts_than_skills_cannot_have_one_of_each():
-    with pytest.raises(SettingsError, match="data.train_batch_size=2 has no place for a prompt of each of 3 skills"):
+    with pytest.raises(SettingsError, match="has no place for a prompt of each of 3 skills"):
         mixed_plan(dict.fromkeys("abc", 10), 2, 1)
 
 
