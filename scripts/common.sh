@@ -13,6 +13,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PLATFORM=${PLATFORM:-cpu}
 PYTHON=${PYTHON:-.venv/bin/python}
 serving=$([ "$PLATFORM" = cpu ] && echo cpu || echo gpu)
+platform=() # the word for where a run takes place; cpu is the configuration's default
+[ "$PLATFORM" = cpu ] || platform=("platform=$PLATFORM")
+failed=0 # exit status of the last multirun in which a run failed
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -51,12 +54,29 @@ grpo() { # experiment, model, run name, overrides...: a run, and its model in ou
     serve "$PYTHON" -m recipe.export "$folder" --out "$folder/model" --platform "$serving" ${EXPORT:-}
 }
 
+micro_start() { # [folder, options of data_prep.micro...]: the environment, the micro suite and its starting model
+    run bash scripts/setup.sh "$serving"
+    run bash scripts/micro_start.sh "$@"
+}
+
+multirun() { # overrides...: a run for each of their values; one that fails stops neither the others nor the script
+    # shellcheck disable=SC2086
+    run "$PYTHON" -m recipe.train --multirun "${platform[@]}" "$@" ${TRAIN:-} || failed=$?
+}
+
+arms_and_epsilons() { # what a run's name has after its arm, the user's overrides...: runs of the study "${words[@]}" with
+    # each of $arms, and with qp_solutions and each of $epsilons as a cosine; with epsilon 0 it is one of the arms
+    [ -z "$arms" ] || multirun "${words[@]}" "arm=${arms// /,}" "run.name=\${hydra:runtime.choices.arm}.$1" "${@:2}"
+    [ -z "$epsilons" ] || multirun "${words[@]}" arm=qp_solutions projection.epsilon_kind=cosine \
+        "projection.epsilon=${epsilons// /,}" "run.name=qp_solutions_epsilon\${projection.epsilon}.$1" "${@:2}"
+}
+
 take_kept() { # folder of runs: those that an earlier machine kept in $KEPT count as done
-    [ ! -d "${KEPT:-}" ] || { mkdir -p "$1" && cp -rn "$KEPT/." "$1/"; }
+    [ ! -d "${KEPT:-}" ] || { run mkdir -p "$1" && run cp -rn "$KEPT/." "$1/"; }
 }
 
 keep_runs() { # folder of runs: keep in $KEPT what tables need of those that are finished
-    [ -z "${KEPT:-}" ] || "$PYTHON" -m recipe.keep "$1" "$KEPT"
+    [ -z "${KEPT:-}" ] || run "$PYTHON" -m recipe.keep "$1" "$KEPT"
 }
 
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes

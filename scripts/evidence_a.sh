@@ -10,15 +10,12 @@
 suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
 study=evidence_a data=data/${suite// /_}
 [ "$suite" = parts ] || study=$study.${suite// /_}
-bash scripts/setup.sh cpu
 # shellcheck disable=SC2086
-bash scripts/micro_start.sh "$data" --skills $suite
+micro_start "$data" --skills $suite
 take_kept "outputs/$study"
-failed=0
-"$PYTHON" -m recipe.train --multirun experiment=evidence_a data.seed="${seeds// /,}" \
-    arm="${arms// /,}" run.experiment="$study" \
+multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.experiment="$study" \
     'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
-    data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@" || failed=$?
+    data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@"
 keep_runs "outputs/$study"
-"$PYTHON" -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
+run "$PYTHON" -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
 exit $failed

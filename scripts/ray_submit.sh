@@ -2,6 +2,7 @@
 # Submit a command or a study of this project to a running Ray cluster, with this folder as its working directory.
 #   bash scripts/ray_submit.sh [--dry-run] recipe.train experiment=NAME key=value ...
 #   bash scripts/ray_submit.sh [--dry-run] scripts/countdown.sh MODEL      PLATFORM=gpu_ray, and the study's own variables
+# DRY_RUN=1 is the same as --dry-run.
 # RAY_API_SERVER_ADDRESS or RAY_ADDRESS: where the cluster's job server listens (default http://127.0.0.1:8265).
 # SUBMIT_ENV: names of further environment variables that the workers need, separated by blanks.
 # A cluster with token authentication (Ray's default) needs RAY_AUTH_MODE=token here and where it was started.
@@ -9,7 +10,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$here"
 
-dry_run=
+dry_run=${DRY_RUN:+echo}
 if [ "${1:-}" = --dry-run ]; then
     dry_run=echo
     shift
@@ -27,7 +28,8 @@ command=("$python" -m "$@")
 if [[ $1 == *.sh ]]; then
     export PLATFORM=${PLATFORM:-gpu_ray}
     forwarded="$forwarded PLATFORM PYTHON DATA OUT EXPERIMENT TRAIN EXPORT EVALUATE SAMPLES SFT SFT_EXPERIMENT DPO REWARD REPAIR AGENTS
-        WITHOUT PRESET SOURCE SOURCE_OPTIONS FOLDER PROBE NAME TASKS VOLUMES SEQUENCE_PARALLEL OFFLOAD_REF JOBS RAY_API_SERVER_ADDRESS"
+        WITHOUT PRESET SOURCE SOURCE_OPTIONS FOLDER PROBE NAME TASKS VOLUMES SEQUENCE_PARALLEL OFFLOAD_REF JOBS RAY_API_SERVER_ADDRESS
+        ARMS EPSILONS SEEDS SEED ORDERS SUITE REACH KEPT TRAIN_FILES VAL_FILES SKILLS"
     command=(env -C "$here" bash "$@")
 fi
 runtime_env=$(SUBMIT_ENV=$forwarded \

@@ -1,46 +1,41 @@
 #!/usr/bin/env bash
 # Skill-safe updates, from seconds to days:
-#   bash scripts/run_paper_b.sh toy                     numpy problems with known gradients, all methods
+#   bash scripts/run_paper_b.sh toy [options]           numpy problems with known gradients, all methods
 #   bash scripts/run_paper_b.sh micro [key=value ...]   micro suite on a CPU: the baseline matrix, and a sweep of epsilon
-#   bash scripts/run_paper_b.sh real [key=value ...]    the same on GPUs; needs TRAIN, VAL (parquet) and SKILLS ([a,b,c])
-# ARMS="grpo qp_solutions ..." picks files of configs/arm; EPSILONS="0.0 0.01 ..." values of the sweep (none: "");
-# SEEDS="0 1". Both are Hydra multiruns. Can be stopped and started again: finished runs are not done again.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python=${PYTHON:-.venv/bin/python}
+#   bash scripts/run_paper_b.sh real [key=value ...]    the same on GPUs (PLATFORM=gpu_1x8 unless it is named); needs
+#                                                       TRAIN_FILES, VAL_FILES (parquet) and SKILLS (in their order: [a,b,c])
+# ARMS="grpo qp_solutions ..." picks files of configs/arm; EPSILONS="0.01 0.1 ..." what skills protected by qp_solutions may
+# lose, as a cosine; none of either: "". SEEDS="0 1". Hydra multiruns in one folder, with one summary at the end. Can be
+# stopped and started again: finished runs are not done again.
+[ "${1:-}" != real ] || PLATFORM=${PLATFORM:-gpu_1x8}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scale=${1:-}
 [ $# -gt 0 ] && shift
 
 case $scale in
     toy)
-        bash scripts/setup.sh cpu
-        exec $python -m recipe.toy projection "$@"
+        run bash scripts/setup.sh "$serving"
+        run "$PYTHON" -m recipe.toy projection "$@"
+        exit
         ;;
     micro)
-        bash scripts/setup.sh cpu
-        bash scripts/micro_start.sh
+        micro_start
         words=(experiment=paper_b)
         ;;
     real)
-        : "${TRAIN:?a parquet file of training rows}" "${VAL:?one of validation rows}" "${SKILLS:?their order, as [a,b,c]}"
-        words=(experiment=paper_b_real data.train_files="$TRAIN" data.val_files="$VAL" skills.names="$SKILLS")
+        : "${TRAIN_FILES:?parquet of training rows}" "${VAL_FILES:?of validation rows}" "${SKILLS:?their order, as [a,b,c]}"
+        words=(experiment=paper_b_real "data.train_files=$TRAIN_FILES" "data.val_files=$VAL_FILES" "skills.names=$SKILLS")
         ;;
     *)
-        sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+        sed -n '2,9s/^# \{0,1\}//p' "scripts/run_paper_b.sh" >&2
         exit 2
         ;;
 esac
 
-arms=${ARMS:-grpo kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
-seeds=${SEEDS:-0} epsilons=${EPSILONS-0.0 0.01 0.03 0.1 0.3}
-matrix=paper_b_$scale sweep=paper_b_${scale}_epsilon failed=0
-$python -m recipe.train --multirun "${words[@]}" run.experiment="$matrix" data.seed="${seeds// /,}" \
-    arm="${arms// /,}" 'run.name=${hydra:runtime.choices.arm}.s${data.seed}' "$@" || failed=$?
-if [ -n "$epsilons" ]; then
-    $python -m recipe.train --multirun "${words[@]}" run.experiment="$sweep" data.seed="${seeds// /,}" \
-        arm=qp_solutions projection.epsilon="${epsilons// /,}" projection.epsilon_kind=cosine \
-        'run.name=epsilon${projection.epsilon}.s${data.seed}' "$@" || failed=$?
-fi
-$python -m recipe.compare_skills "outputs/$matrix"
-[ -z "$epsilons" ] || $python -m recipe.compare_skills "outputs/$sweep" --pareto
+arms=${ARMS-grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
+epsilons=${EPSILONS-0.01 0.03 0.1 0.3} seeds=${SEEDS:-0} curve=()
+[ -z "$epsilons" ] || curve=(--pareto qp_solutions)
+words+=("run.experiment=paper_b_$scale" "data.seed=${seeds// /,}")
+arms_and_epsilons 's${data.seed}' "$@"
+run "$PYTHON" -m recipe.compare_skills "outputs/paper_b_$scale" "${curve[@]}"
 exit $failed

@@ -2,22 +2,21 @@
 # The coding pipeline, all phases, on the micro model and two of its skills: one machine without a GPU (docs/coding.md).
 #   bash scripts/coding/micro.sh
 # Without .venv-dpo (bash scripts/setup.sh dpo) phase 2 is left out.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-python=${PYTHON:-.venv/bin/python}
-bash scripts/micro_start.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+run bash scripts/micro_start.sh
 export DATA=data/micro_coding OUT=${OUT:-outputs/micro_coding} EXPERIMENT=quickstart AGENTS=micro SAMPLES=4
 if [ ! -e $DATA/dev.parquet ]; then
-    $python -m data_prep.micro --out $DATA --skills write repair --limit 128
-    cp $DATA/val.parquet $DATA/dev.parquet
+    run "$PYTHON" -m data_prep.micro --out $DATA --skills write repair --limit 128
+    run cp $DATA/val.parquet $DATA/dev.parquet
 fi
 if [ ! -e $DATA/model ]; then # the start has seen no second turn: it is shown some
-    feedback=$($python -c 'from recipe.training.settings import read_agents as read; print(read("micro").feedback["code_agent"])')
-    $python -m data_prep.micro_episodes --out $DATA/episodes_train.parquet --feedback "$feedback"
-    $python -m data_prep.micro_episodes --out $DATA/episodes_val.parquet --feedback "$feedback" --seed 1 --limit 16
-    $python -m recipe.sft sft_experiment=micro model.path=data/micro/model data.train_files=$DATA/episodes_train.parquet \
+    read='from recipe.training.settings import read_agents as read; print(read("micro").feedback["code_agent"])'
+    feedback=$([ -n "${DRY_RUN:-}" ] || "$PYTHON" -c "$read")
+    run "$PYTHON" -m data_prep.micro_episodes --out $DATA/episodes_train.parquet --feedback "$feedback"
+    run "$PYTHON" -m data_prep.micro_episodes --out $DATA/episodes_val.parquet --feedback "$feedback" --seed 1 --limit 16
+    run "$PYTHON" -m recipe.sft sft_experiment=micro model.path=data/micro/model data.train_files=$DATA/episodes_train.parquet \
         data.val_files=$DATA/episodes_val.parquet optim.lr=1e-3 trainer.total_training_steps=128 trainer.default_local_dir=$DATA/sft
-    cp -r $DATA/sft/global_step_128/huggingface $DATA/model
+    run cp -r $DATA/sft/global_step_128/huggingface $DATA/model
 fi
 [ -e .venv-dpo/.stamp ] || export WITHOUT=2
 # Sampled answers: the most likely ones of the micro model are nearly all right before any training.

@@ -70,7 +70,7 @@ train_all() { # "mixed|curriculum MODEL REWARD VOLUME"...: as parallel Ray jobs 
         # shellcheck disable=SC2086
         jobs=$("$PYTHON" -m recipe.cluster room "experiment=$EXPERIMENT" "platform=$PLATFORM" ${TRAIN:-})
     fi
-    [ "$jobs" -le 1 ] || how=(bash scripts/ray_submit.sh ${DRY_RUN:+--dry-run})
+    [ "$jobs" -le 1 ] || how=(bash scripts/ray_submit.sh)
     printf 'scripts/npg_muse/%s\n' "${@/ /.sh }" | xargs -P "$((jobs > 1 ? jobs : 1))" -L 1 "${how[@]}" >&2
 }
 

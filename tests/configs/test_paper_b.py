@@ -7,7 +7,8 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
 import configs
-from recipe.checks import protocol
+from recipe.checks import memory, protocol, verl_rules
+from recipe.records.run_directory import RunDirectory
 from recipe.train import set_steps
 from recipe.training.settings import read_settings
 from tests.composing import composed
@@ -73,6 +74,26 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
     assert {name for name, differs in found.items() if differs} == {baseline}
     assert settings.projection.method == ARMS[baseline]
     assert protocol.check(config, None) == []
+
+
+@pytest.mark.filterwarnings("ignore:Disabled critic")
+@pytest.mark.parametrize("arm", ["ppo", "reinforce"])
+@pytest.mark.parametrize(
+    "words", [["experiment=paper_b"], ["experiment=paper_b", "platform=gpu_1x8"], ["experiment=paper_b_real"]]
+)
+def test_another_estimator_than_grpos_is_accepted_by_verl(words: list[str], arm: str, tiny_suite: Path, tmp_path: Path):
+    path = f"{tiny_suite}/initial_model"
+    files = ["data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "protocol.skill_sequence=[a,b,c]"]
+    config = composed(*words, f"arm={arm}", f"actor_rollout_ref.model.path={path}", *files)
+    assert verl_rules.check(config, RunDirectory(tmp_path)) == []
+    assert need_critic(config) == (arm == "ppo")
+    assert arm != "ppo" or config.critic.model.path == path
+
+
+def test_the_micro_suite_can_be_run_on_gpus(tiny_suite: Path, tmp_path: Path):
+    config = paper_b("arm=qp_both", "platform=gpu_1x8", f"actor_rollout_ref.model.path={tiny_suite}/initial_model")
+    run = RunDirectory(tmp_path)
+    assert memory.check(config, run) == protocol.check(config, run) == []
 
 
 @pytest.mark.parametrize("arm", PROTECTING)

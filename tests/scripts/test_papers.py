@@ -1,0 +1,171 @@
+"""The launchers of the papers' evidence: the commands that they would run, and that a dry run starts none of them."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.test_studies import ROOT, of_module, script
+
+pytestmark = pytest.mark.slow  # each starts a shell
+
+# No study: what makes the environment and the data, checks the code, submits a script, or is sourced.
+OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
+STARTED = ["bash scripts/setup.sh cpu", "bash scripts/micro_start.sh"]
+ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
+FORWARD, BACKWARD = "[write,repair,trace,sql]", "[sql,trace,repair,write]"
+
+
+def dry(name: str, *words: str, **variables: str) -> list[str]:
+    """The commands of a dry run, whose interpreter is not there: no run could begin."""
+    status, commands, printed = script(f"scripts/{name}.sh", *words, PYTHON="/nowhere/python", **variables)
+    assert status == 0, printed
+    return commands
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").rglob("*.sh")), ids=lambda path: path.stem)
+def test_a_study_starts_nothing_that_it_does_not_show(path: Path):
+    text = path.read_text()
+    shown = re.search(r"^\. .*/(common|settings)\.sh\"$", text, re.MULTILINE) is not None
+    assert shown != (path.stem in OTHERS)
+    bare = r'^ *((exec )?("\$PYTHON"|\$python|\.venv/\S+) -m|bash scripts/(setup|micro_start)\.sh)'
+    assert not (shown and re.search(bare, text, re.MULTILINE))
+
+
+def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
+    commands = dry("evidence_b", "trainer.save_freq=4", SEEDS="2 3", ARMS="grpo ewc", EPSILONS="0.1 0.3", KEPT="docs")
+    study = "recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="
+    assert commands == [
+        *STARTED,
+        "mkdir -p outputs/evidence_b",
+        "cp -rn docs/. outputs/evidence_b/",
+        *(
+            f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4"
+            for seed in "23"
+            for order, sequence in (("forward", FORWARD), ("backward", BACKWARD))
+            for arms in (
+                f"arm=grpo,ewc run.name={ARM}",
+                "arm=qp_solutions projection.epsilon_kind=cosine projection.epsilon=0.1,0.3 "
+                "run.name=qp_solutions_epsilon${projection.epsilon}",
+            )
+        ),
+        "recipe.keep outputs/evidence_b docs",
+        "recipe.compare_skills outputs/evidence_b --pareto qp_solutions",
+    ]
+
+
+def test_a_study_on_gpus_says_so_in_every_run_and_takes_the_words_of_train():
+    variables = {"PLATFORM": "gpu_1x8", "TRAIN": "data.seed=7 run.poll_interval=1"}
+    for name in ("evidence_a", "evidence_b", "evidence_b_strengths", "learning", "run_paper_b"):
+        commands = dry(name, "micro" if name == "run_paper_b" else "a=b", SEEDS="1", ORDERS="forward", **variables)
+        runs = of_module(commands, "recipe.train")
+        assert runs, name
+        assert all("platform=gpu_1x8" in run.split() and run.endswith(variables["TRAIN"]) for run in runs)
+        assert commands[0] == "bash scripts/setup.sh gpu"
+
+
+def test_the_strengths_are_those_of_the_arms_that_have_one():
+    commands = dry("evidence_b_strengths")
+    runs = of_module(commands, "recipe.train")
+    assert [re.search(r"arm=(\w+) .*\] (?:(\S+)=\S+ )?run.name=(\S+)", run).groups() for run in runs] == [
+        ("grpo", None, f"grpo.forward.{SEED}"),
+        ("kl", "actor_rollout_ref.actor.kl_loss_coef", "kl_${actor_rollout_ref.actor.kl_loss_coef}.forward." + SEED),
+        ("ewc", "penalty.strength", "ewc_${penalty.strength}.forward." + SEED),
+        ("l2", "penalty.strength", "l2_${penalty.strength}.forward." + SEED),
+    ]
+    assert commands[:2] == STARTED
+    assert commands[-1] == "recipe.compare_skills outputs/evidence_b_strengths"
+
+
+def test_evidence_a_trains_on_the_suite_that_it_made():
+    commands = dry("evidence_a", SEEDS="0 1", ARMS="grpo delete", SUITE="sql parts", REACH="0.5")
+    folder = "data/sql_parts"
+    assert commands == [
+        STARTED[0],
+        f"bash scripts/micro_start.sh {folder} --skills sql parts",
+        "recipe.train --multirun experiment=evidence_a data.seed=0,1 arm=grpo,delete "
+        f"run.experiment=evidence_a.sql_parts run.name={ARM}.{SEED} "
+        f"data.train_files={folder}/train.parquet data.val_files={folder}/val.parquet "
+        f"actor_rollout_ref.model.path={folder}/model skills.names=[sql,parts]",
+        "recipe.compare_speed outputs/evidence_a.sql_parts --reach 0.5",
+    ]
+
+
+def test_the_table_of_learning_is_of_one_run_a_seed():
+    commands = dry("learning", SEEDS="998 999")
+    names = [re.search(r"run.name=(\S+) data.seed=(\S+)", run).groups() for run in of_module(commands, "recipe.train")]
+    assert names == [("seed998", "998"), ("seed999", "999")]
+    assert commands[-1] == "recipe.summarize outputs/learning/seed998 outputs/learning/seed999"
+
+
+def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():
+    commands = dry("run_paper_b", "micro", SEEDS="0 1")
+    arms, curve = of_module(commands, "recipe.train")
+    chosen = re.search(r" arm=(\S+)", arms)[1].split(",")
+    assert {"grpo", "ppo", "reinforce", "kl", "entropy", "replay", "refresh", "ewc", "l2"} <= set(chosen)
+    assert all((ROOT / "configs" / "arm" / f"{arm}.yaml").is_file() for arm in chosen)
+    assert arms.startswith("recipe.train --multirun experiment=paper_b run.experiment=paper_b_micro data.seed=0,1 ")
+    assert arms.endswith(f"run.name={ARM}.{SEED}")
+    assert "run.experiment=paper_b_micro data.seed=0,1 arm=qp_solutions projection.epsilon_kind=cosine" in curve
+    assert curve.endswith("run.name=qp_solutions_epsilon${projection.epsilon}." + SEED)
+    assert of_module(commands, "recipe.compare_skills") == [
+        "recipe.compare_skills outputs/paper_b_micro --pareto qp_solutions"
+    ]
+
+
+def test_of_paper_b_either_part_can_be_left_out():
+    (curve,) = of_module(dry("run_paper_b", "micro", ARMS=""), "recipe.train")
+    assert "projection.epsilon=0.01,0.03,0.1,0.3" in curve
+    commands = dry("run_paper_b", "micro", ARMS="grpo ewc", EPSILONS="")
+    (arms,) = of_module(commands, "recipe.train")
+    assert " arm=grpo,ewc " in arms
+    assert commands[-1] == "recipe.compare_skills outputs/paper_b_micro"
+
+
+def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
+    data = {"TRAIN_FILES": "t.parquet", "VAL_FILES": "v.parquet", "SKILLS": "[a,b]"}
+    for variables, platform in (({}, "gpu_1x8"), ({"PLATFORM": "gpu_ray"}, "gpu_ray")):
+        commands = dry("run_paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
+        runs = of_module(commands, "recipe.train")
+        assert len(runs) == 2
+        start = f"recipe.train --multirun platform={platform} experiment=paper_b_real data.train_files=t.parquet "
+        assert all(run.startswith(f"{start}data.val_files=v.parquet skills.names=[a,b] ") for run in runs)
+        assert all(run.endswith("trainer.nnodes=1 data.seed=3") for run in runs)
+        assert "bash scripts/setup.sh gpu" not in commands  # whose environment there is, is the user's business
+    status, commands, printed = script("scripts/run_paper_b.sh", "real", **data | {"VAL_FILES": ""})
+    assert (status != 0, commands) == (True, [])
+    assert "VAL_FILES: of validation rows" in printed
+
+
+def test_what_a_user_chooses_of_paper_b_goes_with_it_to_a_cluster():
+    chosen = {"ARMS": "ewc", "EPSILONS": "", "SEEDS": "4", "TRAIN_FILES": "t", "VAL_FILES": "v", "SKILLS": "[a]"}
+    status, _, printed = script("scripts/ray_submit.sh", "scripts/run_paper_b.sh", "real", **chosen)
+    assert status == 0, printed
+    sent = json.loads(re.search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
+    assert {name: sent[name] for name in chosen} == chosen
+
+
+def test_the_toy_of_paper_b_is_one_command():
+    assert dry("run_paper_b", "toy", "--seeds", "3") == [STARTED[0], "recipe.toy projection --seeds 3"]
+
+
+def test_the_coding_pipeline_on_the_micro_model_shows_its_data_and_its_phases():
+    commands = dry("coding/micro", OUT="outputs/nowhere")
+    assert commands[0] == "bash scripts/micro_start.sh"
+    assert len(of_module(commands, "recipe.train")) == 2  # phases 3 and 4
+    assert all("trainer.total_training_steps=8" in run for run in of_module(commands, "recipe.train"))
+
+
+def test_a_run_that_fails_stops_neither_the_next_nor_its_status(tmp_path: Path):
+    """`multirun` with a stand-in for the interpreter that fails on the first of two."""
+    stub = tmp_path / "python"
+    stub.write_text('#!/bin/sh\ncase "$*" in *arm=a*) exit 3 ;; esac\n')
+    stub.chmod(0o755)
+    command = ". scripts/common.sh; multirun arm=a; multirun arm=b; echo status $failed"
+    environment = {**os.environ, "PYTHON": str(stub), "DRY_RUN": "", "TRAIN": "x=1", "PLATFORM": "cpu"}
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "status 3\n"
+    assert re.findall(r"recipe.train (.*) $", done.stderr, re.MULTILINE) == [f"--multirun arm={a} x=1" for a in "ab"]
