@@ -20,6 +20,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig
 
 from data_prep.schema import DataFileError, read_rows
+from data_prep.skill_column import row_model
 from data_prep.source import positive
 from recipe.evaluation.endpoints import Endpoints, ServerError
 from recipe.evaluation.protocol import Protocol
@@ -80,8 +81,9 @@ def merge_adapter(base: str, adapter: Path, out: Path) -> Path:
 
 def validation_prompts(config: DictConfig, count: int) -> list[Messages]:
     """The first prompts of the run's validation files; DataFileError when they are gone."""
-    files = config.data.val_files
-    rows = [row for path in (files if isinstance(files, ListConfig) else [files]) for row in read_rows(Path(path))]
+    files, model = config.data.val_files, row_model(config.skills.by, config.skills.column)
+    paths = files if isinstance(files, ListConfig) else [files]
+    rows = [row for path in paths for row in read_rows(Path(path), model)]
     return [[message.model_dump() for message in row.prompt] for row in rows[:count]]
 
 

@@ -8,7 +8,9 @@ SkillOf = Callable[[Mapping[str, Any]], str]
 
 
 def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
-    """The function from a row of the data to the name of its skill; ``unknown`` where the row has no such column.
+    """The function from a row of the data to the name of its skill.
+
+    Preflight refuses rows that have no text in the column (recipe/checks/data.py), so it is there.
 
     Args:
         by: ``column``, ``data_source`` or ``function``. column: for the first. function: ``package.module:name`` for
@@ -20,7 +22,7 @@ def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
     if by == "function":
         return _named_function(function)
     key = column if by == "column" else "data_source"
-    return lambda row: str(row.get(key, "unknown"))
+    return lambda row: str(row[key])
 
 
 def level_of(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, ListConfig
 
 from data_prep.roles import may_train
 from data_prep.schema import DataFileError, read_rows
+from data_prep.skill_column import row_model
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.training.settings import did_you_mean, read_settings
@@ -14,8 +15,8 @@ from rewards.skills import skill_assigner
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Missing or unreadable files, rows that break the schema, unknown skills and verifiers, rows kept for testing, too
-    few rows.
+    """Missing or unreadable files, rows that break the schema, rows without a skill, unknown skills and verifiers, rows
+    kept for testing, too few rows.
     """
     problems: list[Problem] = []
     rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
@@ -46,14 +47,35 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
 
 
 def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Problem]) -> dict[str, set[str]]:
-    """The skills that the rows of each file have; a user's function may fail on them."""
+    """The skills that the rows of each file have; where the named column has none, or a user's function fails on them,
+    that is a problem and their skills are unknown."""
     chosen = config.skills
+    fields = {key: [row.model_dump() for row in found] for key, found in rows.items()}
+    if chosen.by == "column":
+        nameless = _without_column(fields, chosen.column)
+        problems += nameless.values()
+        fields = {key: found for key, found in fields.items() if key not in nameless}
     try:
         skill_of = skill_assigner(chosen.by, chosen.column, chosen.function)
-        return {key: {skill_of(row.model_dump()) for row in found} for key, found in rows.items()}
+        return {key: set(map(skill_of, found)) for key, found in fields.items()}
     except Exception as error:  # whatever a user's function raises
         problems.append(Problem(f"{type(error).__name__}: {error}", "skills", "mend skills.by, column or function"))
         return {}
+
+
+def _without_column(fields: dict[str, list[dict[str, Any]]], column: str) -> dict[str, Problem]:
+    """For each file with rows in which this column names no skill: that they are there."""
+    found = {}
+    for key, rows in fields.items():
+        nameless = [row["extra_info"]["id"] for row in rows if not (isinstance(row.get(column), str) and row[column])]
+        if nameless:
+            many = f"{len(nameless)} of {len(rows)} rows have no" if len(nameless) < len(rows) else "no row has"
+            found[key] = Problem(
+                f"{many} text in the column {column!r}, which names the skill (for example {nameless[0]})",
+                f"skills.column, data.{key}",
+                "name a column that is there, or choose skills.by=data_source or function",
+            )
+    return found
 
 
 def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Problem]:
@@ -94,7 +116,7 @@ def _read(config: DictConfig, key: str, problems: list[Problem]) -> list[Any]:
             problems.append(Problem("no data file is named", f"data.{key}", f"data.{key}=FILE.parquet"))
             continue
         try:
-            rows += read_rows(Path(path).expanduser())
+            rows += read_rows(Path(path).expanduser(), row_model(config.skills.by, config.skills.column))
         except DataFileError as error:
             problems.append(Problem(str(error), f"data.{key}", "mend or make the file, then start again"))
     return rows

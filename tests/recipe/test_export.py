@@ -2,14 +2,17 @@
 
 import errno
 
+import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 import recipe.export
 from data_prep.micro_model import make
-from recipe.export import checkpoint, first_difference, main, merge_adapter
+from data_prep.schema import DataFileError
+from recipe.export import checkpoint, first_difference, main, merge_adapter, validation_prompts
 from recipe.records.run_directory import RunDirectory
 
 
@@ -81,3 +84,14 @@ def test_the_first_text_that_differs_is_shown():
 def test_a_character_that_the_limit_cuts_is_no_difference():
     assert first_difference(["ab\ufffd\ufffd"], ["ab"]) is None
     assert first_difference(["a\ufffdb"], ["ab"]) is not None
+
+
+def test_validation_prompts_are_read_as_in_training_with_the_column_of_the_skills(tiny_suite, tmp_path):
+    frame = pd.read_parquet(tiny_suite / "val.parquet")
+    frame.assign(topic="first").to_parquet(tmp_path / "v.parquet")
+    skills = {"by": "column", "column": "topic"}
+    config = OmegaConf.create({"data": {"val_files": [str(tmp_path / "v.parquet")]}, "skills": skills})
+    assert validation_prompts(config, 2) == [list(prompt) for prompt in frame["prompt"][:2]]
+    config.skills.column = "skill"
+    with pytest.raises(DataFileError, match="field 'topic'"):
+        validation_prompts(config, 2)

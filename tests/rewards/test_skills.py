@@ -10,8 +10,9 @@ def test_a_row_gets_its_skill_from_what_the_user_names(by: str, skill: str):
     assert skill_assigner(by, "skill", "rewards.skills:level_of")(ROW) == skill
 
 
-def test_a_row_without_the_column_is_unknown():
-    assert skill_assigner("column", "topic", None)(ROW) == "unknown"
+def test_a_row_without_the_column_belongs_to_no_skill():
+    with pytest.raises(KeyError, match="topic"):
+        skill_assigner("column", "topic", None)(ROW)
 
 
 @pytest.mark.parametrize(

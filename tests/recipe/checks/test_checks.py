@@ -1,5 +1,6 @@
 """Every kind of bad input ends in one problem that says what, where and how to mend it."""
 
+import itertools
 import json
 import shutil
 import socket
@@ -7,11 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from datasets import Dataset
 from omegaconf import DictConfig
 
 from recipe import preflight
 from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
+from recipe.training.prompts import rows_by_skill
+from recipe.training.settings import read_settings
 from tests.composing import composed
 
 
@@ -126,6 +130,75 @@ def test_an_unknown_skill_is_named_with_the_nearest(tiny_arguments, tiny_suite, 
     path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.assign(skill="wrte"))
     problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
     assert "unknown skill 'wrte'. Did you mean write?" in problem
+
+
+TOPIC = ["skills=any", "skills.column=topic"]
+
+
+def _with_column(tiny_suite: Path, path: Path, name: str, *values: object) -> Path:
+    """Training rows with one more column, which has these values in turn."""
+    column = itertools.cycle(values)
+    return _changed(tiny_suite, path, lambda frame: frame.assign(**{name: list(itertools.islice(column, len(frame)))}))
+
+
+def half_of(row: dict) -> str:
+    return f"half{row['extra_info']['index'] % 2}"
+
+
+@pytest.mark.parametrize(
+    ("words", "skills"),
+    [
+        (TOPIC, ["first", "second"]),
+        (["skills.by=data_source"], ["code", "sql", "trace"]),
+        (["skills.by=function", "skills.function=tests.recipe.checks.test_checks:half_of"], ["half0", "half1"]),
+    ],
+    ids=["column", "data_source", "function"],
+)
+def test_rows_have_the_skills_that_the_user_says_in_the_check_and_in_training(
+    tiny_arguments, tiny_suite, run, tmp_path, words, skills
+):
+    path = tiny_suite / "train.parquet"
+    if words is TOPIC:
+        path = _with_column(tiny_suite, tmp_path / "t.parquet", "topic", "first", "second")
+    words = [*words, f"data.train_files={path}", f"data.val_files={path}", "protocol=sequential"]
+    config = _config(tiny_arguments, *words, f"skills.names=[{','.join(skills)}]")
+    assert data.check(config, run) == []
+    dataset = Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache"))
+    found = rows_by_skill(dataset, read_settings(config).skills)
+    assert sorted(found) == skills
+    assert sorted(row for rows in found.values() for row in rows) == list(range(32))
+    assert data.check(_config(tiny_arguments, *words, f"skills.names=[{','.join(skills[1:])}]"), run) != []
+
+
+@pytest.mark.parametrize("names", ["null", "[first,second]"])
+def test_a_column_that_no_row_has_is_refused_and_makes_no_skill(tiny_arguments, run, names):
+    config = _config(tiny_arguments, *TOPIC, f"skills.names={names}")
+    for problem, key in zip(data.check(config, run), ("train_files", "val_files"), strict=True):
+        assert str(problem).startswith("no row has text in the column 'topic', which names the skill")
+        assert f"[skills.column, data.{key}] -> name a column that is there, or choose skills.by=" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("first", None), "16 of 32 rows have no text in the column 'topic'"),
+        (("", "first", "first", "first"), "8 of 32 rows have no text in the column 'topic'"),
+        ((3,), "no row has text in the column 'topic'"),
+    ],
+)
+def test_a_row_whose_column_names_no_skill_is_refused(tiny_arguments, tiny_suite, run, tmp_path, values, message):
+    train = _with_column(tiny_suite, tmp_path / "t.parquet", "topic", *values)
+    val = _with_column(tiny_suite, tmp_path / "v.parquet", "topic", "first")
+    files = [f"data.train_files={train}", f"data.val_files={val}"]
+    assert message in _only(data.check(_config(tiny_arguments, *TOPIC, *files), run))
+
+
+def test_beside_the_column_that_names_the_skill_no_other_is_allowed(tiny_arguments, tiny_suite, run, tmp_path):
+    train = _with_column(tiny_suite, tmp_path / "t.parquet", "topics", "first")
+    val = _with_column(tiny_suite, tmp_path / "v.parquet", "topic", "first")
+    files = [f"data.train_files={train}", f"data.val_files={val}"]
+    problem = _only(data.check(_config(tiny_arguments, *TOPIC, *files), run))
+    assert "the columns ['topics'] are none of a row, and skills.column names another one: 'topic'" in problem
 
 
 def test_fewer_rows_than_a_batch(tiny_arguments, run):
