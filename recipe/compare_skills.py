@@ -4,9 +4,9 @@
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
 ``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
-``arms.png``, and ``interference.png`` of the arm that the others are compared with; with
-``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM), from
-the orders and seeds that every epsilon has.
+``arms.png``, and ``interference.png`` of the arm that the others are compared with, beside what gradients foresaw in
+runs that train as that one and measure (``arm=measured``). With ``--pareto`` also the curve over ``projection.epsilon``
+of the runs whose arm begins with ARM (of all without ARM), from the orders and seeds that every epsilon has.
 """
 
 import argparse
@@ -55,11 +55,12 @@ COLUMNS = (
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that came to its end: the arm in its name, what it measured, the samples that it generated, the median time
-    of its steps, and what its constraints knew where it projects."""
+    of its steps, and what its constraints knew where it projects (method: projection's; none: it only measures)."""
 
     name: str
     arm: str
     repeat: str
+    method: str
     epsilon: float
     record: SkillRecord
     samples: int
@@ -88,6 +89,7 @@ def measured_runs(folder: Path) -> list[FinishedRun]:
                     name=run.path.name,
                     arm=arm_of(run),
                     repeat=repeat_of(run),
+                    method=projection.method,
                     epsilon=projection.epsilon,
                     record=record,
                     samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
@@ -158,7 +160,8 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     # The others are the curve's, which is a picture of its own.
     draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
-        draw_mean_interference(records[against], out / "interference.png")
+        foreseen = [run.record for run in runs if run.method == "none" and run.record.predicted is not None]
+        draw_mean_interference(records[against], out / "interference.png", foreseen)
     if pareto is not None:
         write_pareto_report(curve(runs, against, pareto), out)
     return table

@@ -103,14 +103,23 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
     return save(figure, path)
 
 
-def draw_mean_interference(records: Sequence[SkillRecord], path: Path) -> Path:
-    """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order."""
-    trained, names, changes = mean_interference(records)
+def draw_mean_interference(records: Sequence[SkillRecord], path: Path, foreseen: Sequence[SkillRecord] = ()) -> Path:
+    """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order.
+
+    foreseen: runs that measured what their gradients foresaw; its mean stands beside.
+    """
+    panels = [(f"change of the accuracy in a stage\n(points; mean of {len(records)} runs)", records, 100, _POINTS)]
+    if foreseen:
+        title = f"{_PREDICTED[foreseen[0].predicted_by]}\n(mean of {len(foreseen)} runs)"
+        panels.append((title, foreseen, 1, _SMALL))
+    names, trained = records[0].skills, mean_interference(records)[0]
     width, height = (2.2 + 0.9 * len(of) for of in (names, trained))
-    figure, axes = plt.subplots(figsize=(width, 0.8 * height), layout="constrained")
-    _heat_map(axes, 100 * changes, trained, names, _POINTS)
-    axes.set(xlabel="skill", ylabel="trained in the stage")
-    axes.set_title(f"change of the accuracy in a stage (points; mean of {len(records)} runs)", fontsize=9)
+    figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), 0.8 * height), layout="constrained")
+    for axes, (title, runs, scale, form) in zip(np.atleast_1d(grid), panels, strict=True):
+        rows, columns, changes = mean_interference(runs, predicted=runs is foreseen)
+        _heat_map(axes, scale * changes, rows, columns, form)
+        axes.set(xlabel="skill", ylabel="trained in the stage")
+        axes.set_title(title, fontsize=9)
     return save(figure, path)
 
 

@@ -93,20 +93,30 @@ class SkillRecord:
         return skill_metrics.interference(self.matrix, self.initial, self.predicted, self.trained)
 
 
-def mean_interference(records: Sequence[SkillRecord]) -> tuple[list[str], list[str], Array]:
+def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> tuple[list[str], list[str], Array]:
     """What stages train and the names of all skills, both sorted, and the mean change of each skill's accuracy in these
-    stages (trained, skills).
+    stages (trained, skills); NaN where no run knows it.
 
-    records: of protocols with stages, of the same skills in any order.
+    records: of protocols with stages, of the same skills in any order. predicted: the changes that the constraint
+    gradients foresaw, which every record has then.
     """
     names = sorted(records[0].skills)
     changes = defaultdict(list)
     for record in records:
         columns = [list(record.skills).index(name) for name in names]
-        for stage, change in zip(record.trained or [], record.interference.measured, strict=False):
+        found = record.interference.predicted if predicted else record.interference.measured
+        assert found is not None
+        for stage, change in zip(record.trained or [], found, strict=False):
             changes[" + ".join(sorted(record.names(stage)))].append(change[columns])
     trained = sorted(changes)
-    return trained, names, np.array([np.mean(changes[stage], axis=0) for stage in trained])
+    return trained, names, np.array([_known_mean(changes[stage]) for stage in trained])
+
+
+def _known_mean(rows: Sequence[Array]) -> Array:
+    """The mean of each column's known values; NaN without any."""
+    values = np.array(rows)
+    known = np.isfinite(values)
+    return np.where(known, values, 0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:

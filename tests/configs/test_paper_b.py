@@ -35,6 +35,7 @@ PROTECTING = {
     "qp_solutions": ("qp", "solutions", "displacement"),
     "qp_both": ("qp", "both", "displacement"),
     "qp_gradient": ("qp", "solutions", "gradient"),
+    "measured": ("none", "solutions", "displacement"),
 }
 CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
 

@@ -115,6 +115,16 @@ def test_interference_is_averaged_over_runs_with_other_orders_of_the_skills() ->
     np.testing.assert_allclose(changes, [[0.5, 0.05, 0.15], [-0.1, 0.3, -0.3], [0.0, 0.2, 0.6]], atol=1e-12)
 
 
+def test_what_gradients_foresaw_is_averaged_over_the_runs_that_know_it(tmp_path: Path) -> None:
+    nan = math.nan
+    one = SkillRecord(["a", "b"], [[0.8, 0.4], [0.5, 0.6]], [0.2, 0.2], [[0], [1]], [[nan, nan], [-0.3, 0.1]])
+    other = SkillRecord(["b", "a"], [[0.8, 0.4], [0.5, 0.6]], [0.2, 0.2], [[0], [1]], [[nan, 0.5], [nan, -0.2]])
+    trained, names, foreseen = mean_interference([one, other], predicted=True)
+    assert trained == names == ["a", "b"]
+    np.testing.assert_allclose(foreseen, [[-0.2, nan], [0.1, 0.1]], atol=1e-12)
+    assert is_png(draw_mean_interference([one], tmp_path / "interference.png", foreseen=[one, other]))
+
+
 def test_mixed_training_forgets_any_skill_and_has_no_new_one() -> None:
     record = SkillRecord(["write", "trace"], [[0.8, 0.1], [0.5, 0.6]], [0.2, 0.1])
     assert record.stages == ["1", "2"]
