@@ -2,12 +2,15 @@
 
     python benchmarks/step_time.py --other "credit=counterfactual credit.budget=4" experiment=quickstart
     python benchmarks/step_time.py --other projection=qp experiment=quickstart
+    python benchmarks/step_time.py --base projection=off --other "projection=qp projection.protected=[write,repair]" \
+        experiment=paper_b protocol.skill_sequence=[sql] protocol.stage_steps=12
 
-Each pair is a run with the base words and one with the others, in turn, on the same prompts (same seed), without
-validation. A run's figure is its median step, without the first two (compilation, caches). Printed: both figures and
-their ratio for each pair, the median ratio with its range, and the median of each phase of a step. Beside the time
-stand the processor seconds a step of all processes of the run: where every core is busy they say what the words cost
-on a machine whose speed changes from run to run, as that of a shared one does. Runs that finished are not done again.
+Each pair is a run with the base words and one with the others, in turn, on the same prompts (same seed), with a
+validation of four prompts at the end. A run's figure is its median step, without the first two (compilation, caches).
+Printed: both figures and their ratio for each pair, the median ratio with its range, and the median of each phase of a
+step. Beside the time stand the processor seconds a step of all processes of the run: where every core is busy they say
+what the words cost on a machine whose speed changes from run to run, as that of a shared one does. Runs that finished
+are not done again.
 """
 
 import argparse
@@ -73,7 +76,9 @@ def trained(experiment: str, name: str, steps: int, words: Sequence[str]) -> Run
     """The finished run of this name, made where it is not there."""
     run = RunDirectory(ROOT / "outputs" / experiment / name)
     if not run.finished:
-        measured = [f"trainer.total_training_steps={steps}", "trainer.test_freq=-1", "trainer.save_freq=-1"]
+        # A stage must end with a validation: one of next to nothing.
+        measured = [f"trainer.total_training_steps={steps}", f"trainer.test_freq={steps}", "data.val_max_samples=4"]
+        measured += ["trainer.save_freq=-1"]
         measured += ["trainer.val_before_train=false", f"run.experiment={experiment}", f"run.name={name}"]
         train([sys.executable, "-m", "recipe.train", *words, *measured], run, steps)
     return run
