@@ -1,6 +1,6 @@
 """Can the stages of a protocol be run with these batches, and will each be seen at its end?"""
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
@@ -9,6 +9,7 @@ from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.plan import Plan, make_plan, mixed_plan
 from recipe.training.settings import Settings, SettingsError, read_settings
 
+FSDP = "actor_rollout_ref.actor.fsdp_config"
 # verl's estimators that scale or shift advantages by the whole batch.
 BATCH_ESTIMATORS = ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo", "gpg")
 
@@ -22,7 +23,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         plan = make_plan(settings, config.data.train_batch_size)
     except SettingsError as error:
         return [Problem(str(error), "protocol", "change the keys it names")]
-    seen = _forgetting_is_seen(settings, config.trainer.test_freq)
+    seen = [*_forgetting_is_seen(settings, config.trainer.test_freq), *_gradients_as_they_are(config, settings)]
     if plan is None:
         return [*seen, *(_every_skill(config, settings) if settings.protocol.every_skill else [])]
     return [
@@ -53,6 +54,22 @@ def _forgetting_is_seen(settings: Settings, test_freq: int) -> list[Problem]:
     where = "" if stages is None else " before a stage ends"
     what = f"projection.when=forgetting is triggered by validations, and test_freq={test_freq} gives none{where}"
     return [Problem(what, "trainer.test_freq", "lower it (above 0), or use projection.forgetting_accuracy=training")]
+
+
+def _gradients_as_they_are(config: DictConfig, settings: Settings) -> list[Problem]:
+    """verl scales the loss of a model in fp16, and with it every gradient that is read before the optimiser's step."""
+    from verl.utils.torch_dtypes import PrecisionType
+
+    readers = {
+        "projection": settings.projection.method != "off",
+        "penalty": settings.penalty.kind == "ewc",
+        "agop": settings.agop.every > 0,
+    }
+    used = [name for name, reads in readers.items() if reads]
+    key = f"{FSDP}.mixed_precision.param_dtype"
+    if not used or not PrecisionType.is_fp16(OmegaConf.select(config, key)):
+        return []
+    return [Problem(f"{', '.join(used)} would read gradients that verl scales for fp16", key, "bf16 or fp32")]
 
 
 def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:

@@ -140,6 +140,11 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
         ({"algorithm.adv_estimator": "gae"}, "gae scales advantages over the whole batch"),
         ({"algorithm.adv_estimator": "gae", "projection.constraint_source": "solutions"}, None),
         ({"algorithm.adv_estimator": "rloo"}, None),
+        (
+            {"actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "fp16"}},
+            "projection would read gradients that verl scales for fp16",
+        ),
+        ({"actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "bf16"}}, None),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
         (
             {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,
