@@ -157,7 +157,8 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     records = {arm: [run.record for run in own] for arm, own in _by(runs, lambda run: run.arm).items()}
     strict = {run.arm for run in runs if run.epsilon == 0 or not pareto or not run.arm.startswith(pareto)}
-    # The others are the curve's, which is a picture of its own.
+    # The others are the curve's, which is a picture of its own; and who only measures would lie upon the plain arm.
+    strict -= {run.arm for run in runs if run.method == "none"}
     draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
         foreseen = [run.record for run in runs if run.method == "none" and run.record.predicted is not None]

@@ -27,6 +27,7 @@ def finish(
     end: bool = True,
     seconds: float = 2.0,
     learnt: bool = True,
+    method: str = "qp",
 ) -> None:
     """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds.
 
@@ -34,7 +35,7 @@ def finish(
     """
     run = RunDirectory.prepare(str(folder), "b", name)
     own = config.copy()
-    own.projection.epsilon = epsilon
+    own.projection.epsilon, own.projection.method = epsilon, method
     own.run.directory = str(run.path)
     run.write_config(own)
     for step, write, sql in ((0, 0.5, 0.2), (2, 0.8, 0.2), (3, None, None), (4, kept, 0.9)):
@@ -42,6 +43,8 @@ def finish(
         if step == 4 and not learnt:
             del accuracy["skill/sql/accuracy"]
         measured = {"timing_s/step": seconds, "actor/projection/split_half_cosine/write": 0.1 * step}
+        if method == "none" and step > 2:
+            measured["actor/projection/predicted_change/write"] = -0.01
         run.log_metrics(step, measured | (accuracy if write is not None else {}))
     if end:
         run.log_event("end")
@@ -121,6 +124,23 @@ def test_the_picture_of_the_arms_leaves_the_other_points_of_the_curve_to_it(
     for words in ([], ["--pareto", "qp"]):
         assert compare_skills.main([str(tmp_path / "b"), *words]) == 0
     assert shown == [["grpo", "qp", "qp_both", "qp_epsilon0.1"], ["grpo", "qp", "qp_both"]]
+
+
+def test_what_gradients_foresaw_stands_beside_what_happened_and_not_among_the_arms(
+    tmp_path: Path, config: DictConfig, monkeypatch
+):
+    for name, method in (("grpo.s0", "qp"), ("measured.s0", "none"), ("qp.s0", "qp")):
+        finish(tmp_path, config, name, 0.5, method=method)
+    shown, foreseen = [], []
+    monkeypatch.setattr(compare_skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
+    monkeypatch.setattr(
+        compare_skills, "draw_mean_interference", lambda own, path, others: foreseen.append((len(own), others))
+    )
+    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert shown == [["grpo", "qp"]]
+    ((runs, (other,)),) = foreseen
+    assert runs == 1
+    assert other.predicted[1][other.skills.index("write")] == pytest.approx(-0.02)  # of the stage's two steps
 
 
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
