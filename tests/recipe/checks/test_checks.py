@@ -270,7 +270,7 @@ def test_batches_that_do_not_divide(tiny_arguments, run):
 
 def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tiny_arguments, run):
     config = _config(tiny_arguments, "protocol=sequential", "projection=qp", "protocol.memory_per_protected=16")
-    assert "leaves no prompt to train on" in _only(protocol.check(config, run))
+    assert "leaves no new prompt to train on" in _only(protocol.check(config, run))
     assert not any("memory prompts" in str(problem) for problem in memory.check(config, run))
 
 
