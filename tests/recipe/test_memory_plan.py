@@ -224,7 +224,6 @@ def test_without_projection_and_penalty_only_an_adapter_is_copied_and_only_in_an
         ("projection=qp projection.constraint_source=both projection.protected=[trace,write]", 4, 0),
         ("protocol=sequential projection=qp", 3, 0),
         ("protocol=sequential projection=qp projection.constraint_source=both projection.average=0.5", 6, 6),
-        ("protocol=sequential protocol.skill_sequence=[write] projection=qp", 0, 0),
         # At once one of two, which both have been averaged by the end.
         ("protocol=sequential protocol.skill_sequence=[write,trace,write] projection=qp projection.average=0.5", 1, 2),
     ],
