@@ -2,8 +2,8 @@
 
 Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
 constraint gradients are parts of its own gradient, and a pass of their own would only find them again. That holds for
-losses that are a mean over samples of means over tokens, or a mean over tokens (`SHARED_LOSSES`): J_s is then the same
-mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is cut.
+losses that are a mean over samples of means over tokens, or a mean over tokens, and the trainer asks for no others: J_s
+is then the same mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is cut.
 """
 
 import math
@@ -20,10 +20,6 @@ from verl.utils.py_functional import append_to_dict
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
 from workers.displacement import local_gradients, shard_group
-
-# verl's names (loss_agg_mode).
-TOKEN_MEAN = "token-mean"
-SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 

@@ -5,8 +5,11 @@ from typing import Any
 
 from recipe.training.peaks import Peaks
 from recipe.training.settings import Settings
-from workers.pass_in_parts import SHARED_LOSSES, TOKEN_MEAN
 from workers.solution_store import SolutionStore
+
+# verl's names (loss_agg_mode) of losses whose parts are means of the same kind (workers/pass_in_parts.py).
+TOKEN_MEAN = "token-mean"
+SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
 
 class Protector:

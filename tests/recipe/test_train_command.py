@@ -3,6 +3,8 @@
 import errno
 import io
 import shlex
+import subprocess
+import sys
 
 from rich.console import Console
 
@@ -41,3 +43,10 @@ def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
     announce(run, shlex.join(typed), Console(file=printed, width=40))
     again = printed.getvalue().splitlines()[1].removeprefix("to continue it after a stop: ")
     assert shlex.split(again) == [*typed[:-1], "run.name=grpo.s0"]
+
+
+def test_verl_is_imported_when_training_begins_and_not_before():
+    """It takes seconds, and reads its platform when it is imported."""
+    code = "import sys, recipe.train; print('verl' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
