@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import arm_of, finished_runs, over_runs, repeat_of
+from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
 from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import t_interval
 from recipe.records.run_directory import write_atomically
@@ -214,6 +214,8 @@ def main(arguments: list[str]) -> int:
     if not runs:
         print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
         return 2
+    for difference in different_starts(finished_runs(options.folder)):
+        print(difference, file=sys.stderr)
     print(write_comparison(runs, options.against, options.out or options.folder / "summary", options.pareto))
     return 0
 

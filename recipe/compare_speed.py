@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import by_arm, finished_runs, over_runs, repeat_of
+from recipe.records.arms import by_arm, different_starts, finished_runs, over_runs, repeat_of
 from recipe.records.figure import plt, save
 from recipe.records.intervals import Interval, t_interval
 from recipe.records.learning_speed import LearningCurve, read_curve
@@ -163,15 +163,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--metric", default="skill/mean/accuracy", help="of validations")
     parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
     options = parser.parse_args(arguments)
-    arms = by_arm(finished_runs(options.folder))
+    runs = finished_runs(options.folder)
+    arms = by_arm(runs)
     if not arms:
         print(f"recipe.compare_speed: {options.folder} holds no finished run", file=sys.stderr)
         return 2
     try:
-        curves = {arm: {repeat_of(run): read_curve(run, options.metric) for run in runs} for arm, runs in arms.items()}
+        curves = {arm: {repeat_of(run): read_curve(run, options.metric) for run in own} for arm, own in arms.items()}
     except ValueError as error:
         print(f"recipe.compare_speed: {error}", file=sys.stderr)
         return 2
+    for difference in different_starts(runs):
+        print(difference, file=sys.stderr)
     print(write_speed(curves, options.reach, options.against, options.out or options.folder / "summary"))
     return 0
 

@@ -14,6 +14,10 @@ COMMON_HEAD_SIZES = (32, 64, 96, 128)
 
 KEY = "actor_rollout_ref.model.path"
 
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+# Of a large file of weights so many blocks tell enough: training changes all of it.
+BLOCKS, BLOCK = 64, 1 << 20
+
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     """Configuration, tokenizer with a chat template and weights are there; a checkpoint to continue is of this model.
@@ -39,7 +43,26 @@ def fingerprint(config: DictConfig) -> dict[str, str | int]:
         "architecture": hashlib.sha256(architecture).hexdigest()[:16],
         "lora_rank": int(config.actor_rollout_ref.model.lora_rank),
         "ranks": int(config.trainer.nnodes * config.trainer.n_gpus_per_node),
+        "weights": weights_digest(folder),
     }
+
+
+def weights_digest(folder: Path) -> str:
+    """Sixteen digits that tell a model folder's weights from others; empty where there are none, as for a hub's name.
+
+    Of each file its size and evenly spaced blocks, up to 64 MiB: seconds for any model, and all of a small one.
+    """
+    digest = hashlib.sha256()
+    files = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            spread = ((size - BLOCK) * block // (BLOCKS - 1) for block in range(BLOCKS))
+            for start in range(0, size, BLOCK) if size <= BLOCK * BLOCKS else spread:
+                file.seek(start)
+                digest.update(file.read(BLOCK))
+    return digest.hexdigest()[:16] if files else ""
 
 
 def remember(config: DictConfig, run: RunDirectory) -> None:
@@ -60,7 +83,7 @@ def missing_parts(folder: Path) -> list[str]:
     wanted = {
         "no config.json": ["config.json"],
         "no tokenizer (tokenizer.json or tokenizer_config.json)": ["tokenizer.json", "tokenizer_config.json"],
-        "no weights (*.safetensors or pytorch_model*.bin)": ["*.safetensors", "pytorch_model*.bin"],
+        f"no weights ({' or '.join(WEIGHTS)})": list(WEIGHTS),
     }
     return [
         f"{what} in {folder}"
@@ -116,11 +139,12 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
     before, now = json.loads(kept.read_text()), fingerprint(config)
     explained = {
         "architecture": f"the checkpoint is of another model than {folder}",
+        "weights": f"the checkpoint was trained from other weights than those in {folder}",
         "lora_rank": f"the checkpoint has LoRA rank {before['lora_rank']}, the configuration {now['lora_rank']}",
         "ranks": f"the checkpoint was written by {before['ranks']} ranks, the configuration has {now['ranks']}",
     }
     return [
         Problem(what, str(run.checkpoints), "start a new run (leave run.name out), or use the settings of the old one")
         for key, what in explained.items()
-        if before[key] != now[key]
+        if before.get(key, now[key]) != now[key]  # an older checkpoint does not know its weights
     ]

@@ -34,6 +34,23 @@ def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
     return dict(arms)
 
 
+def different_starts(runs: list[RunDirectory]) -> list[str]:
+    """Which runs of the same repeat began with different weights, a sentence each: their difference is not the arms'.
+
+    A run that does not know its weights (made before they were kept, or from a hub's name) is passed over.
+    """
+    repeats = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        weights = next((event.get("weights") for event in run.events() if event["event"] == "start"), None)
+        if weights:
+            repeats[repeat_of(run)][weights].append(run.path.name)
+    return [
+        "different starting weights: " + "; ".join(f"{weights} in {', '.join(names)}" for weights, names in own.items())
+        for own in repeats.values()
+        if len(own) > 1
+    ]
+
+
 def over_runs(text: str, counted: int, runs: int) -> str:
     """What a table says of some of an arm's runs: how many, too, where these are not all of them."""
     return text if counted == runs else f"{text} ({counted} of {runs} runs)"

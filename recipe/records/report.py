@@ -50,7 +50,8 @@ def update_report(run: RunDirectory) -> Path:
     draw_learning_curve(run)
     draw_training_curves(run)
     rows, events = run.metrics(), run.events()
-    started = next((event["time"] for event in events), None)
+    start = next((event for event in events), {})
+    started = start.get("time")
     config = run.read_config()
     template = Environment(
         loader=PackageLoader("recipe.records"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -69,7 +70,8 @@ def update_report(run: RunDirectory) -> Path:
         versions={name: version(name) for name in PACKAGES},
         commit=source_commit(),
         python=platform.python_version(),
-        machine=f"{platform.machine()}, {platform.system()}",
+        machine=f"{processor()}, {platform.machine()}, {platform.system()}",
+        weights=start.get("weights", ""),
     )
     path = run.path / "EXPERIMENT.md"
     write_atomically(path, text)
@@ -78,6 +80,14 @@ def update_report(run: RunDirectory) -> Path:
 
 def _when(timestamp: float) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def processor() -> str:
+    """The processor's name: others round otherwise, so a seed gives the same numbers on the same one only."""
+    cores = Path("/proc/cpuinfo")
+    lines = cores.read_text(encoding="utf-8").splitlines() if cores.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"
 
 
 def source_commit() -> str:

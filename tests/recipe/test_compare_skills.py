@@ -28,6 +28,7 @@ def finish(
     seconds: float = 2.0,
     learnt: bool = True,
     method: str = "qp",
+    weights: str = "",
 ) -> None:
     """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds.
 
@@ -46,6 +47,8 @@ def finish(
         if method == "none" and step > 2:
             measured["actor/projection/predicted_change/write"] = -0.01
         run.log_metrics(step, measured | (accuracy if write is not None else {}))
+    if weights:
+        run.log_event("start", weights=weights)
     if end:
         run.log_event("end")
 
@@ -141,6 +144,16 @@ def test_what_gradients_foresaw_stands_beside_what_happened_and_not_among_the_ar
     ((runs, (other,)),) = foreseen
     assert runs == 1
     assert other.predicted[1][other.skills.index("write")] == pytest.approx(-0.02)  # of the stage's two steps
+
+
+def test_runs_that_are_compared_and_began_with_different_weights_are_told(tmp_path: Path, config: DictConfig, capsys):
+    finish(tmp_path, config, "grpo.s0", 0.4, weights="aa")
+    finish(tmp_path, config, "qp.s0", 0.4, weights="bb")
+    finish(tmp_path, config, "grpo.s1", 0.4, weights="bb")
+    finish(tmp_path, config, "qp.s1", 0.4, weights="bb")
+    finish(tmp_path, config, "ewc.s1", 0.4)
+    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().err == "different starting weights: aa in grpo.s0; bb in qp.s0\n"
 
 
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):

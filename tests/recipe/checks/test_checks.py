@@ -259,6 +259,39 @@ def test_a_checkpoint_of_another_model_is_not_continued(tiny_arguments, tiny_sui
     assert "written by 1 ranks, the configuration has 2" in problem
 
 
+def test_a_checkpoint_is_not_continued_with_other_weights_of_the_same_shape(tiny_arguments, tiny_suite, run, tmp_path):
+    config = _config(tiny_arguments)
+    model.remember(config, run)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    other = tmp_path / "other"
+    shutil.copytree(tiny_suite / "initial_model", other)
+    weights = bytearray((other / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (other / "model.safetensors").write_bytes(weights)
+    elsewhere = _config(tiny_arguments, f"actor_rollout_ref.model.path={other}")
+    assert "trained from other weights" in _only(model.check(elsewhere, run))
+    kept = json.loads((run.checkpoints / "model.json").read_text())
+    del kept["weights"]  # as in a checkpoint from before weights were remembered
+    (run.checkpoints / "model.json").write_text(json.dumps(kept))
+    assert model.check(elsewhere, run) == []
+
+
+def test_the_digest_of_large_weights_reads_blocks_from_their_beginning_to_their_end(tmp_path):
+    assert model.weights_digest(tmp_path) == ""
+    file = tmp_path / "model.safetensors"
+    size = 200 * model.BLOCK
+    digests = set()
+    for place in (None, 0, size - 1):
+        file.write_bytes(b"")
+        with file.open("r+b") as written:
+            written.truncate(size)
+            if place is not None:
+                written.seek(place)
+                written.write(b"x")
+        digests.add(model.weights_digest(tmp_path))
+    assert len(digests) == 3
+
+
 def test_batches_that_do_not_divide(tiny_arguments, run):
     problems = memory.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=12"), run)
     assert "ppo_mini_batch_size" in _only(problems)

@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 from recipe.records.pictures import draw_learning_curve, series, skill_names
-from recipe.records.report import skill_table, update_report
+from recipe.records.report import processor, skill_table, update_report
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
@@ -16,7 +16,7 @@ def _accuracies(write: float, sql: float) -> dict[str, float]:
 def run(tmp_path) -> RunDirectory:
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))
-    run.log_event("start", command="python -m recipe.train")
+    run.log_event("start", command="python -m recipe.train", weights="5eed")
     run.log_metrics(0, _accuracies(write=0.4, sql=0.2))
     run.log_metrics(1, {"critic/score/mean": 0.5, "actor/entropy": 1.0})
     run.log_metrics(2, {"critic/score/mean": 0.6, **_accuracies(write=0.9, sql=0.5)})
@@ -42,6 +42,8 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
     assert "| restarts | 1 |" in text
     assert "masked, not scored) | 3 |" in text
     assert "verl 0.9.1" in text
+    assert f"({processor()}, " in text
+    assert "(weights 5eed) |" in text
     for name in ("learning_curve.png", "training.png"):
         with Image.open(run.path / "plots" / name) as picture:
             assert picture.width > 600
