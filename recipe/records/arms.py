@@ -39,7 +39,7 @@ def different_starts(runs: list[RunDirectory]) -> list[str]:
 
     A run that does not know its weights (made before they were kept, or from a hub's name) is passed over.
     """
-    repeats = defaultdict(lambda: defaultdict(list))
+    repeats: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         weights = next((event.get("weights") for event in run.events() if event["event"] == "start"), None)
         if weights:
