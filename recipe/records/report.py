@@ -2,6 +2,8 @@
 
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -76,6 +78,15 @@ def update_report(run: RunDirectory) -> Path:
     path = run.path / "EXPERIMENT.md"
     write_atomically(path, text)
     return path
+
+
+@contextmanager
+def told_if_it_fails(run: RunDirectory, step: int) -> Iterator[None]:
+    """What this block writes can be written again from the run's records: an error in it is told and ends no run."""
+    try:
+        yield
+    except Exception as error:
+        run.log_event("report_failed", step=step, error=f"{type(error).__name__}: {error}")
 
 
 def _when(timestamp: float) -> str:

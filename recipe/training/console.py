@@ -72,6 +72,7 @@ class TrainingState:
         self.phase, self.step, self.total = PHASES["start"], 0, 0
         self.accuracy: float | None = None
         self.reward: float | None = None
+        self.trouble = ""
         self.clock = StepClock()
 
     def take(self, event: dict[str, Any]) -> None:
@@ -84,6 +85,10 @@ class TrainingState:
             self.step, self.reward = event["step"], event.get("reward")
             self.accuracy = event.get("accuracy") or self.accuracy
             self.clock.tick(event["time"])
+        elif kind == "validate":
+            self.trouble = ""
+        elif kind == "report_failed":
+            self.trouble = f"no report of step {event['step']}: {event['error']}"
 
     def describe(self) -> str:
         parts = [f"{self.step} of {self.total} steps done"] if self.total else []
@@ -92,7 +97,7 @@ class TrainingState:
             parts.append(f"reward {self.reward:.2f}")
         if self.accuracy is not None:
             parts.append(f"validation accuracy {self.accuracy:.0%}")
-        parts.append(self.clock.left(self.total - self.step))
+        parts += [self.clock.left(self.total - self.step), self.trouble]
         return " | ".join(part for part in parts if part)
 
 

@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from recipe.records.credit_page import write_credit_page
-from recipe.records.report import update_report
+from recipe.records.report import told_if_it_fails, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.training.batch_skills import (
@@ -257,7 +257,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         # the checkpoint where the run was stopped before it had written that row.
         if self.config.trainer.val_only or (self.global_steps == self._begins_at and not self._has_row()):
             self._log_metrics(self.global_steps, metrics)
-            update_report(self.run_directory)
+            with told_if_it_fails(self.run_directory, self.global_steps):
+                update_report(self.run_directory)
         return metrics
 
     def _has_row(self) -> bool:
@@ -312,9 +313,10 @@ class SkillCreditTrainer(PPOTrainerSync):
             seconds=metrics.get("timing_s/step"),
         )
         if "skill/mean/accuracy" in metrics:
-            update_report(self.run_directory)
-            update_skill_report(self.run_directory, self.settings)
-            write_credit_page(self.run_directory, global_steps)
+            with told_if_it_fails(self.run_directory, global_steps):
+                update_report(self.run_directory)
+                update_skill_report(self.run_directory, self.settings)
+                write_credit_page(self.run_directory, global_steps)
 
 
 def _recovery(prefix: str, columns: list[list[Any]]) -> dict[str, float]:

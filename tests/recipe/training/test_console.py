@@ -25,6 +25,14 @@ def test_a_resumed_run_counts_from_its_checkpoint():
     assert state.describe() == "11 of 12 steps done | ready | about 5 s left"
 
 
+def test_a_report_that_failed_is_told_until_the_next_validation():
+    state = TrainingState()
+    state.take({"time": 0.0, "event": "report_failed", "step": 3, "error": "OSError: no font"})
+    assert state.describe() == "starting Ray | no report of step 3: OSError: no font"
+    state.take({"time": 1.0, "event": "validate", "step": 6})
+    assert state.describe() == "validating"
+
+
 def test_the_clock_uses_the_last_ten_steps_only():
     clock = StepClock()
     assert clock.left(3) == ""
