@@ -66,7 +66,7 @@ def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
 
 
 def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
-    """What projection and a penalty hold in an update, beside the weights as the update finds them.
+    """What projection, a penalty and a measurement hold in an update, beside the weights as the update finds them.
 
     param_offload has brought these to the device by then, offload_policy leaves them on the host.
     """
@@ -74,6 +74,7 @@ def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
         "adapter snapshot": parts.adapter_snapshot(shape, sizes),
         "projection": parts.projection(shape, sizes) + parts.averages(shape, sizes),
         "penalty": parts.penalty(shape, sizes) + parts.fisher(shape, sizes),
+        "agop": parts.agop(shape, sizes),
     }
 
 

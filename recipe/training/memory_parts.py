@@ -87,6 +87,11 @@ def fisher(shape: ModelShape, sizes: RunSizes) -> int:
     return _trained(shape, sizes, 4) if sizes.penalty == "ewc" else 0
 
 
+def agop(shape: ModelShape, sizes: RunSizes) -> int:
+    """The parts' gradients in fp32, in an update that measures (workers/agop.py)."""
+    return _trained(shape, sizes, 4 * sizes.agop_parts)
+
+
 def _trained(shape: ModelShape, sizes: RunSizes, each: int) -> int:
     """So many bytes for each of the actor's trained parameters, sharded like them."""
     return trainable_parameters(shape, sizes.actor) * each // sizes.shards

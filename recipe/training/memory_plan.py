@@ -126,6 +126,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
             sizes, actor=replace(actor, offload_policy=True)
         ),
         "projection.average=0": replace(sizes, averages=0),
+        "agop.every=0": replace(sizes, agop_parts=0),
         "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
         f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
         f"{ROLLOUT}.gpu_memory_utilization={int(100 * room / plan.layout.capacity) / 100:g}": replace(

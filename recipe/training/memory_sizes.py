@@ -42,6 +42,7 @@ class RunSizes:
     constraints: int
     averages: int
     penalty: str
+    agop_parts: int
     fsdp_size: int
     sequence_parallel: int
     checkpointing: bool
@@ -134,6 +135,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         constraints=max(map(len, constraints)),
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
         penalty=settings.penalty.kind,
+        agop_parts=settings.agop.parts if settings.agop.every else 0,
         fsdp_size=engine.fsdp_size,
         sequence_parallel=sequence_parallel,
         checkpointing=model.enable_gradient_checkpointing,

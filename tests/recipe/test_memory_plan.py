@@ -197,6 +197,17 @@ def test_the_plan_counts_the_tensors_that_the_worker_keeps() -> None:
     assert bytes_of(fisher) == memory_parts.fisher(MICRO, sizes)
 
 
+def test_a_measured_outer_product_holds_a_gradient_a_part_and_is_named_where_it_is_too_much() -> None:
+    words = ("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=full", "agop.every=10")
+    assert sizes_of("agop.parts=8").agop_parts == 0
+    measured, plain = (plan_memory(composed(*GRPO, *words, f"agop.parts={parts}"), SEVEN, 79) for parts in (16, 8))
+    assert measured.layout.training["agop"] == 16 * COPY
+    assert measured.layout.training_bytes - plain.layout.training_bytes == 8 * COPY
+    assert "agop" not in measured.layout.rollout
+    (refusal,) = measured.refusals
+    assert "agop.every=0;" in refusal
+
+
 @pytest.mark.parametrize(("sizes", "trained"), [(seven, 80_740_352), (seven_full, 7_615_616_512)])
 def test_the_plan_grows_linearly_in_the_constraints(sizes: Callable[..., RunSizes], trained: int) -> None:
     sums = [plan_sizes(sizes(constraints=count), SEVEN, 80).layout.training_bytes for count in range(1, 9)]
