@@ -23,7 +23,7 @@ import numpy as np
 from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
 from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import t_interval
-from recipe.records.run_directory import write_atomically
+from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord, measures, plain
@@ -68,10 +68,10 @@ class FinishedRun:
     constraints: Mapping[str, float]
 
 
-def measured_runs(folder: Path) -> list[FinishedRun]:
-    """The finished runs in a folder that measured their skills at the end of every stage, by name; others are named."""
+def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
+    """Those of these runs that measured their skills at the end of every stage, by name; others are named."""
     found = []
-    for run in finished_runs(folder):
+    for run in finished:
         config = run.read_config()
         settings = read_settings(config)
         record = read_skill_record(run, settings)
@@ -210,11 +210,12 @@ def main(arguments: list[str]) -> int:
         "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin so"
     )
     options = parser.parse_args(arguments)
-    runs = measured_runs(options.folder)
+    finished = finished_runs(options.folder)
+    runs = measured_runs(finished)
     if not runs:
         print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
         return 2
-    for difference in different_starts(finished_runs(options.folder)):
+    for difference in different_starts(finished):
         print(difference, file=sys.stderr)
     print(write_comparison(runs, options.against, options.out or options.folder / "summary", options.pareto))
     return 0

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 from rich.table import Table
 
-from recipe.checks.model import fingerprint, remember
+from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.report import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
@@ -89,10 +89,9 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
     from recipe.training.task_runner import SkillCreditTaskRunner
 
-    weights = fingerprint(config)["weights"]
+    weights = remember(config, run)["weights"]
     run.log_event("start", command=config.run.command, commit=source_commit(), weights=weights, processor=processor())
     run.write_config(config)
-    remember(config, run)
     with ProgressReporter(run.path / "events.jsonl", TrainingState(), settings.run.line_every_seconds):
         try:
             start_ray(config, run)

@@ -65,9 +65,11 @@ def weights_digest(folder: Path) -> str:
     return digest.hexdigest()[:16] if files else ""
 
 
-def remember(config: DictConfig, run: RunDirectory) -> None:
-    """Keep the fingerprint beside the checkpoints."""
-    write_atomically(run.checkpoints / "model.json", json.dumps(fingerprint(config)))
+def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
+    """Keep the fingerprint beside the checkpoints; returns it."""
+    kept = fingerprint(config)
+    write_atomically(run.checkpoints / "model.json", json.dumps(kept))
+    return kept
 
 
 def _check_hub_name(name: str) -> list[Problem]:

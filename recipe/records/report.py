@@ -52,7 +52,7 @@ def update_report(run: RunDirectory) -> Path:
     draw_learning_curve(run)
     draw_training_curves(run)
     rows, events = run.metrics(), run.events()
-    start = next((event for event in events), {})
+    start = events[0] if events else {}
     started = start.get("time")
     config = run.read_config()
     template = Environment(
