@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from recipe.checks.model import weights_digest
 from recipe.records.pictures import series
 from recipe.records.report import skill_table
 from recipe.records.run_directory import RunDirectory, read_jsonl
@@ -55,6 +56,13 @@ def test_the_second_start_goes_on_with_the_step_after_the_checkpoint(killed_and_
     assert len(before) >= KILLED_AFTER
     assert after == list(range(SAVED_EVERY + 1, STEPS + 1))
     assert [row["step"] for row in killed_and_continued.metrics()] == list(range(STEPS + 1))
+
+
+def test_both_starts_name_the_weights_that_training_began_with(killed_and_continued: RunDirectory, micro_start: Path):
+    digest = weights_digest(micro_start / "model")
+    assert digest
+    assert [event["weights"] for event in _events(killed_and_continued, "start")] == [digest, digest]
+    assert digest in (killed_and_continued.path / "EXPERIMENT.md").read_text()
 
 
 def test_the_data_come_in_the_order_that_they_would_have_had(killed_and_continued: RunDirectory):
