@@ -79,13 +79,13 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         metrics: dict[str, float] = {}
         with self.engine.train_mode():  # where weights are offloaded they are on the device inside
             before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
-            if wanted:
-                self._update = self._begin_update(data, wanted, before)
             if parts:
                 metrics |= self._gradient_spectrum(data, parts)
             if pull:
                 self._pull, self._pulled = WantedPenalty(**pull), 0.0
                 self._begin_stage(data, self._pull)
+            if wanted:  # last: it may ask something of the next pass, which has to be the update's own
+                self._update = self._begin_update(data, wanted, before)
         data = without_memory(data, self.engine.get_data_parallel_size(), self.engine_config.micro_batch_size_per_gpu)
         hook = self._optimizer().register_step_pre_hook(self._before_step)
         try:
@@ -95,7 +95,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             update, self._update = self._update, None
         metrics |= update.metrics() if update else {}
         if self._pull:
-            metrics |= {"penalty/value": self._sum_over_shards(self._pulled)}
+            metrics |= {"penalty/value": self._pulled}
             self._pull = None
         if before is not None:
             metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._shard_ranks())
@@ -209,11 +209,19 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [local_shard(parameter.grad) for parameter in parameters]
-        if self._pull is not None:
-            self._pulled = self._penalty.add_gradient(gradients, self._shards(), self._pull.strength)
-        if self._update is not None and not self._update.before_step(gradients):
+        if not (self._pulls(gradients) and (self._update is None or self._update.before_step(gradients))):
             for parameter in parameters:
                 parameter.grad = None
+
+    def _pulls(self, gradients: list[torch.Tensor]) -> bool:
+        """Add the penalty's gradient to the clipped ones; whether the optimiser may step. verl looked before that."""
+        if self._pull is None:
+            return True
+        own = self._penalty.add_gradient(gradients, self._shards(), self._pull.strength)
+        self._pulled = self._sum_over_shards(own)
+        finite = math.isfinite(self._pulled)  # as every part of the gradient is then, too
+        self._not_finite += not finite
+        return finite
 
     def _micro_batch(self) -> dict[str, Any]:
         """verl's keys that say how a batch is cut."""

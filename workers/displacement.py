@@ -76,6 +76,6 @@ def displacement_norm(
 
 
 def numbered(tensors: Mapping[str, torch.Tensor], prefix: str) -> list[torch.Tensor]:
-    """torch.Tensors named ``prefix`` and a number, in the order of their numbers."""
-    names = sorted((name for name in tensors if name.startswith(prefix)), key=lambda name: int(name[len(prefix) :]))
-    return [tensors[name] for name in names]
+    """Tensors named ``prefix`` and a number, in the order of their numbers."""
+    numbers = (name.removeprefix(prefix) for name in tensors if name.startswith(prefix))
+    return [tensors[f"{prefix}{number}"] for number in sorted(filter(str.isdigit, numbers), key=int)]

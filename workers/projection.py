@@ -236,7 +236,8 @@ _WITHOUT_SLACK = ("pcgrad", *AGGREGATORS)
 class _Geometry:
     """The problem in unit vectors: |g_s| = 1 and |d| = 1, so that no norm reaches the solver."""
 
-    step_norm: float
+    still: bool  # d = 0
+    step_norm: float  # of d = 0 it is 1: what an absolute epsilon asks for is then measured in units of one
     norms: Vector  # (S,) |g_s|
     cosines: Vector  # (S,) of d and g_s
     gram: Vector  # (S, S) of g_s and g_r
@@ -245,13 +246,12 @@ class _Geometry:
     def of(square: float, dots: Vector, gram: Vector) -> "_Geometry":
         norms = np.sqrt(np.diag(gram))
         inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-        # A step of 0 keeps its scale: what negative epsilon asks for is then measured in units of one.
         step_norm = math.sqrt(square) or 1.0
-        return _Geometry(step_norm, norms, dots * inverse / step_norm, gram * np.outer(inverse, inverse))
+        return _Geometry(square == 0, step_norm, norms, dots * inverse / step_norm, gram * np.outer(inverse, inverse))
 
     def unit_epsilon(self, epsilon: Vector, kind: str) -> Vector:
         if kind == "cosine":
-            return epsilon
+            return np.zeros_like(epsilon) if self.still else epsilon
         if kind != "absolute":
             raise ValueError(f"epsilon_kind must be absolute or cosine, got {kind!r}")
         scale = self.norms * self.step_norm

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
 from workers.solution_store import Solution
 
@@ -58,7 +59,7 @@ class SafeUpdate:
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
     gram: their inner products, None when they are not finite. noted: metrics of the constraints. last: without its
-    vector. Counted are the optimiser steps that were skipped, projected, left with (almost) nothing, whose negative
+    vector. Counted are the optimiser steps that were skipped (with method none: not measured), projected, left with (almost) nothing, whose negative
     epsilon no step could satisfy, and after which the method left a constraint violated.
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards.
@@ -89,14 +90,17 @@ class SafeUpdate:
         if self._project(step):
             for gradient, move in zip(gradients, step, strict=True):
                 gradient.copy_(-move)
-        return self.skipped == skipped
+        return self.protection.method == "none" or self.skipped == skipped
 
     def after_step(self, shards: Sequence[Tensor]) -> None:
         """Project theta - theta_old and write theta_old + x back; the same bits where the constraints hold already.
 
-        A displacement or a gradient that is not finite is taken back whole, and counted.
+        A displacement or a gradient that is not finite is taken back whole, and counted. An optimiser that did nothing
+        leaves the parameters as they are, even where a negative epsilon asks for gain.
         """
         if self.protection.space != "displacement":
+            return
+        if self.protection.epsilon < 0 and displacement_norm(self.start, shards, self.group) == 0:
             return
         step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
         if self._project(step):
@@ -118,6 +122,8 @@ class SafeUpdate:
             )
         except NotFiniteError:
             self.skipped += 1
+            if self.protection.method == "none":
+                return False
             for part in step:
                 part.zero_()
             return True

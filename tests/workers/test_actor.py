@@ -57,6 +57,10 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         ),
         "second": update(without, batch(4), **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1}}),
     }
+    before = snapshot(without._shards())
+    endless = {"kind": "ewc", "strength": math.inf, "stage": 1}
+    found["endless penalty"] = update(without, batch(4), **{PENALTY: endless})
+    found["endless penalty"]["distance"] = displacement_norm(before, without._shards())
     for space in ("gradient", "displacement"):
         before = snapshot(without._shards())
         numbers = update(without, batch(8, memory=math.inf), **{PROTECTION: protection | {"space": space}})
@@ -120,6 +124,13 @@ def test_the_policy_gradients_of_two_parts_have_a_spectrum(found: dict):
 def test_a_penalty_begins_at_its_anchor_and_grows(found: dict):
     assert found["first"]["penalty/value"] == 0
     assert found["second"]["penalty/value"] > 0
+
+
+def test_a_penalty_that_is_not_finite_leaves_the_parameters_untouched(found: dict):
+    """It is added after verl has looked at the gradient."""
+    numbers = found["endless penalty"]
+    assert numbers["projection/nonfinite_gradients"] == 1
+    assert numbers["distance"] == 0
 
 
 def test_what_the_worker_knows_survives_a_checkpoint(found: dict):

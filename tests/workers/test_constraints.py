@@ -181,6 +181,7 @@ def test_fisher_information_is_the_mean_of_squared_gradients():
 
 def test_averages_forget_at_their_rate_and_pass_over_what_has_no_signal():
     averages = GradientAverages()
+    averages.kept["a.b"] = [torch.ones(1)]  # a name that begins as another one does
     first, second = torch.tensor([[4.0], [0.0]]), torch.tensor([[0.0], [6.0]])
     averages.smooth(["a", "b"], [first], [True, False], decay=0.75)
     assert first.tolist() == [[4.0], [0.0]]
@@ -190,6 +191,7 @@ def test_averages_forget_at_their_rate_and_pass_over_what_has_no_signal():
     restored.restore(averages.state() | {"anchor.0": torch.zeros(1)})
     restored.smooth(["a", "b"], [third], [False, True], decay=0.75)
     assert third.tolist() == [[3.0], [5.0]]
+    assert restored.kept["a.b"][0].tolist() == [1.0]
 
 
 def sized(memory: list[bool], mini_batch: int) -> TensorDict:

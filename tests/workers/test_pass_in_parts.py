@@ -27,13 +27,14 @@ CASES += [(layout, "seq-mean-token-mean") for layout in ("one-rank", "two-ranks"
 
 
 def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -> None:
+    from workers.agop import AGOP, PART
     from workers.constraints import HALF, SKILL
     from workers.displacement import displacement_norm, shard_group
     from workers.safe_update import PROTECTION
 
     def after(**asked) -> tuple[dict[str, float], Any]:
         worker = actor_worker(model, *UNCLIPPED, *overrides)
-        fields = {SKILL: SKILLS, HALF: HALVES}
+        fields = {SKILL: SKILLS, HALF: HALVES, PART: HALVES}
         numbers = update(worker, samples(SHARES[ranks][rank], ranks, advantages=ADVANTAGES, **fields), **asked)
         return numbers, worker
 
@@ -44,9 +45,11 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -
     plain, start = after()
     apart, _ = after(**{PROTECTION: wide | {"shared_pass": False}})
     shared, moved = after(**{PROTECTION: wide | {"shared_pass": True}})
+    measured, _ = after(**{PROTECTION: wide | {"shared_pass": True}, AGOP: 2})
     wanted = 0.05 + min(apart[f"projection/cosine/{name}"] for name in NAMES)
     tight, projected = after(**{PROTECTION: wide | {"shared_pass": True, "epsilon": -wanted}})
     found = {"plain": plain, "apart": apart, "shared": shared, "tight": tight, "wanted": wanted}
+    found["measured"] = measured
     for name, other in (("difference", moved), ("distance", projected)):
         found[name] = displacement_norm(start._shards(), other._shards(), shard_group(start.engine))
     Path(folder, f"found_{rank}.json").write_text(json.dumps(found))
@@ -84,6 +87,11 @@ def test_the_constraints_are_those_of_a_pass_of_their_own(found: dict):
         value = found["apart"][f"projection/{name}"]
         assert value != 0
         assert found["shared"][f"projection/{name}"] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
+def test_measuring_the_gradients_spectrum_leaves_the_parts_to_the_update(found: dict):
+    assert found["measured"]["agop/trace"] > 0
+    assert found["shared"].items() <= found["measured"].items()
 
 
 def test_every_layout_of_ranks_finds_the_same(found: dict, run: Callable[[str, str], dict]):

@@ -190,6 +190,8 @@ def test_a_zero_step_stays_zero() -> None:
     step = torch.zeros(4)
     assert project(step, torch.eye(4)).step is step
     assert project(step, torch.eye(4), -1.0).step.tolist() == pytest.approx([1.0] * 4)
+    # A cosine is a share of the step's own length.
+    assert project(step, torch.eye(4), -0.2, epsilon_kind="cosine").step is step
 
 
 def test_negative_slack_is_used_where_feasible_and_reported_where_not() -> None:

@@ -112,6 +112,25 @@ def test_method_none_measures_and_changes_nothing():
     assert update.metrics()["projection/cosine/a"] < 0
 
 
+@pytest.mark.parametrize("space", ["gradient", "displacement"])
+def test_method_none_changes_nothing_where_a_constraint_is_not_finite(space):
+    shards, update = begin([torch.tensor([[float("inf"), 0.0]]), torch.tensor([[[0.0]]])], method="none", space=space)
+    assert update.before_step([torch.tensor([1.0, 1.0]), torch.tensor([[1.0]])])
+    shards[0] -= 0.5
+    update.after_step(shards)
+    assert shards[0].tolist() == [0.5, 1.5]
+    assert update.skipped == 1
+
+
+def test_an_optimiser_that_did_nothing_leaves_the_parameters_though_gain_is_asked_for():
+    shards, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], epsilon=-1.0)
+    update.after_step(shards)
+    assert shards[0].tolist() == [1.0, 2.0]
+    shards[0] += torch.tensor([0.0, 0.5])
+    update.after_step(shards)
+    assert shards[0].tolist() == [2.0, 2.5]
+
+
 def test_in_gradient_space_the_gradient_is_projected_and_the_parameters_are_left_to_the_optimiser():
     shards, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space="gradient")
     gradients = [torch.tensor([2.0, -3.0]), torch.tensor([[1.0]])]  # going down it would cost the skill 2
