@@ -5,8 +5,8 @@
 #   bash scripts/run_paper_b.sh real [key=value ...]    the same on GPUs (PLATFORM=gpu_1x8 unless it is named); needs
 #                                                       TRAIN_FILES, VAL_FILES (parquet) and SKILLS (in their order: [a,b,c])
 # ARMS="grpo qp_solutions ..." picks files of configs/arm; EPSILONS="0.01 0.1 ..." what skills protected by qp_solutions may
-# lose, as a cosine; none of either: "". SEEDS="0 1". Hydra multiruns in one folder, with one summary at the end. Can be
-# stopped and started again: finished runs are not done again.
+# lose, as a cosine; none of either: "". SEEDS="0 1". REFRESH_STEPS=500: how many steps the arm refresh has in real. Hydra
+# multiruns in one folder, with one summary at the end. Can be stopped and started again: finished runs are not done again.
 [ "${1:-}" != real ] || PLATFORM=${PLATFORM:-gpu_1x8}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 scale=${1:-}
@@ -36,6 +36,12 @@ arms=${ARMS-grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margi
 epsilons=${EPSILONS-0.01 0.03 0.1 0.3} seeds=${SEEDS:-0} curve=()
 [ -z "$epsilons" ] || curve=(--pareto qp_solutions)
 words+=("run.experiment=paper_b_$scale" "data.seed=${seeds// /,}")
+if [ "$scale" = real ] && [[ " $arms " = *" refresh "* ]]; then
+    # The arm's two steps are a quarter of the micro suite's stages, and next to nothing of a real model's.
+    arms=" $arms " arms=$(xargs <<<"${arms/ refresh / }")
+    multirun "${words[@]}" arm=refresh "protocol.refresh_steps=${REFRESH_STEPS:-500}" \
+        'run.name=${hydra:runtime.choices.arm}.s${data.seed}' "$@"
+fi
 arms_and_epsilons 's${data.seed}' "$@"
 run "$PYTHON" -m recipe.compare_skills "outputs/paper_b_$scale" "${curve[@]}"
 exit $failed

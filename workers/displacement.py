@@ -4,7 +4,7 @@ Dot products of DTensors are rank-local in torch (``(A * B).sum().item()``), so 
 shards in fp64 and reduced once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,8 +55,8 @@ def snapshot(shards: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def displacement_norm(
-    before: list[torch.Tensor],
-    after: list[torch.Tensor],
+    before: Sequence[torch.Tensor],
+    after: Sequence[torch.Tensor],
     group: torch.distributed.ProcessGroup | None = None,
 ) -> float:
     """Euclidean norm of ``after - before`` over all ranks of ``group``, equal on each of them.

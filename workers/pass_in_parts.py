@@ -2,8 +2,9 @@
 
 Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
 constraint gradients are parts of its own gradient, and a pass of their own would only find them again. That holds for
-losses that are a mean over samples of means over tokens, or a mean over tokens, and the trainer asks for no others: J_s
-is then the same mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is cut.
+PPO's clipped loss as a mean over samples of means over tokens, or a mean over tokens, and the trainer asks for no
+others: J_s is then the same mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is
+cut.
 """
 
 import math

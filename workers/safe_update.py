@@ -59,8 +59,9 @@ class SafeUpdate:
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
     gram: their inner products, None when they are not finite. noted: metrics of the constraints. last: without its
-    vector. Counted are the optimiser steps that were skipped (with method none: not measured), projected, left with (almost) nothing, whose negative
-    epsilon no step could satisfy, and after which the method left a constraint violated.
+    vector. Counted are the optimiser steps that were skipped (with method none: not measured), projected, left with
+    (almost) nothing, whose negative epsilon no step could satisfy, and after which the method left a constraint
+    violated.
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards.
     """

@@ -66,10 +66,17 @@ def _gradients_as_they_are(config: DictConfig, settings: Settings) -> list[Probl
         "agop": settings.agop.every > 0,
     }
     used = [name for name, reads in readers.items() if reads]
+    found = []
     key = f"{FSDP}.mixed_precision.param_dtype"
-    if not used or not PrecisionType.is_fp16(OmegaConf.select(config, key)):
-        return []
-    return [Problem(f"{', '.join(used)} would read gradients that verl scales for fp16", key, "bf16 or fp32")]
+    if used and PrecisionType.is_fp16(OmegaConf.select(config, key)):
+        what = f"{', '.join(used)} would read gradients that verl scales for fp16"
+        found.append(Problem(what, key, "bf16 or fp32"))
+    key = f"{FSDP}.model_dtype"
+    dtype = OmegaConf.select(config, key)
+    if readers["projection"] and not PrecisionType.is_fp32(dtype):
+        what = f"projection writes corrections that parameters in {dtype} would round away"
+        found.append(Problem(what, key, "fp32; the forward pass stays in mixed_precision.param_dtype"))
+    return found
 
 
 def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:

@@ -49,7 +49,7 @@ def stage_metrics(run: RunDirectory, row: dict[str, float], settings: Settings) 
 def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRecord | None:
     rows, stages = {int(row["step"]): row for row in metrics}, settings.stages
     found = skill_names(list(rows.values()))
-    skills = list(dict.fromkeys([skill for stage in stages or [] for skill in stage if skill in found] + found))
+    skills = list(dict.fromkeys([skill for stage in stages or [] for skill in stage] + found))
     measured = [step for step, row in sorted(rows.items()) if "skill/mean/accuracy" in row]
     ends = [step for step in measured if step > 0]
     if stages is not None:

@@ -51,13 +51,15 @@ def by_prompt(keys: Sequence[str], order: Mapping[str, int]) -> list[int]:
 
 
 def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bool]:
-    """Samples of memory prompts, each with so many answers; verl's padding samples stand in for missing ones."""
-    planned = len(prompts) * answers
+    """Samples of memory prompts, each with so many answers; verl's padding samples stand in for missing ones.
+
+    Which of the padding does not depend on the order of the batch: all ranks leave out as many.
+    """
     flags = [prompt_of(key) in prompts for key in batch.keys]
-    for position, tag in enumerate(batch.tags):
-        if sum(flags) >= planned:
-            break
-        flags[position] = flags[position] or bool(tag.get("is_padding"))
+    missing = len(prompts) * answers - sum(flags)
+    padding = [position for position, tag in enumerate(batch.tags) if tag.get("is_padding") and not flags[position]]
+    for position in sorted(padding, key=batch.keys.__getitem__)[: max(missing, 0)]:
+        flags[position] = True
     return flags
 
 

@@ -65,7 +65,9 @@ def make_plan(settings: Settings, batch: int) -> Plan | None:
     protects = (before | np.isin(skills, named)) & ~trained & np.isin(skills, settings.protected)
     memory = _memory(settings, protects)[stage]
     rest = batch - memory.sum(1)
-    stored = deal(before[stage], np.where(before[stage].any(1), np.rint(rest * protocol.replay_share), 0).astype(int))
+    share = protocol.replay_share
+    replayed = deal(np.outer(before.any(1), [share, 1 - share])[stage], rest)[:, 0]
+    stored = deal(before[stage], replayed)
     fresh = deal(_weights(protocol, trained, stage), rest - stored.sum(1))
     if protocol.refresh_steps:
         last = slice(len(stage) - protocol.refresh_steps, None)

@@ -61,7 +61,8 @@ class PromptSchedule:
             again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + kept)
             trained += again[:stored]
             memory += again[stored:]
-        if np.count_nonzero(self.plan.fresh[row]) > 1:  # else each of several mini-batches would be of one skill
+        if np.count_nonzero((self.plan.fresh + self.plan.stored)[row]) > 1:
+            # else each of several mini-batches would be of one skill
             trained = self._order(np.asarray(trained), 3, step).tolist()
         return StepPrompts([*trained, *memory], [False] * len(trained) + [True] * len(memory))
 

@@ -16,7 +16,7 @@ class Protector:
     """Decides what the actor is asked to protect, from the settings, the accuracies seen, and accepted solutions.
 
     names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
-    plain_loss: the policy's loss has no KL and no entropy term, so that parts of its gradient can be constraints.
+    plain_loss: the policy's loss is PPO's, without KL and entropy terms: parts of its gradient can be constraints.
     loss_mean: verl's name of the mean that the loss is (loss_agg_mode).
     """
 

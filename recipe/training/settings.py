@@ -153,7 +153,7 @@ class PenaltySettings(Group):
     """A pull towards the parameters at the start of a stage, a baseline for projection (``penalty.*``)."""
 
     kind: Literal["off", "l2", "ewc"]
-    strength: float = Field(default=0.0, ge=0)
+    strength: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     fisher_samples: int = Field(default=48, ge=1)
 
 

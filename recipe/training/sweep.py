@@ -76,7 +76,7 @@ def run_job(config: DictConfig, words: Sequence[str]) -> None:
 
     Raises:
         SettingsError: the runs would share one folder.
-        JobFailed: the run did.
+        JobFailed: the run did, or it finished before with other settings.
     """
     if not OmegaConf.is_interpolation(config.run, "name"):
         raise SettingsError(
@@ -88,10 +88,9 @@ def run_job(config: DictConfig, words: Sequence[str]) -> None:
     if run.finished:
         changed = changed_settings(run.read_config(), config)
         if changed:
-            raise SettingsError(
-                f"{name} finished before with other settings ({', '.join(changed)}): "
-                f"choose another run.experiment, or remove {run.path}"
-            )
+            told = f"{name} finished before with other settings ({', '.join(changed)})"
+            print(f"== {told}: choose another run.experiment, or remove {run.path}", file=sys.stderr, flush=True)
+            raise JobFailed(told)
         print(f"== {name}: finished before", flush=True)
         return
     print(f"== {name}", flush=True)

@@ -33,12 +33,13 @@ from recipe.training.batch_skills import (
     skill_ids,
 )
 from recipe.training.credit_batch import shaped_by_credit
-from recipe.training.failure_buffer import FailureBuffer
+from recipe.training.failure_buffer import FailureBuffer, task_of
 from recipe.training.plan import make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
+from recipe.training.sample_seeds import TIMES_BEFORE, times_before
 from recipe.training.samples import component_means, digest_of_prompts, fetch, jagged, readable_samples, reward_infos
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import (
@@ -69,9 +70,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
         actor = config.actor_rollout_ref.actor
-        self.protector = Protector(
-            self.settings, not actor.use_kl_loss and not actor.entropy_coeff, actor.loss_agg_mode
-        )
+        plain_loss = not actor.use_kl_loss and not actor.entropy_coeff and actor.policy_loss.loss_mode == "vanilla"
+        self.protector = Protector(self.settings, plain_loss, actor.loss_agg_mode)
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()
@@ -133,6 +133,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.settings.credit.kind != "off":
             # Validation samples come another way: they never pay for replays.
             tu.assign_non_tensor_stack(batch, TRAINED_ON, [True] * len(batch))
+        tu.assign_non_tensor_stack(batch, TIMES_BEFORE, times_before(map(task_of, list(batch["extra_info"]))))
         self._asked |= dict(zip(batch["uid"], self._numbers, strict=False))
         return super()._submit_batch_to_rollout(batch)
 
@@ -251,7 +252,9 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
-        self.protector.see_validation(metrics)
+        # One that only a restart makes decides nothing: a run that was never stopped would not have had it.
+        if self.config.trainer.test_freq <= 0 or self.global_steps % self.config.trainer.test_freq == 0:
+            self.protector.see_validation(metrics)
         metrics |= self.protector.forgotten()
         # A validation before the first step of this process has no step's row to stand in. It is that of the step of
         # the checkpoint where the run was stopped before it had written that row.

@@ -145,6 +145,10 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
             "projection would read gradients that verl scales for fp16",
         ),
         ({"actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "bf16"}}, None),
+        (
+            {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"},
+            "projection writes corrections that parameters in bfloat16 would round away",
+        ),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
         (
             {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,

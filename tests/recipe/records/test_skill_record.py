@@ -76,6 +76,21 @@ def test_stages_after_one_that_was_not_measured_do_not_take_its_place(run: RunDi
     assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
 
 
+def test_a_skill_that_validation_has_no_prompt_of_is_not_measured_and_the_others_are(run: RunDirectory):
+    """As with a small `data.val_max_samples`."""
+    record = read_skill_record(run, in_stages("write", "trace"))
+    assert record is not None
+    assert list(record.skills) == ["write", "trace", "sql"]
+    np.testing.assert_array_equal(record.accuracy, [[0.8, np.nan, 0.3], [0.5, np.nan, 0.9]])
+    assert record.mean_forgetting == pytest.approx(0.3)
+    assert np.isnan(record.new_skill)
+    folder = update_skill_report(run, in_stages("write", "trace"))
+    assert folder is not None
+    assert json.loads((folder / "skills.json").read_text())["average"] is None
+    end = {"step": 4, "skill/write/accuracy": 0.5, "skill/sql/accuracy": 0.9, "skill/mean/accuracy": 0.7}
+    assert stage_metrics(run, end, in_stages("write", "trace")).keys() == {"skill/forgetting"}
+
+
 def test_without_stages_every_stage_trains_all_skills(run: RunDirectory):
     mixed = read_skill_record(run, settings(names=SKILLS, kind="mixed"))
     assert mixed is not None

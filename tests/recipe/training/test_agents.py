@@ -12,7 +12,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from data_prep.micro_model import make_tokenizer
 from recipe.training import agents
-from recipe.training.agent_workers import SkillCreditAgentLoopWorker, sample_seed
+from recipe.training.agent_workers import SkillCreditAgentLoopWorker
+from recipe.training.sample_seeds import TIMES_BEFORE, sample_seed, times_before
 from rewards.environments import EPISODE
 from tests.composing import composed
 from tests.scripted_environment import Scripted
@@ -124,10 +125,18 @@ def test_each_turn_of_a_sample_with_a_seed_has_one_of_its_own(played):
 def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, other):
     def seed(rollout_seed, step, validate, task, number):
         row = {"extra_info": {"id": f"micro/{task}"}, "session_id": number}
-        return sample_seed(rollout_seed, {"step": step, "validate": validate}, row)
+        return sample_seed(rollout_seed, 8, {"step": step, "validate": validate}, row)
 
     assert (seed(*one) == seed(*other)) == (one == other)
     assert 0 <= seed(*one) < 2**31
+
+
+def test_a_row_that_stands_twice_in_a_step_is_answered_anew():
+    assert times_before(["a", "b", "a", "a"]) == [0, 0, 1, 2]
+    row, step = {"extra_info": {"id": "micro/1"}}, {"step": 3, "validate": False}
+    numbers = [{"session_id": number, TIMES_BEFORE: times} for times in (0, 1, 2) for number in range(8)]
+    assert len({sample_seed(0, 8, step, row | number) for number in numbers}) == 24
+    assert sample_seed(0, 8, step, row | numbers[5]) == sample_seed(0, 8, step, row | {"session_id": 5})
 
 
 def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_told(played):

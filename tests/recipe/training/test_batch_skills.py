@@ -41,6 +41,15 @@ def test_padding_stands_in_for_memory_samples_that_failed():
     assert memory_flags(batch("a", "pad1"), set(), 8) == [False, False]
 
 
+@given(st.permutations(range(6)))
+def test_the_same_padding_stands_in_whatever_the_order(order):
+    step = batch("a", "pad1", "m", "pad1", "pad2", "b")
+    flagged = dict(zip(step.keys, memory_flags(step, {"m"}, 3), strict=True))
+    step.reorder(list(order))
+    assert dict(zip(step.keys, memory_flags(step, {"m"}, 3), strict=True)) == flagged
+    assert sum(flagged.values()) == 3
+
+
 def test_the_first_accepted_answer_of_each_trained_prompt_is_kept():
     keys = ["a_0_0", "a_1_0", "a_2_0", "m_0_0", "b_0_0", "pad1_0_0"]
     infos = [{"acc": 0.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0}, {"acc": 1.0, "masked": 1.0}, {}]

@@ -25,7 +25,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
     trainer.run_directory = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
     trainer.run_directory.write_config(composed(*WORDS))
     trainer.protector = Protector(trainer.settings)
-    trainer.config = OmegaConf.create({"trainer": {"val_only": False}})
+    trainer.config = OmegaConf.create({"trainer": {"val_only": False, "test_freq": 2}})
     return trainer
 
 
@@ -51,6 +51,14 @@ def test_it_does_not_replace_a_row_that_was(trainer: SkillCreditTrainer):
     assert measured(trainer, 2, 2) == [2]
     (row,) = trainer.run_directory.metrics()
     assert row["critic/score/mean"] == 0.75
+
+
+def test_one_that_only_a_restart_makes_decides_nothing(trainer: SkillCreditTrainer):
+    """A run that was never stopped would not have had it."""
+    measured(trainer, 3, 3)
+    assert not trainer.protector.validated.best
+    measured(trainer, 4, 4)
+    assert trainer.protector.validated.best["write"] == 0.5
 
 
 def test_one_that_belongs_to_a_step_is_written_with_it(trainer: SkillCreditTrainer):
