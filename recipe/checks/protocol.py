@@ -73,7 +73,7 @@ def _gradients_as_they_are(config: DictConfig, settings: Settings) -> list[Probl
         found.append(Problem(what, key, "bf16 or fp32"))
     key = f"{FSDP}.model_dtype"
     dtype = OmegaConf.select(config, key)
-    if readers["projection"] and not PrecisionType.is_fp32(dtype):
+    if settings.projection.method not in ("off", "none") and not PrecisionType.is_fp32(dtype):
         what = f"projection writes corrections that parameters in {dtype} would round away"
         found.append(Problem(what, key, "fp32; the forward pass stays in mixed_precision.param_dtype"))
     return found

@@ -53,9 +53,15 @@ class Protector:
             return names
         return [name for name in names if self.trigger.below(name) > self.settings.forgetting_margin]
 
-    def forgotten(self) -> dict[str, float]:
-        """``skill/<name>/below_peak``: how far each skill's last validation lies below its best one."""
-        return {f"skill/{name}/below_peak": self.validated.below(name) for name in self.validated.best}
+    def forgotten(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """``skill/<name>/below_peak``: how far each skill's accuracy in this validation lies below its best one."""
+        found = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
+        best = self.validated.best
+        return {
+            f"skill/{name}/below_peak": max(best.get(name, accuracy), accuracy) - accuracy
+            for name, accuracy in found.items()
+            if accuracy is not None
+        }
 
     def protection(self, guarded: Sequence[str] | None = None) -> dict[str, Any]:
         """Arguments of `workers.safe_update.Protection`; empty when nothing is protected."""

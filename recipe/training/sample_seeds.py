@@ -11,14 +11,24 @@ from rewards.seeds import seed_of
 TIMES_BEFORE = "times_before"
 
 
-def times_before(tasks: Iterable[str]) -> list[int]:
-    """How often each task stands before its place: a small pool gives a step the same row twice."""
-    seen = Counter[str]()
-    numbers = []
-    for task in tasks:
-        numbers.append(seen[task])
-        seen[task] += 1
-    return numbers
+class TimesBefore:
+    """How often a step asked for each task before: a small pool gives the same row twice, and verl asks again in place
+    of groups that it leaves out (``algorithm.filter_groups``).
+    """
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._seen = Counter[str]()
+
+    def of(self, step: int, tasks: Iterable[str]) -> list[int]:
+        """One number for each of these tasks, which the step asks for now; counting begins anew with each step."""
+        if step != self._step:
+            self._step, self._seen = step, Counter()
+        numbers = []
+        for task in tasks:
+            numbers.append(self._seen[task])
+            self._seen[task] += 1
+        return numbers
 
 
 def sample_seed(rollout_seed: int, answers: int, trajectory: Mapping[str, Any], row: Mapping[str, Any]) -> int:

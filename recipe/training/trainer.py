@@ -39,7 +39,7 @@ from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector
 from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
-from recipe.training.sample_seeds import TIMES_BEFORE, times_before
+from recipe.training.sample_seeds import TIMES_BEFORE, TimesBefore
 from recipe.training.samples import component_means, digest_of_prompts, fetch, jagged, readable_samples, reward_infos
 from recipe.training.settings import read_settings
 from recipe.training.skill_accuracy import (
@@ -77,6 +77,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self._memory_prompts: set[str] = set()
         self._asked: dict[str, int] = {}  # the number of each prompt that is generated for
         self._numbers = count()
+        self._times = TimesBefore()
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
@@ -133,7 +134,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.settings.credit.kind != "off":
             # Validation samples come another way: they never pay for replays.
             tu.assign_non_tensor_stack(batch, TRAINED_ON, [True] * len(batch))
-        tu.assign_non_tensor_stack(batch, TIMES_BEFORE, times_before(map(task_of, list(batch["extra_info"]))))
+        tasks = map(task_of, list(batch["extra_info"]))
+        tu.assign_non_tensor_stack(batch, TIMES_BEFORE, self._times.of(self.global_steps, tasks))
         self._asked |= dict(zip(batch["uid"], self._numbers, strict=False))
         return super()._submit_batch_to_rollout(batch)
 
@@ -252,10 +254,11 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
+        metrics |= self.protector.forgotten(metrics)
         # One that only a restart makes decides nothing: a run that was never stopped would not have had it.
-        if self.config.trainer.test_freq <= 0 or self.global_steps % self.config.trainer.test_freq == 0:
+        every = self.config.trainer.test_freq
+        if self.global_steps == 0 or (every > 0 and self.global_steps % every == 0):
             self.protector.see_validation(metrics)
-        metrics |= self.protector.forgotten()
         # A validation before the first step of this process has no step's row to stand in. It is that of the step of
         # the checkpoint where the run was stopped before it had written that row.
         if self.config.trainer.val_only or (self.global_steps == self._begins_at and not self._has_row()):

@@ -149,6 +149,7 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
             {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"},
             "projection writes corrections that parameters in bfloat16 would round away",
         ),
+        ({"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16", "projection.method": "none"}, None),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
         (
             {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,

@@ -13,7 +13,7 @@ from verl.workers.rollout.replica import TokenOutput
 from data_prep.micro_model import make_tokenizer
 from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
-from recipe.training.sample_seeds import TIMES_BEFORE, sample_seed, times_before
+from recipe.training.sample_seeds import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
 from tests.composing import composed
 from tests.scripted_environment import Scripted
@@ -132,7 +132,10 @@ def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, oth
 
 
 def test_a_row_that_stands_twice_in_a_step_is_answered_anew():
-    assert times_before(["a", "b", "a", "a"]) == [0, 0, 1, 2]
+    times = TimesBefore()
+    assert times.of(3, ["a", "b", "a"]) == [0, 0, 1]
+    assert times.of(3, ["b", "a"]) == [1, 2]  # asked for again in place of what was left out
+    assert times.of(4, ["a"]) == [0]
     row, step = {"extra_info": {"id": "micro/1"}}, {"step": 3, "validate": False}
     numbers = [{"session_id": number, TIMES_BEFORE: times} for times in (0, 1, 2) for number in range(8)]
     assert len({sample_seed(0, 8, step, row | number) for number in numbers}) == 24

@@ -38,7 +38,15 @@ def test_nothing_is_protected_without_projection():
     protector.see_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
     assert protector.protection() == {}
     assert protector.metrics() == {}
-    assert protector.forgotten() == {f"skill/{name}/below_peak": 0.0 for name in SKILLS}
+
+
+def test_forgotten_is_what_a_validation_lies_below_the_best_one():
+    protector = Protector(changed({"method": "off"}))
+    first = validation(write=0.5, sql=0.5)
+    assert protector.forgotten(first) == {"skill/write/below_peak": 0.0, "skill/sql/below_peak": 0.0}
+    protector.see_validation(first)
+    later = validation(write=0.25, sql=0.75)
+    assert protector.forgotten(later) == {"skill/write/below_peak": 0.25, "skill/sql/below_peak": 0.0}
 
 
 def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
