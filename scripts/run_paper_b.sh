@@ -39,8 +39,7 @@ words+=("run.experiment=paper_b_$scale" "data.seed=${seeds// /,}")
 if [ "$scale" = real ] && [[ " $arms " = *" refresh "* ]]; then
     # The arm's two steps are a quarter of the micro suite's stages, and next to nothing of a real model's.
     arms=" $arms " arms=$(xargs <<<"${arms/ refresh / }")
-    multirun "${words[@]}" arm=refresh "protocol.refresh_steps=${REFRESH_STEPS:-500}" \
-        'run.name=${hydra:runtime.choices.arm}.s${data.seed}' "$@"
+    arms=refresh epsilons="" arms_and_epsilons 's${data.seed}' "protocol.refresh_steps=${REFRESH_STEPS:-500}" "$@"
 fi
 arms_and_epsilons 's${data.seed}' "$@"
 run "$PYTHON" -m recipe.compare_skills "outputs/paper_b_$scale" "${curve[@]}"

@@ -209,11 +209,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [local_shard(parameter.grad) for parameter in parameters]
-        if not (self._pulls(gradients) and (self._update is None or self._update.before_step(gradients))):
+        if not (self._add_penalty(gradients) and (self._update is None or self._update.before_step(gradients))):
             for parameter in parameters:
                 parameter.grad = None
 
-    def _pulls(self, gradients: list[torch.Tensor]) -> bool:
+    def _add_penalty(self, gradients: list[torch.Tensor]) -> bool:
         """Add the penalty's gradient to the clipped ones; whether the optimiser may step. verl looked before that."""
         if self._pull is None:
             return True

@@ -16,14 +16,18 @@ BATCH_ESTIMATORS = ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline"
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     """Steps without a prompt to train on, samples that do not divide, stages without a validation at their end, a
-    protection that would never be triggered, memory samples that would change what is trained.
+    protection that would never be triggered or be rounded away, memory samples that would change what is trained.
     """
     try:
         settings = read_settings(config)
         plan = make_plan(settings, config.data.train_batch_size)
     except SettingsError as error:
         return [Problem(str(error), "protocol", "change the keys it names")]
-    seen = [*_forgetting_is_seen(settings, config.trainer.test_freq), *_gradients_as_they_are(config, settings)]
+    seen = [
+        *_forgetting_is_seen(settings, config.trainer.test_freq),
+        *_gradients_as_they_are(config, settings),
+        *_corrections_are_kept(config, settings),
+    ]
     if plan is None:
         return [*seen, *(_every_skill(config, settings) if settings.protocol.every_skill else [])]
     return [
@@ -66,17 +70,22 @@ def _gradients_as_they_are(config: DictConfig, settings: Settings) -> list[Probl
         "agop": settings.agop.every > 0,
     }
     used = [name for name, reads in readers.items() if reads]
-    found = []
     key = f"{FSDP}.mixed_precision.param_dtype"
-    if used and PrecisionType.is_fp16(OmegaConf.select(config, key)):
-        what = f"{', '.join(used)} would read gradients that verl scales for fp16"
-        found.append(Problem(what, key, "bf16 or fp32"))
+    if not used or not PrecisionType.is_fp16(OmegaConf.select(config, key)):
+        return []
+    return [Problem(f"{', '.join(used)} would read gradients that verl scales for fp16", key, "bf16 or fp32")]
+
+
+def _corrections_are_kept(config: DictConfig, settings: Settings) -> list[Problem]:
+    """What projection writes back is small beside the weights: adapters, too, take the dtype of the parameters."""
+    from verl.utils.torch_dtypes import PrecisionType
+
     key = f"{FSDP}.model_dtype"
     dtype = OmegaConf.select(config, key)
-    if settings.projection.method not in ("off", "none") and not PrecisionType.is_fp32(dtype):
-        what = f"projection writes corrections that parameters in {dtype} would round away"
-        found.append(Problem(what, key, "fp32; the forward pass stays in mixed_precision.param_dtype"))
-    return found
+    if settings.projection.method in ("off", "none") or PrecisionType.is_fp32(dtype):
+        return []
+    what = f"projection writes corrections that parameters in {dtype} would round away"
+    return [Problem(what, key, "fp32; the forward pass stays in mixed_precision.param_dtype")]
 
 
 def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from omegaconf import DictConfig
+
 from recipe.training.peaks import Peaks
 from recipe.training.settings import Settings
 from workers.solution_store import SolutionStore
@@ -12,11 +14,16 @@ TOKEN_MEAN = "token-mean"
 SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
 
+def has_plain_loss(actor: DictConfig) -> bool:
+    """Whether the policy's loss (verl's actor) is PPO's alone: parts of its gradient are gradients of its samples."""
+    return not actor.use_kl_loss and not actor.entropy_coeff and actor.policy_loss.loss_mode == "vanilla"
+
+
 class Protector:
     """Decides what the actor is asked to protect, from the settings, the accuracies seen, and accepted solutions.
 
     names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
-    plain_loss: the policy's loss is PPO's, without KL and entropy terms: parts of its gradient can be constraints.
+    plain_loss: of `has_plain_loss`; parts of the policy's gradient can then be constraints.
     loss_mean: verl's name of the mean that the loss is (loss_agg_mode).
     """
 

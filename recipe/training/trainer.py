@@ -36,7 +36,7 @@ from recipe.training.credit_batch import shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer, task_of
 from recipe.training.plan import make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
-from recipe.training.protector import Protector
+from recipe.training.protector import Protector, has_plain_loss
 from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
 from recipe.training.sample_seeds import TIMES_BEFORE, TimesBefore
@@ -70,8 +70,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
         actor = config.actor_rollout_ref.actor
-        plain_loss = not actor.use_kl_loss and not actor.entropy_coeff and actor.policy_loss.loss_mode == "vanilla"
-        self.protector = Protector(self.settings, plain_loss, actor.loss_agg_mode)
+        self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode)
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()

@@ -131,7 +131,7 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
         commands = dry("run_paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
         runs = of_module(commands, "recipe.train")
         assert len(runs) == 3
-        assert "arm=refresh protocol.refresh_steps=500 " in runs[0]  # a quarter of the stages that it is given with
+        assert f" arm=refresh run.name={ARM}.{SEED} protocol.refresh_steps=500 " in runs[0]  # a quarter of a stage
         assert "refresh" not in runs[1]
         start = f"recipe.train --multirun platform={platform} experiment=paper_b_real data.train_files=t.parquet "
         assert all(run.startswith(f"{start}data.val_files=v.parquet skills.names=[a,b] ") for run in runs)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from recipe.training.protector import Protector
+from recipe.training.protector import Protector, has_plain_loss
 from recipe.training.settings import Settings, SettingsError, read_settings
 from tests.composing import composed
 from workers.solution_store import Solution
@@ -73,6 +73,19 @@ def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_con
     assert not shared(constraint_source="both")
     assert not shared(plain_loss=False)
     assert not shared(method="none")
+
+
+@pytest.mark.parametrize(
+    ("words", "plain"),
+    [
+        ([], True),
+        (["actor_rollout_ref.actor.use_kl_loss=true"], False),
+        (["actor_rollout_ref.actor.entropy_coeff=0.01"], False),
+        (["actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean"], False),  # depends on how a batch is cut
+    ],
+)
+def test_only_ppos_loss_alone_is_plain(words: list[str], plain: bool):
+    assert has_plain_loss(composed("experiment=quickstart", *words).actor_rollout_ref.actor) == plain
 
 
 def test_with_stages_only_skills_that_the_plan_guards_are_protected():
