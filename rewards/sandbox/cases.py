@@ -67,14 +67,19 @@ class CallCase:
 
 @dataclass(frozen=True)
 class StdioCase:
-    """Run the program with `stdin` as its input and compare what it prints with `expected` (rules: compare.py)."""
+    """Run the program with `stdin` as its input and compare what it prints with `expected` (rules: compare.py).
+
+    `layout`: leading and inner blanks count, for tasks that are about layout.
+    """
 
     stdin: str
     expected: str
+    layout: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON form for the server."""
-        return {"stdin": self.stdin, "expected": self.expected}
+        wire: dict[str, Any] = {"stdin": self.stdin, "expected": self.expected}
+        return {**wire, "layout": True} if self.layout else wire
 
 
 Case = AssertCase | CallCase | StdioCase

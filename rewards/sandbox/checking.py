@@ -91,7 +91,7 @@ class Check:
 
     def _judged(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
         done = 0
-        calls = as_calls(cases, self.job.get("setup") or "")
+        calls = as_calls(cases, self.job.get("setup") or "", frozenset(self.job.get("entry_points") or ()))
         while done < len(cases):
             skipped = self._skipped()
             if skipped:

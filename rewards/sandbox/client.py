@@ -89,15 +89,17 @@ class Sandbox:
         memory_mb: int = 1024,
         max_timeouts: int = 2,
         stop_on_failure: bool = False,
+        total_timeout: float | None = None,
+        entry_points: Sequence[str] = (),
     ) -> CheckResult:
         """Check a program against test cases, in order, with verdicts that the program can't forge.
 
-        `setup`: statements that run before the tests, in the tests' process; `timeout`: seconds for loading the
-        program and for each case; after `max_timeouts` cases that timed out the rest counts as timed out without
-        being run; with
-        `stop_on_failure` the rest counts as wrong after the first failure. Raises `InfrastructureError`, and
-        `ValueError` or
-        `TypeError` for cases that can't be sent.
+        `setup`: statements that run before the tests, in the tests' process. `entry_points`: names that the tests take
+        from the program even where a builtin or a module of the library has that name. `timeout`: seconds for loading
+        the program and for each case; `total_timeout`: for all of it together (default: four times `timeout`), after
+        which the rest counts as timed out. After `max_timeouts` cases that timed out the rest counts as timed out
+        without being run; with `stop_on_failure` the rest counts as wrong after the first failure. Raises
+        `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
         """
         options = Options(
             timeout=timeout,
@@ -105,6 +107,8 @@ class Sandbox:
             setup=setup,
             max_timeouts=max_timeouts,
             stop_on_failure=stop_on_failure,
+            total_timeout=total_timeout,
+            entry_points=tuple(entry_points),
         )
         return await self._check(program, list(cases), [case.to_wire() for case in cases], options)
 
@@ -130,6 +134,8 @@ class Sandbox:
         memory_mb: int = 1024,
         max_timeouts: int = 2,
         stop_on_failure: bool = False,
+        total_timeout: float | None = None,
+        entry_points: Sequence[str] = (),
         on_result: Any = None,
     ) -> list[CheckResult | InfrastructureError]:
         """Check many programs against the same cases (counterfactual replays); results in the order of the programs.
@@ -145,6 +151,8 @@ class Sandbox:
             setup=setup,
             max_timeouts=max_timeouts,
             stop_on_failure=stop_on_failure,
+            total_timeout=total_timeout,
+            entry_points=tuple(entry_points),
         )
         listed, wire = list(cases), [case.to_wire() for case in cases]
         places: dict[tuple[str, str, str], list[int]] = {}

@@ -1,13 +1,16 @@
 """When an answer counts as the expected one. Pure; used by the judge, the worker and the SandboxFusion fallback.
 
-Printed output: lines are compared in order, white space at line ends and empty lines at the end do not count. Where the
-texts of two lines differ, they are compared token by token, and tokens that are both decimal numbers with a fraction or
-an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero). `True`, `False` and `None` equal JSON's `true`,
-`false` and `null`.
+Printed output: lines are compared in order; white space at line ends and empty lines at the end do not count. Where the
+texts of two lines differ, they are compared token by token, so leading and inner blanks do not count either, unless the
+case is about layout. A token that the expected text writes as a whole number needs that number, in whatever notation;
+one that it writes with a fraction or an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero). Infinity
+equals only infinity, NaN only NaN. `True`, `False` and `None` equal JSON's `true`, `false` and `null`.
 
-Returned values: numbers as Python compares them, floats with the same tolerance, `True`/`False`/`None` only with
-themselves (so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by
-content; a string is equal only to the same string.
+Returned values: the same for numbers, by the type of the expected value; `True`/`False`/`None` equal only themselves
+(so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by content; a
+string is equal only to the same string.
+
+Every comparison takes time linear in the size of both sides: numbers are compared as digits, never converted whole.
 """
 
 from __future__ import annotations
@@ -19,15 +22,25 @@ from typing import Any
 RELATIVE = 1e-6
 ABSOLUTE = 1e-9
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan|infinity)", re.IGNORECASE)
+# Possessive throughout: a token that is no number is left after one pass.
+_NUMBER = re.compile(r"([+-]?)(?:([0-9]++)(?:\.([0-9]*+))?+|\.([0-9]++))(?:[eE]([+-]?[0-9]++))?+")
+_SPECIAL = {"inf": "inf", "infinity": "inf", "nan": "nan"}
+_BLANKS = re.compile(r"\s++")
+_FLOAT_DIGITS, _EXPONENT_DIGITS = 40, 9
+
+Number = tuple[str, str, int]
+"""A decimal number in its one canonical form: sign, digits without zeros at either end, exponent of the last digit."""
 
 
-def same_output(actual: str, expected: str) -> bool:
-    """Whether printed text answers the expected text, by the rules at the top of this file."""
+def same_output(actual: str, expected: str, *, layout: bool = False) -> bool:
+    """Whether printed text answers the expected text, by the rules at the top of this file.
+
+    `layout`: leading and inner blanks count.
+    """
     actual_lines, expected_lines = _lines(actual), _lines(expected)
     if len(actual_lines) != len(expected_lines):
         return False
-    return all(a == b or _same_tokens(a, b) for a, b in zip(actual_lines, expected_lines, strict=True))
+    return all(a == b or _same_line(a, b, layout) for a, b in zip(actual_lines, expected_lines, strict=True))
 
 
 def _lines(text: str) -> list[str]:
@@ -37,7 +50,9 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _same_tokens(actual: str, expected: str) -> bool:
+def _same_line(actual: str, expected: str, layout: bool) -> bool:
+    if layout and _BLANKS.findall(actual) != _BLANKS.findall(expected):
+        return False
     actual_tokens, expected_tokens = actual.split(), expected.split()
     if len(actual_tokens) != len(expected_tokens):
         return False
@@ -47,20 +62,47 @@ def _same_tokens(actual: str, expected: str) -> bool:
 def _same_token(actual: str, expected: str) -> bool:
     if _JSON_WORDS.get(actual, actual) == _JSON_WORDS.get(expected, expected):
         return True
-    return _same_number(actual, expected)
+    wanted, given = number(expected), number(actual)
+    if wanted is None or given is None:
+        return wanted is given and _special(actual) == _special(expected) is not None
+    exact = not any(mark in expected for mark in ".eE")
+    return given == wanted or (not exact and _close(given, wanted))
 
 
-def _same_number(actual: str, expected: str) -> bool:
-    # Two whole numbers that differ as text are different answers (ids, counts): the tolerance is for fractions.
-    if not _is_fractional(actual) and not _is_fractional(expected):
-        return False
-    if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
-        return False
-    return close(float(actual), float(expected))
+def number(text: str) -> Number | None:
+    """The decimal number that a text writes, or None; its exponent has at most nine digits."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    sign, whole, fraction, only_fraction, written = found.groups()
+    exponent = (written or "0").lstrip("+")
+    if len(exponent) > _EXPONENT_DIGITS:
+        return None
+    fraction = fraction or only_fraction or ""
+    digits = ((whole or "") + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return ("", "", 0)
+    power = int(exponent) - len(fraction) + len(digits) - len(significant)
+    return ("-" if sign == "-" else "", significant, power)
 
 
-def _is_fractional(token: str) -> bool:
-    return any(mark in token for mark in ".eEnN")
+def _special(text: str) -> tuple[bool, str] | None:
+    word = _SPECIAL.get(text.lstrip("+-").lower())
+    return None if word is None else (text.startswith("-") and word == "inf", word)
+
+
+def _close(given: Number, wanted: Number) -> bool:
+    left, right = _as_float(given), _as_float(wanted)
+    # Beyond a float's range all numbers look alike: there only the same digits are the same number.
+    return math.isfinite(left) and math.isfinite(right) and close(left, right)
+
+
+def _as_float(value: Number) -> float:
+    sign, digits, power = value
+    # A float has 17 digits; what is cut off here can't change it by more than its last one.
+    kept = digits[:_FLOAT_DIGITS]
+    return float(f"{sign}{kept or '0'}e{power + len(digits) - len(kept)}")
 
 
 def close(actual: float, expected: float) -> bool:
@@ -74,20 +116,19 @@ def same_value(actual: Any, expected: Any) -> bool:
     """Whether a returned value (plain data) answers the expected one, by the rules at the top of this file."""
     if isinstance(actual, bool) or isinstance(expected, bool) or actual is None or expected is None:
         return type(actual) is type(expected) and actual == expected
-    if isinstance(actual, (int, float)) and isinstance(expected, (int, float)):
-        return _same_numeric(actual, expected)
+    if isinstance(expected, float) and isinstance(actual, (int, float)):
+        return _same_float(actual, expected)
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
         return len(actual) == len(expected) and all(same_value(a, b) for a, b in zip(actual, expected, strict=True))
     if isinstance(actual, dict) and isinstance(expected, dict):
         return _same_mapping(actual, expected)
+    # Whole numbers, fractions, text: Python's equality is exact, also between an int and a float.
     return bool(actual == expected)
 
 
-def _same_numeric(actual: float, expected: float) -> bool:
-    if isinstance(actual, int) and isinstance(expected, int):
-        return actual == expected
+def _same_float(actual: float, expected: float) -> bool:
     try:
-        return close(float(actual), float(expected))
+        return close(float(actual), expected)
     except OverflowError:
         return False
 
@@ -96,11 +137,14 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
     if len(actual) != len(expected):
         return False
     missing = object()
+    by_json_key: dict[str, Any] | None = None
     for key, value in expected.items():
         found = actual.get(key, missing)
         # JSON has string keys only: {"1": 2} in a dataset answers {1: 2} of a program.
         if found is missing and isinstance(key, str):
-            found = next((item for other, item in actual.items() if _as_json_key(other) == key), missing)
+            if by_json_key is None:
+                by_json_key = {text: item for other, item in actual.items() if (text := _as_json_key(other)) is not None}
+            found = by_json_key.get(key, missing)
         if found is missing or not same_value(found, value):
             return False
     return True
@@ -109,4 +153,5 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
 def _as_json_key(key: Any) -> str | None:
     if isinstance(key, bool) or key is None:
         return {True: "true", False: "false", None: "null"}[key]
-    return str(key) if isinstance(key, (int, float)) else None
+    # A key of thousands of digits has no decimal text (Python refuses), and no data set writes one.
+    return str(key) if isinstance(key, float) or (isinstance(key, int) and key.bit_length() < 1024) else None

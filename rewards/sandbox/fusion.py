@@ -78,7 +78,7 @@ async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Opt
     body = {"code": program.code, "language": program.language, "files": program.files, "stdin": case.stdin}
     result = await run(endpoint, body, options)
     outcome, detail = result.outcome, result.error_line
-    if result.passed and not same_output(result.stdout, case.expected):
+    if result.passed and not same_output(result.stdout, case.expected, layout=case.layout):
         outcome, detail = outcomes.WRONG_ANSWER, f"printed {result.stdout!r:.200}, expected {case.expected!r:.200}"
     return CaseResult(outcome, detail, result.error_type, result.execution_time, result.busy_seconds)
 

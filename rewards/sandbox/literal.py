@@ -12,7 +12,7 @@ from typing import Any
 from rewards.sandbox.codec import NotData, decode, encode
 from rewards.sandbox.compare import same_value
 
-_BUILTINS = frozenset(dir(builtins))
+_LIBRARY = frozenset(dir(builtins)) | sys.stdlib_module_names
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,18 @@ class Call:
         return bool(value) is (self.relation == "true")
 
 
-def as_calls(cases: list[dict[str, Any]], setup: str) -> list[Call] | None:
-    """The cases as calls, or None when one of them (or the setup) needs code to run."""
+def as_calls(cases: list[dict[str, Any]], setup: str, entry_points: frozenset[str] = frozenset()) -> list[Call] | None:
+    """The cases as calls, or None when one of them (or the setup) needs code to run.
+
+    A builtin or a library name in a test means the original, whatever the program defines: the judge sees to that.
+    Only `entry_points` are the program's in any case.
+    """
     if not _only_imports(setup):
         return None
     calls = []
     for case in cases:
         call = parse_assert(case["source"]) if "source" in case else _from_case(case)
-        if call is None:
+        if call is None or ("source" in case and call.entry_point in _LIBRARY - entry_points):
             return None
         calls.append(call)
     return calls
@@ -102,8 +106,7 @@ def _call(node: ast.expr, relation: str, expected: Any = None) -> Call | None:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return None
     name = node.func.id
-    # A builtin or a library name in a test means the original, whatever the program defines: the judge sees to that.
-    if name in _BUILTINS or name in sys.stdlib_module_names or any(word.arg is None for word in node.keywords):
+    if any(word.arg is None for word in node.keywords):
         return None
     args = encode([ast.literal_eval(argument) for argument in node.args])
     kwargs = encode({str(word.arg): ast.literal_eval(word.value) for word in node.keywords})

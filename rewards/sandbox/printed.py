@@ -70,7 +70,7 @@ class PrintedRun:
         if outcome != outcomes.PASSED:
             return {"outcome": outcome, "detail": line or f"exit code {code}", "error_type": error_type}
         text = child.stdout.text()
-        if same_output(text, case["expected"]):
+        if same_output(text, case["expected"], layout=case.get("layout", False)):
             return {"outcome": outcomes.PASSED}
         return {
             "outcome": outcomes.WRONG_ANSWER,

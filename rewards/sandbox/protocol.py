@@ -17,6 +17,7 @@ CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch":
 """What `GET /capabilities` answers, completed by the server with limits, languages and layers."""
 
 MAX_TIMEOUT = 600.0
+MAX_TOTAL_TIMEOUT = 4 * 3600.0
 MAX_OUTPUT = 16 << 20
 MAX_CASES = 10_000
 MAX_PROGRAMS = 4096
@@ -46,7 +47,8 @@ class RunCodeRequest(BaseModel):
 
 
 class Case(BaseModel):
-    """One test case: `source` (statements), `entry_point` with encoded values (codec.py), or `stdin` and `expected`."""
+    """One test case: `source` (statements), `entry_point` with encoded values (codec.py), or `stdin` and `expected`
+    (`layout`: leading and inner blanks count)."""
 
     model_config = ConfigDict(extra="forbid")
     source: str | None = None
@@ -55,6 +57,7 @@ class Case(BaseModel):
     kwargs: Any = None
     stdin: str | None = None
     expected: Any = None
+    layout: bool = False
 
     @model_validator(mode="after")
     def _one_kind(self) -> Case:
@@ -63,7 +66,7 @@ class Case(BaseModel):
         }
         if self.source is not None and given == {"source"}:
             require_python(self.source)
-        elif self.stdin is not None and given == {"stdin", "expected"} and isinstance(self.expected, str):
+        elif self.stdin is not None and given - {"layout"} == {"stdin", "expected"} and isinstance(self.expected, str):
             pass
         elif self.entry_point is not None and given == {"entry_point"}:
             try:
@@ -91,7 +94,9 @@ class BatchProgram(BaseModel):
 class BatchRequest(BaseModel):
     """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
 
-    Times in seconds, sizes in MiB (`output_limit`: bytes a stream). The answer is a stream of JSON lines, those of a
+    Times in seconds, sizes in MiB (`output_limit`: bytes per stream). `timeout` is for each case, `total_timeout` for
+    all cases of a program (default: four times `timeout`). `entry_points`: names that tests take from the program even
+    where a builtin or a module of the library has that name. The answer is a stream of JSON lines, those of a
     program together and in the order of the programs: `{"index", "first", "results", "done"}` with results of
     consecutive cases (a run has one result) and whether they are the last, `{"index", "error"}` for a program that
     could not be run,
@@ -108,6 +113,8 @@ class BatchRequest(BaseModel):
     memory_mb: int = Field(-1, le=1 << 20)
     output_limit: int = Field(1 << 20, gt=0, le=MAX_OUTPUT)
     max_timeouts: int = Field(2, ge=1)
+    total_timeout: float | None = Field(None, gt=0, le=MAX_TOTAL_TIMEOUT)
+    entry_points: list[str] = Field(default_factory=list, max_length=256)
     stop_on_failure: bool = False
     ordered: bool = True
 

@@ -186,6 +186,8 @@ class Service:
                 "setup": request.setup,
                 "max_timeouts": request.max_timeouts,
                 "stop_on_failure": request.stop_on_failure,
+                "total_timeout": request.total_timeout,
+                "entry_points": request.entry_points,
             }
         return job
 

@@ -34,6 +34,8 @@ class Options:
     setup: str = ""
     max_timeouts: int = 2
     stop_on_failure: bool = False
+    total_timeout: float | None = None
+    entry_points: tuple[str, ...] = ()
 
 
 @dataclass
