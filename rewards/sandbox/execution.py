@@ -226,7 +226,7 @@ class Child:
             if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30):
                 raise SlotBroken("a fork server does not report the end of its child")
         assert self.report is not None
-        if not self.ready:
+        if not self.ready and self.report.killed == zygote.NOT_KILLED:
             raise SlotBroken(f"a program could not be confined: {self.stderr.text()[:500]}")
         return self.report
 
