@@ -50,6 +50,8 @@ PROGRAMS = {
     "atexit that prints": "import atexit\natexit.register(lambda: print('end'))\nprint(input())",
     "module names": "import sys\nprint(__name__, sys.modules['__main__'].__name__, input())",
     "recursion in a thread": "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(64 << 20)\ndef f(n): return 0 if n == 0 else 1 + f(n - 1)\nt = threading.Thread(target=lambda: print(f(20000)))\nt.start(); t.join()",
+    "carriage returns": "line = input()\nprint(repr(line), 'a\\r\\nb')",
+    "detached and wrapped": "import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\nprint(input())",
     "names of streams": "import sys\nprint(sys.stdin.name, sys.stdout.name, sys.stderr.name, sys.stdout.isatty(), input())",
 }
 
