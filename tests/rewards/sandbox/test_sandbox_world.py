@@ -60,9 +60,9 @@ def plainly(code: str, folder: Path) -> tuple[int, str]:
     """Exit code and output of the program under a Python of its own."""
     (folder / "main.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "-I", "-X", "utf8", "main.py"], input="héllo 7\n", capture_output=True, text=True, cwd=folder
+        [sys.executable, "-I", "-X", "utf8", "main.py"], input="héllo 7\n".encode(), capture_output=True, cwd=folder
     )
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout.decode()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
