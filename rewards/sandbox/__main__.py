@@ -28,7 +28,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m rewards.sandbox", description=__doc__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="run the server")
     serve.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; beyond loopback asks for a token and strict isolation"
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback: with a token, strict isolation"
     )
     serve.add_argument("--port", type=int, default=8080, help="0: any free port, printed at start")
     serve.add_argument("--workers", type=int, default=default_workers(), help="programs that run at a time")

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.sandbox import namespaces
 from rewards.sandbox.clock import PATIENCE
 from rewards.sandbox.codec import FrameBuffer, frame
+from rewards.sandbox.environment import python_folders
 from rewards.sandbox.languages import TOOL_PATH
 
 GRACE = 30.0
@@ -149,7 +149,7 @@ class Slot:
             "user": user,
             "isolate": self.settings.isolate,
             "quota_mb": self.settings.quota_mb,
-            "python": namespaces.python_folders(),
+            "python": python_folders(),
             "packages": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
             "environment": {
                 "PATH": TOOL_PATH,

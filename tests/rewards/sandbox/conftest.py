@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import Sandbox
+from rewards.sandbox.environment import mount_points, python_folders
 from tests.processes import command_line, living_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,16 +61,20 @@ def _reachable(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
 
 
-def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2) -> ServerProcess:
+def start_server(
+    *arguments: str, ordinary_user: bool = False, workers: int = 2, packages: Path | None = None
+) -> ServerProcess:
     """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
-    ends."""
+    ends. `packages`: a further folder to import from."""
     python, prefix = sys.executable, []
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2"}
     if ordinary_user:
         python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
         prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        packages = [path for path in sys.path if path.endswith("site-packages")]
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *packages])
+        installed = [path for path in sys.path if path.endswith("site-packages")]
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *installed])
+    if packages is not None:
+        environment["PYTHONPATH"] = f"{packages}{os.pathsep}{environment['PYTHONPATH']}"
     command = [*prefix, python, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers), *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/")
     server = ServerProcess(process, workers=workers)
@@ -136,6 +141,9 @@ print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (
 async def assert_nothing_left(server: ServerProcess, sandbox: Sandbox) -> None:
     """The next program in every slot finds an empty folder and no process; the server has its own processes only."""
     looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.workers)))
-    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.workers
+    # Where the environment stands below /tmp, it is seen there.
+    points = {folder: mount_points(folder, python_folders()) for folder in ("/tmp", "/dev/shm")}
+    empty = f"{sorted(['run', *points['/tmp']])} ['main.py'] {points['/dev/shm']}\n[]\n"
+    assert [look.stdout for look in looks] == [empty] * server.workers
     alive = server.descendants()
     assert len(alive) == 3 * server.workers, alive
