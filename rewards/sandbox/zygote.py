@@ -31,7 +31,7 @@ PRELOADED = (
     "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
 _TICK_MS = 20
-MESSAGE_LIMIT = 4096
+MESSAGE_LIMIT = 65536
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
 READY = b"\0\0\0\x04true"
 """The frame that a child sends when it is confined, before any code of a program runs."""

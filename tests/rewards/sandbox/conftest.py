@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,15 +62,21 @@ def _reachable(path: Path) -> bool:
 
 
 def start_server(
-    *arguments: str, ordinary_user: bool = False, workers: int = 2, packages: Path | None = None
+    *arguments: str,
+    ordinary_user: bool = False,
+    workers: int = 2,
+    packages: Path | None = None,
+    prefix: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> ServerProcess:
     """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
-    ends. `packages`: a further folder to import from."""
-    python, prefix = sys.executable, []
-    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2"}
+    ends. `packages`: a further folder to import from; `prefix`: a command that starts the server's; `variables`: of its
+    environment."""
+    python = sys.executable
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2", **(variables or {})}
     if ordinary_user:
         python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
-        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        prefix = [*prefix, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         installed = [path for path in sys.path if path.endswith("site-packages")]
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *installed])
     if packages is not None:
