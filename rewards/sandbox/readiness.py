@@ -10,24 +10,30 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 IMPORTED = ("numpy",)
-"""Imported for real: its compiled parts must load as well."""
+"""Imported for real, where the server has it: its compiled parts must load as well."""
 FOUND = ("duckdb", "math_verify")
 """Only looked for, because importing them takes seconds."""
 SECONDS = 60.0
 MEMORY_MB = 2048
 
+# `os`, `json` and `traceback` are there before a program begins: what it can't see is reported all the same.
 _PROGRAM = """
-import importlib, importlib.util, json, os, traceback
+import json, os, traceback
 errors = {}
-for name in IMPORTED:
+def attempt(name, step):
     try:
-        importlib.import_module(name)
+        if step(name) is None:
+            errors[name] = f"ModuleNotFoundError: No module named {name!r}"
     except BaseException as error:
         errors[name] = traceback.format_exception_only(error)[-1].strip()
+def find(name):
+    import importlib.util
+    return importlib.util.find_spec(name)
+for name in IMPORTED:
+    attempt(name, __import__)
 for name in FOUND:
-    if importlib.util.find_spec(name) is None:
-        errors[name] = f"ModuleNotFoundError: No module named {name!r}"
-print(json.dumps({"errors": errors, "hidden": [path for path in PATHS if not os.path.isdir(path)]}))
+    attempt(name, find)
+print(json.dumps({"errors": errors, "hidden": [path for path in PATHS if not os.access(path, os.R_OK)]}))
 """
 
 
@@ -39,8 +45,10 @@ def program(imported: Collection[str], found: Collection[str], paths: Iterable[s
 def own_program() -> str:
     """The program for a server on this interpreter: what it has itself, its programs must have."""
     has = {name for name in (*IMPORTED, *FOUND) if importlib.util.find_spec(name) is not None}
-    paths = [path for path in sys.path if os.path.isdir(path) and path.endswith(("site-packages", "dist-packages"))]
-    return program([name for name in IMPORTED if name in has], [name for name in FOUND if name in has], paths)
+    installed = [path for path in sys.path if os.path.isdir(path) and path.endswith(("site-packages", "dist-packages"))]
+    paths = [os.path.dirname(os.__file__), *installed]
+    # `csv` stands for the standard library.
+    return program(["csv", *(name for name in IMPORTED if name in has)], [name for name in FOUND if name in has], paths)
 
 
 def problem(result: dict[str, Any]) -> str | None:
@@ -52,5 +60,5 @@ def problem(result: dict[str, Any]) -> str | None:
     if not answer["errors"]:
         return None
     errors = "; ".join(f"{name}: {line}" for name, line in answer["errors"].items())
-    hidden = f". Not visible to programs: {', '.join(answer['hidden'])}" if answer["hidden"] else ""
+    hidden = f". Programs can't see or enter {', '.join(answer['hidden'])}" if answer["hidden"] else ""
     return f"programs can't import what answers need: {errors}{hidden}"

@@ -68,15 +68,17 @@ def start_server(
     packages: Path | None = None,
     prefix: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    open_python: bool = False,
 ) -> ServerProcess:
     """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
     ends. `packages`: a further folder to import from; `prefix`: a command that starts the server's; `variables`: of its
-    environment."""
+    environment; `open_python`: start it with an interpreter that every user of this machine can start."""
     python = sys.executable
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2", **(variables or {})}
     if ordinary_user:
-        python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
         prefix = [*prefix, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if ordinary_user or open_python:
+        python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
         installed = [path for path in sys.path if path.endswith("site-packages")]
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *installed])
     if packages is not None:
@@ -95,6 +97,25 @@ def start_server(
             return server
     process.wait()
     raise RuntimeError("".join(server.log))
+
+
+# Starts a command under a filter that refuses these system calls to it and to all that it starts.
+_LOCKED = """
+import os, sys
+from rewards.sandbox import seccomp, syscalls
+refused = {"namespaces": {"unshare": (272, 97)}, "landlock": {"landlock": (444, 444)}}
+seccomp._DENIED = {name: call for part in sys.argv[1].split("+") for name, call in refused[part].items()}
+for name in ("_SELF_ONLY", "_SIGNALS"): setattr(seccomp, name, ())
+seccomp._SOCKET = seccomp._SOCKETPAIR = seccomp._CLONE3 = seccomp._IOCTL = (9999, 9999)
+syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+seccomp.install(seccomp.build_filter())
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def locked(*refused: str) -> list[str]:
+    """A command that starts another one on a machine that refuses `namespaces`, `landlock` or both, for real."""
+    return [sys.executable, "-c", _LOCKED, "+".join(refused)]
 
 
 def user_kinds() -> list[str]:

@@ -138,7 +138,7 @@ def test_a_server_whose_programs_can_not_import_refuses_to_start(outside: Path) 
 def test_a_path_that_programs_can_not_see_is_named() -> None:
     result = {"outcome": "passed", "stderr": "", "stdout": '{"errors": {"numpy": "E: gone"}, "hidden": ["/a b/c"]}'}
     assert readiness.problem(result) == (
-        "programs can't import what answers need: numpy: E: gone. Not visible to programs: /a b/c"
+        "programs can't import what answers need: numpy: E: gone. Programs can't see or enter /a b/c"
     )
     assert readiness.problem({**result, "stdout": '{"errors": {}, "hidden": ["/x"]}'}) is None
     failed = readiness.problem({"outcome": "memory", "stdout": "", "stderr": "a\nMemoryError\n"})
@@ -154,7 +154,7 @@ async def test_the_check_tells_what_is_missing(sandbox: Sandbox, server: ServerP
     assert "no_such_module: ModuleNotFoundError" in problem
     assert "nor_this" in problem
     assert "json" not in problem
-    assert problem.endswith("Not visible to programs: /nowhere")
+    assert problem.endswith("Programs can't see or enter /nowhere")
 
 
 def test_every_name_of_a_folder_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
