@@ -46,7 +46,7 @@ class Guard:
                 given = value
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             return _refused(403, "the Host header does not name this server")
-        if any(origin.lower().rpartition(b"://")[2] != hosts[0].lower() for origin in origins):
+        if any(origin.lower().partition(b"://")[2] != hosts[0].lower() for origin in origins):
             return _refused(403, "requests of pages from elsewhere are refused (Origin)")
         if self._expected is None or scope["path"] in OPEN_PATHS or hmac.compare_digest(given, self._expected):
             return None

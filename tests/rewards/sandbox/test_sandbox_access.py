@@ -114,7 +114,8 @@ def test_the_configured_host_is_the_servers_own(listens: str, host: str, status:
         ("http://localhost", 403),
         ("http://evil.example", 403),
         ("https://evil.example?localhost:8080", 403),
-        ("http://evil.example/://localhost:8080", 200),  # no browser sends a path in an Origin
+        ("http://evil.example/://localhost:8080", 403),
+        ("localhost:8080", 403),
         ("null", 403),
         ("", 403),
     ],
