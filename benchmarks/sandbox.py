@@ -74,7 +74,7 @@ class Connection:
         content = json.dumps(body).encode()
         lines = [
             f"POST {path} HTTP/1.1",
-            "host: x",
+            "host: localhost",
             "content-type: application/json",
             f"content-length: {len(content)}",
         ]
