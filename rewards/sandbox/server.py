@@ -210,7 +210,7 @@ class Service:
         return JSONResponse(
             {
                 **protocol.CAPABILITIES,
-                "workers": len(self.pool.slots),
+                "workers": self.pool.workers,
                 "languages": self.languages,
                 "layers": slot.active,
                 "missing_layers": slot.missing,

@@ -141,9 +141,13 @@ class Worker:
         memory = max(job["memory_mb"], COMPILER_MEMORY_MB)
         compiling = Limits(memory, int(job["compile_timeout"]) + 2)
         compile_job = {**job, "timeout": job["compile_timeout"], "stdin": None, "fetch": []}
-        compiled = self._run(
-            {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
-        )
+        try:
+            compiled = self._run(
+                {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
+            )
+        except BaseException:
+            self.programs.order(zygote.CLEAN)
+            raise
         if compiled["outcome"] != outcomes.PASSED:
             self.programs.order(zygote.CLEAN)
             failed = outcomes.SYNTAX_ERROR if compiled["outcome"] == outcomes.RUNTIME_ERROR else compiled["outcome"]
@@ -163,6 +167,7 @@ class Worker:
             report = child.end(self.clock)
             return _run_result(child, report, in_time, elapsed)
         finally:
+            child.end(self.clock)
             child.close()
 
 

@@ -6,6 +6,7 @@ masked, and the next program finds nothing of it."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -166,3 +167,27 @@ async def test_a_whole_check_has_a_time_limit(sandbox: Sandbox, kind: str) -> No
     assert outcomes == ["passed"] * 4 + ["timeout"] * 16
     longer = await sandbox.check(Program(code), [case] * 6, timeout=0.5, total_timeout=10.0)
     assert longer.all_passed
+
+
+PREEMPTED = {
+    "python": "import time\nopen('left', 'w').close()\ntime.sleep(0.5)\nprint('done')",
+    "bash": "touch left; sleep 0.5; echo done",
+    "cpp": '#include <cstdio>\n#include <unistd.h>\nint main() { usleep(500000); puts("done"); }',
+}
+
+
+@pytest.mark.parametrize("language", PREEMPTED)
+async def test_programs_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, language: str) -> None:
+    slow = [sandbox.run(PREEMPTED[language], language=language, timeout=3.0) for _ in range(6)]
+    quick = [sandbox.run(f"print({n})") for n in range(200)]
+    results = await asyncio.gather(*slow, *quick)
+    assert [result.stdout for result in results] == ["done\n"] * 6 + [f"{n}\n" for n in range(200)]
+
+
+@pytest.mark.parametrize("kind", CASES)
+async def test_checks_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, kind: str) -> None:
+    code = "import time\ndef f(x):\n    time.sleep(0.15)\n    return x + 1\nif __name__ == '__main__': print(f(int(input())))"
+    slow = [sandbox.check(Program(f"{code}  # {n}"), CASES[kind] * 2, timeout=2.0) for n in range(6)]
+    quick = [sandbox.run(f"print({n})") for n in range(200)]
+    results = await asyncio.gather(*slow, *quick)
+    assert all(result.all_passed for result in results[:6]), results[:6]
