@@ -16,6 +16,7 @@ import random
 import resource
 import select
 import signal
+import site
 import socket
 import struct
 from typing import Any, NoReturn
@@ -31,10 +32,8 @@ PRELOADED = (
     "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
 _TICK_MS = 20
-MESSAGE_LIMIT = 65536
+MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
-READY = b"\0\0\0\x04true"
-"""The frame that a child sends when it is confined, before any code of a program runs."""
 LAUNCH = struct.Struct("!IIB")
 """A launch: memory in MiB, processor seconds, flags; the JSON list of files to fetch follows, if there are any."""
 EXECUTES, KEEP_FOLDER = 1, 2
@@ -61,9 +60,28 @@ def preload() -> None:
     exec(compile(warm, "warm", "exec"), namespace)  # noqa: S102 - our own text
     with contextlib.suppress(ZeroDivisionError):
         exec(compile("1/0", "warm", "exec"), namespace)  # noqa: S102 - our own text
+    site.setquit()
+    site.sethelper()
+    site.setcopyright()
+    _make_streams()
     gc.collect()
     gc.disable()
     gc.freeze()
+
+
+def _make_streams() -> None:
+    """New standard streams, made over pipes: what the library finds out of a stream when it makes it (whether it can
+    seek, for one) is then what holds in the children, whatever this server's own output goes to."""
+    own = [os.dup(descriptor) for descriptor in range(3)]
+    ends = os.pipe()
+    for descriptor, end in enumerate((ends[0], ends[1], ends[1])):
+        os.dup2(end, descriptor)
+    program.fresh_streams()
+    for descriptor, saved in enumerate(own):
+        os.dup2(saved, descriptor)
+        os.close(saved)
+    for end in ends:
+        os.close(end)
 
 
 class ForkServer:
@@ -170,7 +188,7 @@ class ForkServer:
         processes = self._program_processes()
         # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it
         # matters.
-        if sum(_private_bytes(pid) for pid in processes) <= memory:
+        if sum(_resident_bytes(pid) for pid in processes) <= memory:
             return False
         return sum(_proportional_bytes(pid) for pid in processes) > memory
 
@@ -215,26 +233,30 @@ class ForkServer:
         except BaseException as error:
             os.write(2, f"sandbox: could not confine the program: {error!r}\n".encode())
             os._exit(1)
-        os.write(child.CONTROL, READY)
+        os.write(child.CONTROL, program.READY)
         child.run_child()
 
 
-def _private_bytes(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared = file.read().split()[:3]
-        return (int(resident) - int(shared)) * _PAGE
+            return int(file.read().split()[1]) * _PAGE
     except (OSError, ValueError):
         return 0
 
 
+_COUNTED = ("Pss_Anon", "Pss_Shmem", "Private_Hugetlb", "Shared_Hugetlb")
+"""What a process holds itself: not the files of the library, which it maps as everybody does."""
+
+
 def _proportional_bytes(pid: int) -> int:
+    """A process's share of the memory that it holds, with what it shares with its children by mappings."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)
-        return int(lines["Pss_Anon"].split()[0]) << 10
-    except (OSError, ValueError, KeyError):
-        return _private_bytes(pid)
+        return sum(int(lines[name].split()[0]) for name in _COUNTED if name in lines) << 10
+    except (OSError, ValueError):
+        return _resident_bytes(pid)
 
 
 def _descendants(ancestor: int) -> list[int]:
