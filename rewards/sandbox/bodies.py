@@ -123,6 +123,6 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
 
 
-def frame_size(*messages: Any) -> int:
-    """Bytes of messages as JSON, as they go to a worker."""
-    return sum(len(json.dumps(message, separators=(",", ":"))) for message in messages)
+def frame_size(message: Any) -> int:
+    """Bytes of a message as JSON, as it goes to a worker."""
+    return len(json.dumps(message, separators=(",", ":")))

@@ -30,8 +30,11 @@ MAX_FILES = 32
 MAX_PATH = 1024
 MAX_FETCH = 32 << 10
 """Bytes of all paths to fetch as JSON: they travel in one message to the fork server."""
-MAX_JOB = MAX_FRAME - (64 << 10)
-"""Bytes of one program as JSON, with its cases, input and files: what a worker takes, less room for limits."""
+MAX_JOB = 32 << 20
+"""Bytes of one program as JSON, with its cases, input and files."""
+MAX_VALUES = MAX_FRAME - (64 << 10)
+"""Bytes of a setup, or of one test that calls functions: what a program and its judge can say to each other at a time.
+With larger ones a right program would fail."""
 OUTCOME_HEADER = "x-sandbox-outcome"
 TRUNCATED_HEADER = "x-sandbox-truncated"
 
@@ -165,6 +168,17 @@ class RunCodeResponse(BaseModel):
     run_result: CommandRunResult | None = None
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
+
+
+def excess(rest: int, setup: int, cases: list[tuple[bool, int]]) -> str | None:
+    """Why a job is too large for a worker, if it is: bytes of all but its cases, of its setup, and of each case with
+    whether it is one of input and output."""
+    values = max([setup, *(size for printed, size in cases if not printed)])
+    if values > MAX_VALUES:
+        return f"a test or its setup is larger than {MAX_VALUES} bytes as JSON"
+    if rest + sum(size for _, size in cases) > MAX_JOB:
+        return f"code, input, files and cases of one program are larger than {MAX_JOB} bytes as JSON"
+    return None
 
 
 def bad_path(paths: list[str]) -> str | None:

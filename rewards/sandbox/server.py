@@ -75,8 +75,8 @@ class Service:
             if refusal:
                 return JSONResponse(protocol.sandbox_error(refusal))
             job = run_job(request, self.pool.settings.memory_mb)
-            if _may_exceed_a_job(size) and frame_size(job) > protocol.MAX_JOB:
-                raise Refused(413, _too_large())
+            if _may_be_too_large(size) and (reason := protocol.excess(frame_size(job), 0, [])):
+                raise Refused(413, reason)
             return await self._run(job)
         except Refused as refused:
             return refused.response
@@ -120,18 +120,19 @@ class Service:
             self.bodies.release(size)
             self.pool.leave(count)
 
-        return _BatchResponse(self._stream(request, _may_exceed_a_job(size)), release)
+        return _BatchResponse(self._stream(request, _may_be_too_large(size)), release)
 
     async def _stream(self, request: protocol.BatchRequest, large: bool) -> AsyncGenerator[bytes, None]:
         shared = _plain(request.cases)
-        shared_size = frame_size(shared) if large else None
+        # The shared cases are measured once; those of a small body need not be.
+        shared_sizes = _sizes(shared) if large else None
         turn = asyncio.Semaphore(len(self.pool.slots) * BATCH_SHARE)
         count = len(request.programs)
         # One queue in all, or one for each program so that their lines come in order; each program ends with a None.
         queues: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in range(count if request.ordered else 1)]
         tasks = [
             asyncio.create_task(
-                self._batch_program(request, index, (shared, shared_size), turn, queues[index % len(queues)])
+                self._batch_program(request, index, (shared, shared_sizes), turn, queues[index % len(queues)])
             )
             for index in range(count)
         ]
@@ -149,7 +150,7 @@ class Service:
         self,
         request: protocol.BatchRequest,
         index: int,
-        shared: tuple[list[dict[str, Any]] | None, int | None],
+        shared: tuple[list[dict[str, Any]] | None, list[tuple[bool, int]] | None],
         turn: asyncio.Semaphore,
         lines: asyncio.Queue[bytes | None],
     ) -> None:
@@ -160,9 +161,8 @@ class Service:
             refusal = refusal or f"cases that call functions need python, not {program.language}"
         job = self._batch_job(request, program, cases)
         if shared[1] is not None and not refusal:
-            # The shared cases are measured once.
-            own = job if program.cases else {**job, "cases": None}
-            refusal = _too_large() if frame_size(own) + shared[1] * (own is not job) > protocol.MAX_JOB else None
+            sizes = _sizes(cases) if program.cases else shared[1]
+            refusal = protocol.excess(frame_size({**job, "cases": None}), frame_size(request.setup), sizes)
         try:
             if refusal:
                 lines.put_nowait(_line({"index": index, "refused": refusal}))
@@ -245,14 +245,14 @@ async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:
         return b"\n"
 
 
-def _may_exceed_a_job(size: int) -> bool:
+def _may_be_too_large(size: int) -> bool:
     """Whether a body of so many bytes may hold a job that no worker takes: written anew, `1e15` and `\u00e9` take up
     to four times as many."""
-    return 4 * size > protocol.MAX_JOB - 1024
+    return 4 * size > min(protocol.MAX_JOB, protocol.MAX_VALUES) - 1024
 
 
-def _too_large() -> str:
-    return f"code, input, files and cases of one program are larger than {protocol.MAX_JOB} bytes as JSON"
+def _sizes(cases: list[dict[str, Any]] | None) -> list[tuple[bool, int]]:
+    return [("stdin" in case, frame_size(case)) for case in cases or []]
 
 
 class _BatchResponse(StreamingResponse):

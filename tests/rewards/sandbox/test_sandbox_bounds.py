@@ -69,10 +69,10 @@ REQUESTS: dict[str, tuple[int, Any]] = {
     "files that are not ASCII": (200, {**GOOD, "files": {"a": "\u00e9"}}),
     "a file that is a folder as well": (200, {**GOOD, "files": {"a": "", "a/b": ""}}),
     "the folder itself as a file": (200, {**GOOD, "files": {".": ""}}),
-    "code that no worker takes": (413, {**GOOD, "code": "#" * (17 * MIB)}),
-    "code that grows as JSON": (413, with_text(', "stdin": "' + "\u00e9" * (3 * MIB) + '"')),
-    "input that no worker takes": (413, {**GOOD, "stdin": "1" * (17 * MIB)}),
-    "files that no worker takes": (413, {**GOOD, "files": {f"f{n}": "A" * MIB for n in range(17)}}),
+    "code that no worker takes": (413, {**GOOD, "code": "#" * (33 * MIB)}),
+    "code that grows as JSON": (413, with_text(', "stdin": "' + "\u00e9" * (6 * MIB) + '"')),
+    "input that no worker takes": (413, {**GOOD, "stdin": "1" * (33 * MIB)}),
+    "files that no worker takes": (413, {**GOOD, "files": {f"f{n}": "A" * (3 * MIB) for n in range(11)}}),
     "a body that the head says is too large": (413, {**GOOD, "code": "#" * (65 * MIB)}),
     "a body in chunks without end": (413, endless),
     "a lone surrogate": (422, b'{"code": "print(1)\\ud800", "language": "python"}'),
@@ -152,13 +152,33 @@ def test_other_content_types_are_422(bounded: ServerProcess, route: str, kind: s
 
 @pytest.mark.slow
 def test_a_program_that_is_too_large_is_refused_alone(bounded: ServerProcess) -> None:
-    programs = [{"code": "print(1)"}, {"code": "print(2)", "stdin": "1" * (17 * MIB)}, {"code": "print(3)"}]
+    programs = [{"code": "print(1)"}, {"code": "print(2)", "stdin": "1" * (33 * MIB)}, {"code": "print(3)"}]
     lines = [json.loads(line) for line in post(bounded, "/run_batch", {"programs": programs}).text.split("\n") if line]
-    assert [line["results"][0]["stdout"] for line in lines if "results" in line] == ["1\n", "3\n"]
+    assert [result["stdout"] for line in lines for result in line.get("results", [])] == ["1\n", "3\n"]
     assert [(line["index"], "larger than" in line["refused"]) for line in lines if "refused" in line] == [(1, True)]
-    shared = {"programs": programs[:1] * 2, "cases": [{"stdin": "1" * (17 * MIB), "expected": ""}]}
+    shared = {"programs": programs[:1] * 2, "cases": [{"stdin": "1" * (33 * MIB), "expected": ""}]}
     lines = [json.loads(line) for line in post(bounded, "/run_batch", shared).text.split("\n") if line]
     assert ["refused" in line for line in lines] == [True, True]
+    assert replaced_workers(bounded) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "refused"), [(12, False), (17, True)], ids=["fits between program and judge", "does not fit"]
+)
+def test_tests_whose_values_do_not_fit_are_refused_not_failed(bounded: ServerProcess, size: int, refused: bool) -> None:
+    text = "a" * (size * MIB)
+    call = {"entry_point": "f", "args": [text], "kwargs": {"d": []}, "expected": len(text)}
+    source = {"source": f"x = {text!r}\nassert f(x) == {len(text)}"}
+    own = [{"code": "def f(x): return len(x)", "cases": [case]} for case in (call, source)]
+    for body in (
+        {"programs": own},
+        *({"programs": [{"code": own[0]["code"]}], "cases": [case]} for case in (call, source)),
+    ):
+        lines = [json.loads(line) for line in post(bounded, "/run_batch", body).text.split("\n") if line]
+        outcomes = {result["outcome"] for line in lines for result in line.get("results", [])}
+        assert outcomes == (set() if refused else {"passed"})
+        assert any("refused" in line for line in lines) is refused
     assert replaced_workers(bounded) == 0
 
 
