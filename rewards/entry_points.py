@@ -12,10 +12,15 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-LIBRARY_NAMES = frozenset(
-    ("np", "numpy", "pd", "pandas", "plt", "matplotlib", "sp", "scipy", "nx", "networkx", "sns", "seaborn")
-    + ("tf", "tensorflow", "torch", "sklearn", "sympy", "sy", "requests", "bs4", "nltk", "cv2", "PIL", "jax", "jnp")
-)
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LIBRARY_NAMES = _words("""
+    np numpy pd pandas plt matplotlib sp scipy nx networkx sns seaborn tf tensorflow torch sklearn sympy sy
+    requests bs4 nltk cv2 PIL jax jnp
+""")
 """Names that mean a library beyond the standard one; a test that uses one must import it."""
 
 _STANDARD = frozenset(dir(builtins)) | sys.stdlib_module_names | {"__name__", "__file__", "__doc__"}

@@ -29,8 +29,8 @@ async def judge_program(
 ) -> Verdict:
     """Runs the program of a response against every case; the pass ratio is the share that passed.
 
-    shown_inputs: of each of the first cases, which the prompt shows, the words that it puts in. entry_points: names that the
-    tests take from the program, whatever they are called.
+    shown_inputs: of each of the first cases, which the prompt shows, the words that it puts in.
+    entry_points: names that the tests take from the program, whatever they are called.
     """
     source = extract_block(response, "python")
     if source is None:
