@@ -6,7 +6,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from rewards import entry_points, registry
-from rewards.guardrails import words_of
+from rewards.literals import words_of
 from rewards.programs import judge_program
 from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
