@@ -14,6 +14,7 @@ from typing import Any
 from data_prep.mutations import Mutant, mutants
 from data_prep.source import Draft, Refusal, positive, run, source_parser
 from data_prep.tasks import Task, read_tasks
+from rewards.code import CodeTruth
 from rewards.sandbox import AssertCase, Program, Sandbox
 
 _SECONDS = 2.0
@@ -36,20 +37,24 @@ async def _of_tasks(tasks: Sequence[Task], per_program: int, seed: int) -> list[
 async def _of_task(sandbox: Sandbox, task: Task, per_program: int, seed: int) -> list[Draft]:
     candidates = mutants(task.solution or "")
     random.Random(f"{task.id}/{seed}").shuffle(candidates)
+    truth = CodeTruth.model_validate(task.ground_truth)
     made: list[Draft] = []
     for mutant in candidates:
         if len(made) == per_program:
             break
-        failing = await _first_failing(sandbox, mutant.source, task.ground_truth["tests"])
+        failing = await _first_failing(sandbox, mutant.source, truth)
         if failing is not None:
             made.append(_fields(task, mutant, failing, len(made)))
     return made or [Refusal(f"bugs/{task.id}", "no single change makes a test fail")]
 
 
-async def _first_failing(sandbox: Sandbox, program: str, tests: list[str]) -> str | None:
-    cases = [AssertCase(test) for test in tests]
-    result = await sandbox.check(Program(program), cases, timeout=_SECONDS, memory_mb=512, max_timeouts=1)
-    return next((test for test, case in zip(tests, result.cases, strict=True) if not case.passed), None)
+async def _first_failing(sandbox: Sandbox, program: str, truth: CodeTruth) -> str | None:
+    cases = [AssertCase(test) for test in truth.tests]
+    entry_points = truth.all_entry_points()
+    result = await sandbox.check(
+        Program(program), cases, timeout=_SECONDS, memory_mb=512, max_timeouts=1, entry_points=entry_points
+    )
+    return next((test for test, case in zip(truth.tests, result.cases, strict=True) if not case.passed), None)
 
 
 def _fields(task: Task, mutant: Mutant, failing: str, number: int) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def _with_test_shown(truth: dict[str, Any], test: str) -> dict[str, Any]:
         return truth
     others = list(tests)
     others.remove(test)
-    return {"tests": [test, *others], "visible": visible + 1}
+    return truth | {"tests": [test, *others], "visible": visible + 1}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

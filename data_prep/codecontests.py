@@ -2,17 +2,22 @@
 
 Ground truth of verifier `stdio`: {"cases": [{"stdin": text, "expected": text}, ...]}: published tests first, then
 private ones, then generated ones, as many as --max-tests. The published ones stand in the description, so they are
-visible.
+visible. Where an expected output begins a line with blanks or has several in a row, and the solution prints them just
+so, the task is about layout and its ground truth says so.
 """
 
+import asyncio
+import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
-from data_prep.source import positive, run, source_parser
+from data_prep.source import Draft, Refusal, positive, run, source_parser
+from rewards import compute_score
 
 _TESTS = ("public_tests", "private_tests", "generated_tests")
 PUBLIC = PublicSet(
@@ -29,6 +34,8 @@ _INSTRUCTION = (
 )
 _PYTHON3 = 3
 _MAX_CASE_CHARACTERS = 65_536
+_LAID_OUT = re.compile(r"^[ \t]++\S|\S(?:\t|[ \t]{2})[ \t]*+\S", re.MULTILINE)
+_SECONDS = 10.0
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
@@ -65,6 +72,27 @@ def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, s
             yield {"stdin": given, "expected": expected}
 
 
+def with_layout(drafts: Iterable[Draft]) -> Iterator[Draft]:
+    """The drafts, `layout` set where an expected output is laid out and the solution proves that it can be kept."""
+    for draft in drafts:
+        if isinstance(draft, Refusal) or not is_laid_out(draft["ground_truth"]["cases"]):
+            yield draft
+            continue
+        truth = draft["ground_truth"] | {"layout": True}
+        proved = draft["solution"] is not None and asyncio.run(_passes(draft["solution"], truth))
+        yield draft | {"ground_truth": truth} if proved else draft
+
+
+def is_laid_out(cases: Sequence[dict[str, str]]) -> bool:
+    """Whether a line of an expected output begins with blanks or has several of them in a row."""
+    # What is no text is refused with the draft that holds it.
+    return any(_LAID_OUT.search(str(case["expected"])) for case in cases)
+
+
+async def _passes(solution: str, truth: dict[str, Any]) -> bool:
+    return (await compute_score("stdio", solution, json.dumps(truth), timeout=_SECONDS))["error"] == "none"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("codecontests", __doc__)
@@ -72,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
     options = parser.parse_args(arguments)
     converted = partial(convert, max_tests=options.max_tests)
-    return run("codecontests", options.out, ("stdio",), lambda: hub.drafts(PUBLIC, options, converted))
+    return run("codecontests", options.out, ("stdio",), lambda: with_layout(hub.drafts(PUBLIC, options, converted)))
 
 
 if __name__ == "__main__":

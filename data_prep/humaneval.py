@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 from data_prep import hub
+from data_prep.entry_points import named_entry_points
 from data_prep.hub import PublicSet
 from data_prep.shown_tests import ShowTests, add_option, in_words, shown
 from data_prep.source import run, source_parser
+from rewards import entry_points
 
 PUBLIC = PublicSet(
     "humaneval",
@@ -26,7 +28,9 @@ _INSTRUCTION = "Complete this function. Answer with the whole program, imports i
 
 def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "none") -> dict[str, Any]:
     """The task of a record; the examples in its docstring stand in the prompt whatever `show_tests` says."""
-    tests = unit_tests(record["prompt"], record["test"], record["entry_point"])
+    solution = record["prompt"] + record["canonical_solution"]
+    units = unit_tests(record["prompt"], record["test"], record["entry_point"])
+    tests = [entry_points.with_imports(solution, test) for test in units]
     visible = shown(tests, show_tests)
     return {
         "id": f"humaneval/{record['task_id'].removeprefix('HumanEval/')}",
@@ -36,8 +40,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
         "skill": "write",
         "verifier": "code",
         "prompt": "\n".join([_INSTRUCTION, f"```python\n{record['prompt'].strip()}\n```", *in_words(visible)]),
-        "ground_truth": {"tests": tests, "visible": len(visible)},
-        "solution": record["prompt"] + record["canonical_solution"],
+        "ground_truth": {"tests": tests, "visible": len(visible)} | named_entry_points(solution, tests),
+        "solution": solution,
         "licence": "mit",
     }
 

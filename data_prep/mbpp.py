@@ -12,9 +12,11 @@ from functools import partial
 from typing import Any
 
 from data_prep import hub
+from data_prep.entry_points import named_entry_points
 from data_prep.hub import PublicSet
 from data_prep.shown_tests import ShowTests, add_option, in_words, shown
 from data_prep.source import run, source_parser
+from rewards import entry_points
 
 _SPLITS = ("train", "validation", "test", "prompt")
 VERSIONS = {
@@ -48,6 +50,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
     tests = [test.strip() for test in record["test_list"]]
     visible = shown(tests, show_tests)
     solution = record["code"].replace("\r\n", "\n").strip()
+    setup = setup.replace("\r\n", "\n").strip()
+    units = [entry_points.with_imports(solution, f"{setup}\n{test}".strip()) for test in tests]
     return {
         "id": f"mbpp/{number}",
         "source": "mbpp",
@@ -56,10 +60,7 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
         "skill": "write",
         "verifier": "code",
         "prompt": _prompt(text.strip(), _function(solution, tests), visible),
-        "ground_truth": {
-            "tests": [f"{setup.strip()}\n{test}".strip() for test in tests],
-            "visible": len(visible),
-        },
+        "ground_truth": {"tests": units, "visible": len(visible)} | named_entry_points(solution, units),
         "solution": solution,
         "licence": "cc-by-4.0",
     }

@@ -1,11 +1,12 @@
 """Verifier `code`: the response is a Python program that must pass unit tests, run in the sandbox."""
 
 import ast
+from typing import Any, Self
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from rewards import registry
-from rewards.guardrails import words_of
+from rewards import entry_points, registry
+from rewards.literals import words_of
 from rewards.programs import judge_program
 from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
@@ -15,10 +16,14 @@ from rewards.verdict import Verdict
 class CodeTruth(BaseModel):
     """The unit tests of one problem, hidden ones included: each a few statements over the names that the program
     defines, as a rule one `assert`. The first `visible` of them stand in the prompt, the others are held back.
+
+    entry_points: names that the program must define, beyond those that can only be its own: where one is called like a
+    builtin or a library (`sum`, `bisect`), the tests mean the original unless it is named here.
     """
 
     tests: list[str] = Field(min_length=1)
     visible: int = Field(default=0, ge=0)
+    entry_points: list[str] = Field(default_factory=list, max_length=256)
 
     @field_validator("tests")
     @classmethod
@@ -26,6 +31,31 @@ class CodeTruth(BaseModel):
         for test in tests:
             ast.parse(test)
         return tests
+
+    @field_validator("entry_points")
+    @classmethod
+    def _are_names(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if not name.isidentifier():
+                raise ValueError(f"an entry point must be a name, not {name!r}")
+        return names
+
+    @model_validator(mode="after")
+    def _tests_look_at_the_program(self) -> Self:
+        entry_points.require_entry_points(self.tests, self.entry_points)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Rows that name no entry points keep the bytes they had before there were any.
+        written: dict[str, Any] = write(self)
+        if not self.entry_points:
+            written.pop("entry_points", None)
+        return written
+
+    def all_entry_points(self) -> list[str]:
+        """Every name that the tests take from the program, sorted."""
+        return sorted({*self.entry_points, *entry_points.derived(self.tests)})
 
     def shown_inputs(self) -> list[list[str]]:
         """Of each test in the prompt, the words of the arguments in its calls."""
@@ -38,7 +68,8 @@ class CodeTruth(BaseModel):
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
     """Runs the program against every unit test; the pass ratio is the share that passed."""
     assert isinstance(truth, CodeTruth)
-    return await judge_program(response, [AssertCase(test) for test in truth.tests], settings, truth.shown_inputs())
+    cases = [AssertCase(test) for test in truth.tests]
+    return await judge_program(response, cases, settings, truth.shown_inputs(), truth.all_entry_points())
 
 
 registry.register(registry.Verifier("code", CodeTruth, judge))

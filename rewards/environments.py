@@ -122,12 +122,13 @@ class CodeEnvironment(Environment):
     def _read(self, truth: BaseModel) -> None:
         assert isinstance(truth, CodeTruth | StdioTruth)
         self.cases: list[AssertCase | StdioCase]
+        self.entry_points = truth.all_entry_points() if isinstance(truth, CodeTruth) else []
         if isinstance(truth, CodeTruth):
             self.shown = [test.removeprefix("assert ") for test in truth.tests[: truth.visible]]
             self.cases = [AssertCase(test) for test in truth.tests[: truth.visible]]
         else:
             self.shown = [f"{case.stdin!r} -> {case.expected!r}" for case in truth.cases[: truth.visible]]
-            self.cases = [StdioCase(case.stdin, case.expected) for case in truth.cases[: truth.visible]]
+            self.cases = [StdioCase(case.stdin, case.expected, truth.layout) for case in truth.cases[: truth.visible]]
         if not self.cases:
             raise ValueError("no test is visible to the agent: set `visible` in the ground truth")
 
@@ -142,6 +143,7 @@ class CodeEnvironment(Environment):
             self.cases,
             timeout=self.settings.timeout,
             memory_mb=self.settings.memory_mb,
+            entry_points=self.entry_points,
         )
         if result.all_passed:
             return Observation("", done=True, valid=True)

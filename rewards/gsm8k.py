@@ -1,7 +1,7 @@
 """Verifier `gsm8k`: the final number of a response equals the expected one, whichever way it is written.
 
-`strict` reads the number after the last `####` that a number follows, `flexible` the last number; both read the whole
-response. Numbers are equal by value: 42, 42.0, 42., +42, $42 and 1,234 for 1234; commas must set off thousands.
+`strict` reads the number after the last `####`, `flexible` the last number; both read the whole response, and an
+expression is no number. Numbers are equal by value (rewards/answer_numbers.py).
 `math_verify` takes what `strict` finds right, and leaves every other answer to the library math-verify (LaTeX,
 fractions, expressions), in the sandbox: it computes what the answer says, and must be killed where that never ends.
 """
@@ -15,18 +15,16 @@ from functools import cache
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rewards import math_verify_driver, registry
+from rewards.answer_numbers import is_joined, joins, numbers
 from rewards.execution import sandbox_at
 from rewards.extraction import MAX_ANSWER_CHARACTERS
 from rewards.registry import JudgeSettings
 from rewards.verdict import Verdict
 
-# A sign counts where nothing that could be subtracted from stands before it; `3-5` ends in 5.
-_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++"
-_NUMBER = re.compile(rf"((?<![0-9A-Za-z)])[-−])?\$?((?<![0-9A-Za-z)])[-−])?({_DIGITS})")
 _MARK = "####"
 # Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
 _IMPORT_SECONDS = 10.0
-_SPACE = re.compile(r"[ \t]*+[*+]*")
+_SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
 class Gsm8kTruth(BaseModel):
@@ -38,10 +36,11 @@ class Gsm8kTruth(BaseModel):
     @field_validator("answer")
     @classmethod
     def _is_a_number(cls, answer: str) -> str:
-        found = _NUMBER.fullmatch(answer.strip())
-        if not found:
+        text = answer.strip()
+        found = next(numbers(text), None)
+        if found is None or (found.start, found.end) != (0, len(text)):
             raise ValueError(f"the answer must be a number, not {answer!r}")
-        return _canonical(found)
+        return found.value
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -80,32 +79,22 @@ def _driver() -> str:
 
 
 def marked_number(text: str) -> str | None:
-    """The number right after the last `####` that has one, in canonical form."""
-    end = len(text)
-    while (start := text.rfind(_MARK, 0, end)) >= 0:
-        blank = _SPACE.match(text, start + len(_MARK))
-        assert blank is not None
-        if found := _NUMBER.match(text, blank.end()):
-            return _canonical(found)
-        end = start + len(_MARK) - 1
-    return None
+    """The number right after the last `####`, in canonical form; None where an expression or something else follows."""
+    start = text.rfind(_MARK)
+    if start < 0:
+        return None
+    blank = _SPACE.match(text, start + len(_MARK))
+    assert blank is not None
+    found = next(numbers(text, blank.end()), None)
+    return None if found is None or found.start > blank.end() or is_joined(text, found.end) else found.value
 
 
 def last_number(text: str) -> str | None:
-    """The last number of a text, in canonical form."""
+    """The last number of a text, in canonical form; None where it is the right side of an operation (`84/2`)."""
     for line in reversed(text.splitlines()):
-        if found := deque(_NUMBER.finditer(line), maxlen=1):
-            return _canonical(found[0])
+        if found := deque(numbers(line), maxlen=1):
+            return None if joins(line, found[0].start) else found[0].value
     return None
-
-
-def _canonical(number: re.Match[str]) -> str:
-    """The one way of writing a value: no sign but a minus, no commas, no zeros at either end."""
-    whole, _, fraction = number[3].replace(",", "").partition(".")
-    whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
-    digits = f"{whole}.{fraction}" if fraction else whole
-    negative = bool(number[1]) != bool(number[2]) and digits != "0"
-    return f"-{digits}" if negative else digits
 
 
 registry.register(registry.Verifier("gsm8k", Gsm8kTruth, judge))

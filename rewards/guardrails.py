@@ -6,9 +6,11 @@ however it looks.
 """
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
+from rewards.imports import imported_modules
 from rewards.repetition import repeats_itself
+from rewards.special_cases import names_inputs
 from rewards.verdict import GuardKind
 
 # Names by which a program reads what it is given, beside its functions' parameters.
@@ -28,7 +30,7 @@ def of_program(
     """The first sign that a program shows.
 
     correct: whether it passed all tests. passed_inputs: of each test that the prompt shows, what is put in, as
-    words (`words_of`), where the program passed all those tests; else empty.
+    words (`rewards.literals.words_of`), where the program passed all those tests; else empty.
     """
     if not imported_modules(program).isdisjoint(forbidden_imports):
         return "forbidden_import"
@@ -39,23 +41,6 @@ def of_program(
     if names_inputs(program, passed_inputs):
         return "special_casing"
     return "none" if reads_input(program) else "constant"
-
-
-def imported_modules(program: ast.Module) -> set[str]:
-    """The top-level names of the modules that a program imports, by statement or by a call with a constant name."""
-    found: set[str] = set()
-    for node in ast.walk(program):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module"):
-            found.update(str(argument.value) for argument in node.args if isinstance(argument, ast.Constant))
-    return {name.partition(".")[0] for name in found}
-
-
-def _called(call: ast.Call) -> str:
-    return getattr(call.func, "id", getattr(call.func, "attr", ""))
 
 
 def is_empty(program: ast.Module) -> bool:
@@ -80,25 +65,3 @@ def reads_input(program: ast.Module) -> bool:
         or (isinstance(node, ast.Attribute) and node.attr in _READERS)
         for node in nodes
     )
-
-
-def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
-    """Whether all that one of the tests puts in is spelled out where a program compares, looks up or matches."""
-    spelled = {word for node in ast.walk(program) for place in _choices(node) for word in words_of(place)}
-    return any(words and spelled.issuperset(words) for words in inputs)
-
-
-def _choices(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a node that decide between cases."""
-    if isinstance(node, ast.Compare):
-        yield from (node.left, *node.comparators)
-    elif isinstance(node, ast.Dict):
-        yield from (key for key in node.keys if key is not None)
-    elif isinstance(node, ast.match_case):
-        yield node.pattern
-
-
-def words_of(node: ast.AST) -> list[str]:
-    """The words of all constants under a node: `f("a b", [3])` has a, b and 3."""
-    constants = (inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant))
-    return [word for constant in constants for word in str(constant).split()]

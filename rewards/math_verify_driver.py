@@ -8,17 +8,79 @@ import json
 import logging
 import sys
 
+# Of an expression written without LaTeX.
+_ARITHMETIC = "-0123456789+*/×÷^().,$% ="
+_MORE = ("or", "and", "to", ",", ";", "&", "|", "/", "-", "+", "*", "×", "÷", "^", "<", ">", "≠", "≈", "±", "->", "→")
+_ARROWS = ("\\to", "arrow", "\\implies", "\\mapsto", "\\mid", "→", "⇒", "\\ne", "\\approx", "\\pm", "\\mp")
+
 
 def is_equal(response, expected):
     """Whether the answer of a response equals the expected number by math-verify; None where it finds none."""
     try:
         from math_verify import parse, verify
     except ImportError:
-        sys.exit("math-verify is not installed where the sandbox runs; mend: pip install math-verify there")
+        sys.exit("math-verify is not installed where the sandbox runs; fix: pip install math-verify there")
     # It says at each call that its own clock is off: signals, which a long multiplication does not listen to.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     found = parse(response, parsing_timeout=None)
-    return verify(parse(expected, parsing_timeout=None), found, timeout_seconds=None) if found else None
+    if not found:
+        return None
+    gold = parse(expected, parsing_timeout=None)
+
+    def equals(value):
+        parsed = parse(value, parsing_timeout=None) if isinstance(value, str) else [value]
+        return bool(parsed) and verify(gold, parsed, timeout_seconds=None)
+
+    said = verify(gold, found, timeout_seconds=None)
+    return said and one_value(found[0], found[-1], equals) and alone(response, found[-1], equals)
+
+
+def one_value(found, text, equals):
+    """Whether what was read claims one value: the library takes the right side of any equation, true or false, for the
+    answer. Each number in an equation must be the expected one, and what else stands in it a plain symbol.
+    """
+    from sympy import And, Eq, Symbol
+    from sympy.core.relational import Relational
+
+    if any(arrow in str(text) for arrow in _ARROWS):
+        return False
+    parts = found.args if isinstance(found, And) else (found,)
+    if not any(isinstance(part, Relational) for part in parts):
+        return True
+    if not all(isinstance(part, Eq) for part in parts):
+        return False
+    sides = [side for part in parts for side in (part.lhs, part.rhs)]
+    return all(isinstance(side, Symbol) or equals(side) for side in sides)
+
+
+def alone(response, text, equals):
+    """Whether a number in prose stands for itself: no other answer beside it (`41 or 42`), no false equation before."""
+    text = str(text)
+    place = response.rfind(text)
+    if place < 0 or not text or not all(one in _ARITHMETIC for one in text):
+        return True
+    before, after = response[:place], response[place + len(text) :]
+    run = before[len(before.rstrip(_ARITHMETIC)) :]
+    *claims, rest = run.split("=")
+    if any(claim.strip(" $.,") and not equals(f"${claim.strip(' $.,')}$") for claim in claims):
+        return False
+    return not _goes_on(before if not claims else rest, after)
+
+
+def _goes_on(before, after):
+    """Whether a word or sign that joins two numbers stands between the number and another one."""
+    left, right = before[-64:].rstrip(" $("), after[:64].lstrip(" $)")
+    for sign in _MORE:
+        if left.endswith(sign) and _ends_number(left[: -len(sign)]):
+            return True
+        if right.startswith(sign) and right[len(sign) :].lstrip(" $(+-")[:1].isdigit():
+            return True
+    return right.startswith("=") and right[1:].lstrip(" $(+-")[:1].isdigit()
+
+
+def _ends_number(text):
+    text = text.rstrip(" $)")
+    return text[-1:].isdigit()
 
 
 if __name__ == "__main__":

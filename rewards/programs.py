@@ -25,10 +25,12 @@ async def judge_program(
     cases: Sequence[AssertCase | StdioCase],
     settings: JudgeSettings,
     shown_inputs: Sequence[Sequence[str]] = (),
+    entry_points: Sequence[str] = (),
 ) -> Verdict:
     """Runs the program of a response against every case; the pass ratio is the share that passed.
 
     shown_inputs: of each of the first cases, which the prompt shows, the words that it puts in.
+    entry_points: names that the tests take from the program, whatever they are called.
     """
     source = extract_block(response, "python")
     if source is None:
@@ -37,7 +39,11 @@ async def judge_program(
     if program is None:
         return Verdict.failed("syntax")
     result = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).check(
-        Program(source), cases, timeout=settings.timeout, memory_mb=settings.memory_mb
+        Program(source),
+        cases,
+        timeout=settings.timeout,
+        memory_mb=settings.memory_mb,
+        entry_points=entry_points,
     )
     guard = guardrails.of_program(
         program,

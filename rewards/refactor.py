@@ -1,8 +1,8 @@
 """Verifier `refactor`: the response is a Python program that does what a given one does, written in another way.
 
-It must compile and run (else it is worth nothing), and its syntax tree must differ from the given program's: what
-is only laid out anew is no refactoring. Of what is left every unit test is one share, its form another (`is_tidy`), and
-where the problem asks for a program of few statements, to have no more than those is one as well.
+It must differ from the given program in more than what does nothing (rewards/normal_form.py): names, layout and idle
+code are no refactoring. Every unit test is one share. A program that passes them all can earn another for its form
+(`is_tidy`), and one for having few statements where the problem asks for that (`is_brief`).
 """
 
 import ast
@@ -12,13 +12,15 @@ from pydantic import BaseModel, Field, field_validator
 from rewards import registry
 from rewards.code import CodeTruth
 from rewards.extraction import extract_block
+from rewards.hidden_code import hides_code
+from rewards.normal_form import normal_form, same_program
 from rewards.programs import judge_program
 from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
+from rewards.segments import parse
 from rewards.verdict import Verdict
 
 MAX_COLUMNS = 100
-_RUN_TEXT = ("exec", "eval")
 
 
 class RefactorTruth(CodeTruth):
@@ -33,25 +35,31 @@ class RefactorTruth(CodeTruth):
     @classmethod
     def _is_python(cls, original: str) -> str:
         ast.parse(original)
+        if normal_form(original, ()) is None:
+            raise ValueError("the original must be a program that compiles, of at most 16,384 characters")
         return original
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Checks compilation, execution, tests, form and statements; the pass ratio is the share of these that passed."""
+    """Compares the program with the original, then runs the tests; the pass ratio is the share of tests, form and
+    brevity that it earned.
+    """
     assert isinstance(truth, RefactorTruth)
     source = extract_block(response, "python") or ""
-    if _tree(source) == _tree(truth.original):
+    names = truth.all_entry_points()
+    if parse(source) is not None and same_program(source, truth.original, names):
         return Verdict.failed("wrong_answer", well_formed=True)
-    most = truth.max_statements
-    # `pass` passes where the program runs at all; what it earns is the share of form and of brevity.
-    cases = [*map(AssertCase, truth.tests), *[AssertCase("pass")] * (1 if most is None else 2)]
-    verdict = await judge_program(response, cases, settings, truth.shown_inputs())
+    cases = [AssertCase(test) for test in truth.tests]
+    verdict = await judge_program(response, cases, settings, truth.shown_inputs(), names)
     if verdict.pass_ratio == 0.0:
         return verdict
-    failed = (not is_tidy(source)) + (most is not None and not is_brief(source, most))
-    ratio = verdict.pass_ratio - failed / len(cases)
+    most = truth.max_statements
+    parts = len(cases) + (1 if most is None else 2)
+    earned = round(verdict.pass_ratio * len(cases))
+    if verdict.correct:
+        earned += is_tidy(source) + (most is not None and is_brief(source, most))
     error = "wrong_answer" if verdict.error == "none" else verdict.error
-    return Verdict.of_ratio(ratio, error, partial_credit=settings.partial_credit, guard=verdict.guard)
+    return Verdict.of_ratio(earned / parts, error, partial_credit=settings.partial_credit, guard=verdict.guard)
 
 
 def is_tidy(source: str) -> bool:
@@ -64,9 +72,8 @@ def is_tidy(source: str) -> bool:
 
 
 def is_brief(source: str, most: int) -> bool:
-    """Whether a program has at most so many statements and hides none in a text that it runs."""
-    names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(ast.parse(source))}
-    return statements(source) <= most and names.isdisjoint(_RUN_TEXT)
+    """Whether a program has at most so many statements and no way to run others (rewards/hidden_code.py)."""
+    return statements(source) <= most and not hides_code(source)
 
 
 def statements(source: str) -> int:
@@ -77,13 +84,6 @@ def statements(source: str) -> int:
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _tree(source: str) -> str | None:
-    try:
-        return ast.dump(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 registry.register(registry.Verifier("refactor", RefactorTruth, judge))

@@ -82,9 +82,12 @@ async def results_of(query: str, setups: Sequence[str], engine: Engine, settings
     )
     if run.outcome in _OUTCOMES:
         return {"error": _OUTCOMES[run.outcome], "message": run.outcome.replace("_", " ")}
-    if run.outcome != "passed":
+    if run.outcome == "passed" and not run.stdout_truncated:
+        return json.loads(run.stdout)
+    if run.return_code == sql_driver.NO_FAULT_OF_THE_QUERY:
         raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
-    return json.loads(run.stdout)
+    # The query brought the engine down.
+    return {"error": "runtime", "message": run.error_type or run.outcome}
 
 
 @cache

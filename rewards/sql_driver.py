@@ -15,6 +15,8 @@ import threading
 import time
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+NO_FAULT_OF_THE_QUERY = 3
+_LARGEST_BITS = 256
 _STEPS_BETWEEN_CLOCK_READINGS = 10_000
 
 
@@ -25,12 +27,18 @@ def _allow_reading(action, first, second, database, trigger):
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
+def _stop(reason):
+    """Ends the program where no query is to blame; the exit code says so, since a query may bring the engine down."""
+    print(reason, file=sys.stderr)
+    sys.exit(NO_FAULT_OF_THE_QUERY)
+
+
 def _set_up(execute, script):
     """Makes the tables; where that fails the row is wrong and no answer to it can be judged, so the program ends."""
     try:
         execute(script)
     except Exception as error:
-        sys.exit(f"the setup script fails: {error}")
+        _stop(f"the setup script fails: {error}")
 
 
 def run_sqlite(setup, query, row_limit, deadline):
@@ -50,7 +58,7 @@ def run_duckdb(setup, query, row_limit, deadline):
     try:
         import duckdb
     except ImportError:
-        sys.exit("duckdb is not installed where the sandbox runs; mend: pip install duckdb there")
+        _stop("duckdb is not installed where the sandbox runs; fix: pip install duckdb there")
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
         _set_up(connection.execute, setup)
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -82,13 +90,16 @@ def _rows(job, setup, deadline):
 
 
 def _plain(value):
-    """Blobs as hexadecimal text, decimals as numbers, truth values as 1 and 0; what has no number is text."""
+    """Blobs as hexadecimal text, decimals as numbers, truth values as 1 and 0; what has no number is text, and so is a
+    whole number of more digits than JSON carries."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, decimal.Decimal):
+    if isinstance(value, decimal.Decimal) and value.is_finite():
         return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
+        return hex(value)
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 

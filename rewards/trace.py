@@ -1,12 +1,12 @@
 """Verifier `trace`: the response must be the value that a program returns, as a Python literal."""
 
 import ast
-from collections.abc import Iterable
 
 from pydantic import BaseModel, field_validator
 
 from rewards import registry
 from rewards.extraction import extract_last_line
+from rewards.literals import typed
 from rewards.registry import JudgeSettings
 from rewards.verdict import Verdict
 
@@ -57,15 +57,10 @@ def same_literal(left: object, right: object) -> bool:
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
         return len(left) == len(right) and all(map(same_literal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        return _typed(left) == _typed(right) and all(same_literal(left[key], right[key]) for key in left)
+        return typed(left) == typed(right) and all(same_literal(left[key], right[key]) for key in left)
     if isinstance(left, set) and isinstance(right, set):
-        return _typed(left) == _typed(right)
+        return typed(left) == typed(right)
     return left == right
-
-
-def _typed(items: Iterable[object]) -> set[str]:
-    """Hashable items so written that equal ones of different types differ."""
-    return {repr(item) for item in items}
 
 
 registry.register(registry.Verifier("trace", TraceTruth, judge))

@@ -144,6 +144,16 @@ def test_bugs_fail_the_test_they_show_and_keep_their_role(tmp_path, capsys):
     assert "1 x no single change makes a test fail" in capsys.readouterr().out
 
 
+def test_bugs_keep_the_entry_points_of_their_program(tmp_path):
+    truth = {"tests": ["assert sum(1, 2) == 3", "assert sum(2, 2) == 4"], "entry_points": ["sum"]}
+    one = task(0, prompt="Add.", solution="def sum(a, b):\n    return a + b", ground_truth=truth)
+    write_tasks(tmp_path / "t.jsonl", [one])
+    assert bugs.main(["--tasks", str(tmp_path / "t.jsonl"), "--out", str(tmp_path / "out")]) == 0
+    made = read_tasks(tmp_path / "out/train.jsonl")
+    assert {tuple(item.ground_truth["entry_points"]) for item in made} == {("sum",)}
+    assert "a - b" in made[0].prompt
+
+
 @pytest.mark.parametrize("level", KINDS)
 def test_hidden_databases_tell_every_misreading(level):
     rng = random.Random(level)

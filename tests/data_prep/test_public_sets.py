@@ -122,6 +122,15 @@ def test_mbpp_from_files_proves_every_solution_and_lists_what_it_refuses(tmp_pat
     assert not (out / ".proved.jsonl").exists()
 
 
+def test_mbpp_names_a_function_called_like_a_builtin_and_imports_what_its_solution_did():
+    code = "import numpy as np\nimport os\ndef sum(a, b):\n    return a + b"
+    record = mbpp_record(code=code, test_list=["assert sum(1, np.array(2)) == 3"], test_setup_code="")
+    truth = mbpp.convert(record, "train", 0)["ground_truth"]
+    assert truth["entry_points"] == ["sum"]
+    assert truth["tests"] == ["import numpy as np\nassert sum(1, np.array(2)) == 3"]
+    assert "entry_points" not in mbpp.convert(mbpp_record(), "train", 0)["ground_truth"]
+
+
 def test_humaneval_has_one_test_for_each_assertion_and_is_for_testing(tmp_path):
     path = write_lines(tmp_path / "h.jsonl", humaneval_record())
     assert humaneval.main(["--out", str(tmp_path / "out"), "--from-file", f"test={path}"]) == 0
@@ -158,6 +167,45 @@ def test_codecontests_takes_published_tests_first_and_the_shortest_python_soluti
     assert (task["solution"], task["role"]) == (SHORTEST, "dev")
     record["solutions"] = {"language": [], "solution": []}
     assert codecontests.convert(record, "test", 0)["solution"] is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "laid_out"),
+    [
+        ("3\n", False),
+        ("1 2\n3 4\n", False),
+        ("YES  \nNO\n", False),
+        ("\n3", False),
+        ("  *\n ***\n", True),
+        ("1\n 2", True),
+        ("a  b", True),
+        ("a\tb", True),
+        ("\t3", True),
+    ],
+)
+def test_leading_blanks_and_runs_of_blanks_are_layout(expected, laid_out):
+    assert codecontests.is_laid_out([{"stdin": "", "expected": "1\n"}, {"stdin": "", "expected": expected}]) == laid_out
+
+
+@pytest.mark.slow  # with the sandbox
+@pytest.mark.parametrize(
+    ("printed", "solution", "layout"),
+    [
+        ("  *\n ***\n", "print('  *\\n ***')", True),
+        ("  *\n ***\n", "print('*\\n***')", False),
+        ("  *\n ***\n", None, False),
+        ("* ***\n", "print('* ***')", False),
+    ],
+)
+def test_a_contest_is_about_layout_where_its_solution_proves_it(tmp_path, printed, solution, layout):
+    none = {"input": [], "output": []}
+    record = codecontests_record() | {"private_tests": none, "generated_tests": none}
+    record["public_tests"] = {"input": ["1\n"], "output": [printed]}
+    record["solutions"] = {"language": [3] if solution else [], "solution": [solution] if solution else []}
+    path = write_lines(tmp_path / "c.jsonl", record)
+    assert codecontests.main(["--out", str(tmp_path / "out"), "--from-file", f"valid={path}"]) == 0
+    (task,) = read_tasks(tmp_path / "out/valid.jsonl")
+    assert task.ground_truth.get("layout", False) is layout
 
 
 def test_countdown_records_are_train_and_then_test():

@@ -1,6 +1,7 @@
 """Verifier `gsm8k`: the number counts, not how it is written, and it is looked for in the whole response."""
 
 import json
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 import rewards
 from rewards import compute_score
 from rewards.gsm8k import Gsm8kTruth, last_number, marked_number
+from rewards.math_verify_driver import is_equal
 from rewards.sandbox import RunResult
 
 
@@ -36,6 +38,20 @@ async def error_of(response, answer, **settings):
         ("$-7", "-7"),
         ("-0", "0"),
         (".5", "0.5"),
+        ("4.2e1", "42"),
+        ("42e3", "42000"),
+        ("420E-1", "42"),
+        ("1,234.5e2", "123450"),
+        ("42%", "42"),
+        ("42!", "42"),
+        ("42, as it was", "42"),
+        ("42 - that is all", "42"),
+        ("42-year-old", "42"),
+        ("42 (forty-two)", "42"),
+        ("42/hour", "42"),
+        ("\\$42", "42"),
+        ("€42", "42"),
+        ("42\\text{ cm}", "42"),
         ("0.50", "0.5"),
         ("9" * 5000, "9" * 5000),
     ],
@@ -45,9 +61,87 @@ async def test_equal_numbers_are_equal_however_they_are_written(written, value):
     assert await error_of(f"the answer is {written}", value, gsm8k_extraction="flexible") == "none"
 
 
-@pytest.mark.parametrize("written", ["43", "4,2", "-42", "420", "4 2", "42.5", "41.999999999999999999", "0.42"])
+@pytest.mark.parametrize(
+    "written", ["43", "-42", "420", "42.5", "41.999999999999999999", "0.42", "42e3", "42e1", "4.2", "42,000"]
+)
 async def test_other_numbers_are_wrong(written):
     assert await error_of(f"#### {written}", "42") == "wrong_answer"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "42 - 21",
+            "42/7",
+            "42 / 7",
+            "42*2",
+            "42 * 2",
+            "42**2",
+            "42^2",
+            "42+1",
+            "42 + 1",
+            "42 × 2",
+            "42 ÷ 2",
+            "42−21",
+        ),
+        *("42 – 21", "42 x 7", "42(2)", "42²", "42 % 5", "42 mod 5", "42 times 2", "42 plus 1", "42 minus 1"),
+        *(
+            "42 over 2",
+            "42 divided by 2",
+            "42 = 42",
+            "42 == 42",
+            "42 < 43",
+            "42 or 43",
+            "42 and 43",
+            "42, 43",
+            "42; 43",
+        ),
+        *(
+            "42 to 43",
+            "42-43",
+            "42|43",
+            "42:30",
+            "42 1/2",
+            "4 2",
+            "4,2",
+            "42.5.1",
+            "42\\times 2",
+            "42 \\cdot 2",
+            "42\\frac12",
+        ),
+        *(
+            "42 - $21",
+            "42 - (21)",
+            "**42** - 21",
+            "$42 + $1",
+            "42 & 43",
+            "42 ± 1",
+            "42e999999999",
+            "42e-401",
+            "42 ~ 43",
+        ),
+        *("the 42", "", "x = 42", "(42)", "√42", "forty-two"),
+    ],
+)
+def test_an_expression_or_a_list_after_the_mark_is_no_number(written):
+    assert marked_number(f"#### 42\n#### {written}") is None
+
+
+@pytest.mark.parametrize(
+    "response", ["84/2", "6*7", "so 6 * 7", "84 / $2", "50-8", "(50) - 8", "2^42", "6×42", "6 + 42"]
+)
+def test_the_right_side_of_an_operation_is_no_last_number(response):
+    assert last_number(response) is None
+
+
+def test_only_the_line_of_the_mark_is_read():
+    assert marked_number("#### 42\n- 21\n* 3") == marked_number("#### 42 apples - 21 of them = 21") == "42"
+
+
+@pytest.mark.parametrize("exponent", ["0", "400", "+400", "-400", "0000000000000000003"])
+def test_exponents_within_their_bound_are_values(exponent):
+    assert Fraction(marked_number(f"#### 12.5e{exponent}")) == Fraction(25, 2) * Fraction(10) ** int(exponent)
 
 
 @pytest.mark.parametrize(
@@ -55,17 +149,22 @@ async def test_other_numbers_are_wrong(written):
     [
         ("#### 42" + " and so on" * 1000, "42", "42"),
         ("#### 41\nno\n#### 42\nI am 99 percent sure", "42", "99"),
-        ("#### 42 #### none", "42", "42"),
+        ("#### 42 #### none", None, "42"),
+        ("#### 42\n#### 43", "43", "43"),
+        ("so 84/2 = 42", None, "42"),
+        ("covid-19", None, "19"),
+        ("1,234,567,8901", None, "8901"),
         ("######## 42", "42", "42"),
         ("#### the answer is 42", None, "42"),
         ("42", None, "42"),
-        ("10-5", None, "5"),
+        ("10-5", None, None),
         ("x-5", None, "5"),
         ("it fell to -5 degrees", None, "-5"),
-        ("(10)-5", None, "5"),
+        ("(10)-5", None, None),
         ("3,4,5", None, "5"),
         ("no number", None, None),
         ("#" * 60_000, None, None),
+        ("1" + ",234" * 15_000 + "5", None, "2345"),
         ("####" + " " * 60_000, None, None),
     ],
 )
@@ -82,6 +181,50 @@ def test_the_last_number_and_the_last_marked_number(response, strict, flexible):
 async def test_math_verify_reads_expressions_and_is_killed_where_it_never_ends(response, error):
     pytest.importorskip("math_verify")
     assert await error_of(response, "42", gsm8k_extraction="math_verify", timeout=1.0) == error
+
+
+RIGHT = [
+    *(r"\boxed{42}", r"\boxed{x=42}", r"\boxed{6*7=42}", r"\boxed{42\text{ apples}}", r"\boxed{\$42}", r"\boxed{84/2}"),
+    *(
+        "84/2 = 42",
+        "so 6 * 7 = 42",
+        "the answer is 42.",
+        "it is 42, as 7 * 6",
+        "x = 42",
+        r"\boxed{a=b=42}",
+        r"\boxed{(42)}",
+    ),
+    *("first 41, no: 42 apples", "Total: 40 + 2 = 42", r"$x = 42$", "She sold 48/2 = 24 clips in May. 24 + 18 = 42"),
+]
+WRONG = [
+    *(
+        r"\boxed{41=42}",
+        r"\boxed{43=42=42}",
+        r"\boxed{6\times 7=42=43}",
+        r"\boxed{2=x=42}",
+        r"\boxed{x+1=42}",
+        "$41=42$",
+    ),
+    *(r"\boxed{41} and \boxed{42}", r"\boxed{41}\boxed{42}", r"\boxed{41 \text{ or } 42}", r"\boxed{\{41,42\}}"),
+    *(
+        r"\boxed{[41,42]}",
+        r"\boxed{41\to 42}",
+        r"\boxed{41\neq 42}",
+        r"\boxed{\pm 42}",
+        r"\boxed{42<43}",
+        "41=42",
+        "42 = 43",
+    ),
+    *("41 or 42", "it is 41 or 42", "42 or 43", "41 and 42", "41, 42", "41/42", "41 - 42", "40 + 1 = 42", "7 * 7 = 42"),
+    *("7 * 7 = 6 * 7 = 42", "so the final answer is 41 = 42", "43"),
+]
+
+
+@pytest.mark.slow  # the library takes seconds to import
+@pytest.mark.parametrize(("responses", "right"), [(RIGHT, True), (WRONG, False)])
+def test_math_verify_takes_one_value_and_no_false_equation(responses, right):
+    pytest.importorskip("math_verify")
+    assert [one for one in responses if bool(is_equal(one, "42")) is not right] == []
 
 
 async def test_math_verify_is_asked_about_what_strict_does_not_find_right_only(monkeypatch):

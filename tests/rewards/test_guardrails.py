@@ -10,8 +10,10 @@ from omegaconf import OmegaConf
 
 from rewards import compute_score
 from rewards.code import CodeTruth
-from rewards.guardrails import imported_modules, is_empty, names_inputs, reads_input
+from rewards.guardrails import is_empty, reads_input
+from rewards.imports import imported_modules
 from rewards.registry import JudgeSettings
+from rewards.special_cases import names_inputs
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ["assert f(11, 2) == 22", "assert f(13, 4) == 52", "assert f(5, 6) == 30", "assert f(0, 9) == 0"]
@@ -36,6 +38,17 @@ async def judged(program, truth=TRUTH, **settings):
             "def f(a, b):\n    match a, b:\n        case 11, 2: return 22\n        case 13, 4: return 52",
             "special_casing",
         ),
+        (
+            "def f(a, b):\n    if not (a ^ 11 or b ^ 2): return 22\n    return 52 if not (a - 13 or b - 4) else 0",
+            "special_casing",
+        ),
+        ("def f(a, b):\n    return dict(zip([(11, 2), (13, 4)], [22, 52])).get((a, b))", "special_casing"),
+        (
+            "def f(a, b):\n    return next((v for k, v in [((11, 2), 22), ((13, 4), 52)] if k == (a, b)), 0)",
+            "special_casing",
+        ),
+        ("exec('import gc')\ndef f(a, b):\n    return a * b", "forbidden_import"),
+        ("def f(a, b):\n    __import__('g' + 'c')\n    return a * b", "forbidden_import"),
         ("def f(a, b):\n    'Multiplies.'\n    ...", "empty"),
         ("import math", "empty"),
         ("import ctypes.util\ndef f(a, b):\n    return a * b", "forbidden_import"),
@@ -113,9 +126,9 @@ def test_a_constant_program_reads_nothing_that_it_is_given(source, reads):
 
 
 def test_a_test_without_inputs_cannot_be_special_cased():
-    assert not names_inputs(ast.parse("x == 3"), [[]])
-    assert names_inputs(ast.parse("x == 3"), [[], ["3"]])
-    assert not names_inputs(ast.parse("x + 3"), [["3"]])
+    assert not names_inputs(ast.parse("x == 7"), [[]])
+    assert names_inputs(ast.parse("x == 7"), [[], ["7"]])
+    assert not names_inputs(ast.parse("x + 7"), [["7"]])
 
 
 def test_an_empty_program_is_told_from_one_that_does_something():

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from rewards import compute_score
-from rewards.refactor import is_tidy, statements
+from rewards.refactor import RefactorTruth, is_tidy, statements
 
 ORIGINAL = "def f(x):\n    y = x * x\n    return y"
 TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(4) == 16"], "original": ORIGINAL})
@@ -16,15 +17,25 @@ TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(
     [
         ("def f(x):\n    return x * x", 1.0, "none"),
         ("def f(x): return x * x", 0.75, "wrong_answer"),
-        ("def f(x):\n    return 4", 0.5, "wrong_answer"),
+        ("def f(x):\n    return 4", 0.25, "wrong_answer"),
+        ("x = 0", 0.0, "runtime"),
+        ("pass", 0.0, "extract"),
+        ("def f(x):\n    return None", 0.0, "wrong_answer"),
+        ("def f(x):\n    while x > 2: pass\n    return 4", 0.25, "timeout"),
+        ("def f(x): return 9 ", 0.25, "wrong_answer"),
+        ("def f(a):\n    b = a * a\n    return b", 0.0, "wrong_answer"),
+        (ORIGINAL + "\n0", 0.0, "wrong_answer"),
+        (f"{ORIGINAL}\nx = {'-' * 9000}1", 0.0, "syntax"),
+        (f"{ORIGINAL}\n{'#' * 20_000}", 0.0, "wrong_answer"),
         (ORIGINAL + "  # the same", 0.0, "wrong_answer"),
         ("def f(x)\n    return x * x", 0.0, "syntax"),
         ("def f(x):\n    return x * x\n\n\nraise ValueError", 0.0, "runtime"),
     ],
 )
 async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(program, ratio, error):
-    result = await compute_score("refactor", f"```python\n{program}\n```", TRUTH)
+    result = await compute_score("refactor", f"```python\n{program}\n```", TRUTH, timeout=0.5)
     assert (result["pass_ratio"], result["error"]) == (ratio, error)
+    assert result["score"] >= 0.0
 
 
 @pytest.mark.parametrize(
@@ -50,6 +61,12 @@ async def test_a_failing_visible_test_is_no_special_casing():
     for number, guard in ((2, "special_casing"), (5, "none")):
         result = await compute_score("refactor", program.format(number), shown, refuse=())
         assert (result["guard"], result["acc"]) == (guard, 0.0)
+
+
+@pytest.mark.parametrize("original", ["def f(x)", "x = 1\n" * 3_000])
+def test_an_original_that_nothing_can_be_told_from_is_refused(original):
+    with pytest.raises((ValidationError, SyntaxError)):
+        RefactorTruth(tests=["assert f(1)"], original=original)
 
 
 def test_statements_are_counted_inside_each_other_and_without_docstrings():

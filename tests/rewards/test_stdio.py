@@ -49,6 +49,18 @@ async def test_a_constant_output_is_logged_and_can_be_refused():
     assert await judged("print(5)", refuse=["constant"]) == (0.0, "extract", "constant")
 
 
+@pytest.mark.parametrize(
+    ("printed", "score"), [(" *\\n***", 1.0), ("*\\n***", 0.0), ("  *\\n***", 0.0), (" * \\n***\\n\\n", 1.0)]
+)
+async def test_leading_blanks_count_where_the_task_is_about_layout(printed, score):
+    truth = StdioTruth.model_validate({"cases": [{"stdin": "", "expected": " *\n***\n"}], "layout": True})
+    program = f"print('{printed}')"
+    assert (await compute_score("stdio", program, truth.model_dump_json()))["score"] == score
+    loose = truth.model_copy(update={"layout": False}).model_dump_json()
+    assert "layout" not in loose
+    assert (await compute_score("stdio", program, loose))["score"] == 1.0
+
+
 @pytest.mark.parametrize("truth", [{"cases": []}, {"cases": [{"stdin": "1"}]}, {"cases": [{"input": "1"}]}])
 def test_a_problem_has_inputs_and_outputs(truth):
     with pytest.raises(ValidationError):

@@ -1,0 +1,152 @@
+"""Numbers in an answer: by value, however they are written, and no expressions. Linear in the text.
+
+42, 42.0, 42., +42, $42, 4.2e1 and 1,042 for 1042; commas must set off thousands. `42 - 21`, `42/7`, `42 = 42`,
+`41 or 42` are no numbers; units, a percent sign, a full stop and prose may follow one.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Every run of digits is one token, so that no character is read by two searches.
+_TOKEN = re.compile(r"(?:[0-9][0-9,]*+(?:\.[0-9]++)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+")
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})++")
+_MAX_EXPONENT = 400
+_MINUS = "-−"
+_BLANKS = " \t"
+# What makes an expression of two numbers, or two answers of one.
+_JOINT = re.compile(
+    r"(?:[*/^=×÷·⋅∙<>≤≥≠≈±|&,;:~]|[-+−–—]|%|//|\*\*|==|\\[a-zA-Z]++|"
+    r"(?:or|and|to|mod|times|plus|minus|over|x|X|divided[ ]by|multiplied[ ]by)(?![A-Za-z]))"
+)
+_OPENING = "$([{\\€£"
+_CURRENCY = "$€£"
+_POWERS = tuple("⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A number in a text: characters [start, end), its sign included, and its value in canonical form."""
+
+    start: int
+    end: int
+    value: str
+
+
+def numbers(text: str, start: int = 0) -> Iterator[Found]:
+    """The numbers of a text from `start` on, in order; a run that is none (`1,23`) gives those between its commas."""
+    for token in _TOKEN.finditer(text, start):
+        yield from _of_token(text, token)
+
+
+def _of_token(text: str, token: re.Match[str]) -> Iterator[Found]:
+    written = token[0]
+    whole = written.partition(".")[0].lower().partition("e")[0].rstrip(",")
+    if "," not in whole or _THOUSANDS.fullmatch(whole):
+        end = token.start() + len(whole) if written[len(whole) :].startswith(",") else token.end()
+        if end < token.end():
+            # `42,.5` and the like: what follows the commas is another number, if any.
+            written = whole
+        start, negative = _signed(text, token.start())
+        value = canonical(written.rstrip(",").replace(",", ""), negative)
+        if value is not None:
+            yield Found(start, end, value)
+        return
+    place = token.start()
+    *pieces, last = written.split(",")
+    for piece in (*pieces, last):
+        if piece:
+            start, negative = _signed(text, place)
+            value = canonical(piece, negative)
+            if value is not None:
+                yield Found(start, place + len(piece), value)
+        place += len(piece) + 1
+
+
+def _signed(text: str, start: int) -> tuple[int, bool]:
+    """Where a number begins with its sign and currency, and whether it is negative.
+
+    A sign counts where nothing that could be subtracted from stands before it: `3-5` ends in 5.
+    """
+    negative = False
+    for _ in range(2):
+        if start and text[start - 1] in _MINUS and not _is_operand(text, start - 1):
+            start, negative = start - 1, not negative
+        if start and text[start - 1] in _CURRENCY:
+            start -= 1
+    return start, negative
+
+
+def _is_operand(text: str, end: int) -> bool:
+    return end > 0 and (text[end - 1].isascii() and (text[end - 1].isalnum() or text[end - 1] == ")"))
+
+
+def canonical(written: str, negative: bool = False) -> str | None:
+    """The one way of writing a value: no sign but a minus, no commas, no exponent, no zeros at either end.
+
+    None for an exponent beyond 400: no answer is that large, and none may cost that many digits.
+    """
+    mantissa, _, power = written.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = 0
+    if power:
+        digits = power.lstrip("+-").lstrip("0")
+        if len(digits) > 3 or int(digits or "0") > _MAX_EXPONENT:
+            return None
+        exponent = -int(digits or "0") if power.startswith("-") else int(digits or "0")
+    if exponent >= 0:
+        moved = fraction[:exponent].ljust(exponent, "0")
+        whole, fraction = whole + moved, fraction[exponent:]
+    else:
+        padded = whole.rjust(-exponent, "0")
+        whole, fraction = padded[:exponent], padded[exponent:] + fraction
+    whole, fraction = whole.lstrip("0") or "0", fraction.rstrip("0")
+    shown = f"{whole}.{fraction}" if fraction else whole
+    return f"-{shown}" if negative and shown != "0" else shown
+
+
+def is_joined(text: str, end: int) -> bool:
+    """Whether what follows a number on its line makes it a part of an expression or of a list of answers."""
+    place = _after_blanks(text, end)
+    if _begins_number(text, place) or text[end : end + 1] in _POWERS:
+        return True
+    if place == end and text[place : place + 1] == "(":
+        return _begins_number(text, _after_opening(text, place))
+    joint = _JOINT.match(text, place)
+    if joint is None:
+        return False
+    if joint[0].startswith("\\"):
+        # LaTeX: `\times 2`, `\frac12`; a blank (`\ `) or a unit (`\text{cm}`, `\%`) is none.
+        return joint[0] not in ("\\text", "\\mathrm", "\\textbf", "\\quad", "\\qquad")
+    after = _after_opening(text, joint.end())
+    return _begins_number(text, after)
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while text[place : place + 1] and text[place] in _BLANKS:
+        place += 1
+    return place
+
+
+def _after_opening(text: str, place: int) -> int:
+    while text[place : place + 1] and (text[place] in _BLANKS or text[place] in _OPENING or text[place] in "-+−*=/"):
+        place += 1
+    return place
+
+
+def _begins_number(text: str, place: int) -> bool:
+    head = text[place : place + 2]
+    return head[:1].isdecimal() or (head[:1] == "." and head[1:].isdecimal())
+
+
+def joins(text: str, start: int) -> bool:
+    """Whether a number that begins here is the right side of an operator after another number: `84/2`, `10-5`."""
+    place = start
+    while place and text[place - 1] in _BLANKS:
+        place -= 1
+    if not place or text[place - 1] not in "*/^×÷·+-−":
+        return False
+    place -= 1
+    while place and text[place - 1] in _BLANKS + "*$":
+        place -= 1
+    return place > 0 and (text[place - 1].isdecimal() or text[place - 1] == ")")

@@ -1,0 +1,30 @@
+"""Literals of a model's answer as text and as values, whatever their size. Python refuses to write whole numbers of
+more than 4,300 digits, which hexadecimal ones of an answer may have.
+"""
+
+import ast
+from collections.abc import Iterable
+
+
+def text_of(value: object) -> str:
+    """What `str` gives, for whole numbers of any size: large ones in hexadecimal."""
+    try:
+        return str(value)
+    except ValueError:
+        return hex(value) if isinstance(value, int) else f"a {type(value).__name__}"
+
+
+def words_of(node: ast.AST) -> list[str]:
+    """The words of all constants under a node: `f("a b", [3])` has a, b and 3."""
+    constants = (inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant))
+    return [word for constant in constants for word in text_of(constant).split()]
+
+
+def typed(items: Iterable[object]) -> set[object]:
+    """Hashable literals so marked that equal ones of different types differ: 1, 1.0 and True."""
+    return {_typed(item) for item in items}
+
+
+def _typed(item: object) -> object:
+    inner = tuple(map(_typed, item)) if isinstance(item, tuple) else item
+    return type(item).__name__, inner
