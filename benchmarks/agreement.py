@@ -1,0 +1,261 @@
+"""How often the sandbox's `check` gives the verdict of a plain `exec` harness, and every test where it does not.
+
+    python benchmarks/agreement.py                                   # the project's own sets
+    python benchmarks/agreement.py --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
+
+FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
+of them (data_prep/mutations.py). The harness (agreement_plain.py) runs them without protection: trusted programs only.
+A verdict is pass or fail of one test. Tests that follow a time-out do not run and are not counted; a difference with a
+time-out on one side counts only when it is there a second time, with nothing beside it.
+The exit status is 1 where fewer than 99.8% of the verdicts are equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from scipy.stats import binomtest
+
+# This file's folder comes first otherwise, and it has modules that are called like the packages.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.agreement_plain import MEMORY_MB, PASSED, TIMEOUT, Verdict, judge_printed, judge_tests  # noqa: E402
+from benchmarks.agreement_rows import Row, as_printed, humaneval, mbpp, mutated, own  # noqa: E402
+from benchmarks.sandbox import running_server  # noqa: E402
+from rewards.sandbox import AssertCase, Case, CaseResult, InfrastructureError, Program, Sandbox, StdioCase  # noqa: E402
+
+SECONDS = 3.0
+GOAL = 0.998
+_REPEATS = 4
+_INFRASTRUCTURE = "infrastructure"
+
+# Why a difference is no fault of the sandbox: the cause, and what its detail says.
+_BY_DESIGN = {
+    "undecidable: the program's own object would decide about itself": re.compile(
+        r"of the program's class|of its class|more than \d+ items"
+    ),
+    "a function of the test is handed to the program, which is refused": re.compile(r"NotData"),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One test whose verdicts differ; `outcome` and `detail` are the sandbox's."""
+
+    row: Row
+    index: int
+    plain: str
+    outcome: str
+    detail: str
+    cause: str = ""
+
+    def line(self) -> str:
+        """All of it in one line."""
+        row = self.row
+        mutant = f"mutant ({row.mutant})" if row.mutant else "reference"
+        test = " ".join(row.texts[self.index].split())[:100]
+        return f"{row.source} | {row.id} | {mutant} | {test} | {self.plain[:80]} | {self.outcome}: {self.detail[:160]}"
+
+
+Verdicts = tuple[list[Verdict], list[CaseResult]]
+
+
+class Comparison:
+    """Both verdicts of every row."""
+
+    def __init__(self, sandbox: Sandbox, seconds: float, jobs: int) -> None:
+        self.sandbox = sandbox
+        self.seconds = seconds
+        self.free = asyncio.Semaphore(jobs)
+
+    async def verdicts(self, rows: Sequence[Row], console: Console) -> list[Verdicts]:
+        """The plain and the sandbox's verdicts of every row; rows that differ by a time-out are repeated alone."""
+        with Progress(console=console) as progress:
+            task = progress.add_task("programs", total=len(rows))
+
+            async def one(row: Row) -> Verdicts:
+                async with self.free:
+                    found = await self._both(row)
+                progress.advance(task)
+                return found
+
+            found = await asyncio.gather(*map(one, rows))
+            late = [index for index, pair in enumerate(found) if _differ_by_time(pair)]
+            for index in progress.track(late, description="time-outs once more"):
+                found[index] = await self._both(rows[index])
+        return found
+
+    async def _both(self, row: Row) -> Verdicts:
+        return await self.plain(row), await self._boxed(row)
+
+    async def plain(self, row: Row) -> list[Verdict]:
+        """The plain harness's verdicts."""
+        if row.printed:
+            return await judge_printed(row.program, row.printed, self.seconds)
+        return await judge_tests(row.program, row.setup, row.tests, self.seconds)
+
+    async def _boxed(self, row: Row) -> list[CaseResult]:
+        cases: list[Case] = [*map(AssertCase, row.tests), *(StdioCase(*pair) for pair in row.printed)]
+        try:
+            result = await self.sandbox.check(
+                Program(row.program),
+                cases,
+                setup=row.setup,
+                timeout=self.seconds,
+                total_timeout=self.seconds * (len(cases) + 1),
+                memory_mb=MEMORY_MB,
+                max_timeouts=1,
+                entry_points=row.entry_points,
+            )
+        except InfrastructureError as error:
+            return [CaseResult(_INFRASTRUCTURE, str(error))] * len(cases)
+        return result.cases
+
+    async def explained(self, difference: Difference) -> str:
+        """Its cause; a program whose plain verdict changes from process to process has no verdict to agree with."""
+        for _ in range(_REPEATS):
+            if (await self.plain(difference.row))[difference.index] != difference.plain:
+                return "the program is not deterministic: its plain verdicts differ as well"
+        return cause_of(difference)
+
+
+def cause_of(difference: Difference) -> str:
+    """What a difference is due to by its detail, or what kind of failure is still to be explained."""
+    if TIMEOUT in (difference.plain, difference.outcome):
+        return "one side timed out twice"
+    for cause, pattern in _BY_DESIGN.items():
+        if pattern.search(difference.detail):
+            return f"by design, {cause}"
+    kind = re.sub(r"['\"].*?['\"]|\d+", "_", difference.detail)[:60]
+    return f"to be explained: plain {_kind(difference.plain)}, sandbox {difference.outcome}: {kind}"
+
+
+def _kind(verdict: str) -> str:
+    return verdict.partition(":")[0]
+
+
+def _differ_by_time(pair: Verdicts) -> bool:
+    return any(
+        (plain == PASSED) != boxed.passed and TIMEOUT in (plain, boxed.outcome)
+        for plain, boxed in zip(*pair, strict=True)
+        if plain is not None
+    )
+
+
+def differences(rows: Sequence[Row], found: Sequence[Verdicts]) -> list[Difference]:
+    """Every test that ran and whose verdicts differ."""
+    return [
+        Difference(row, index, plain, boxed.outcome, boxed.detail or "")
+        for row, pair in zip(rows, found, strict=True)
+        for index, (plain, boxed) in enumerate(zip(*pair, strict=True))
+        if plain is not None and (plain == PASSED) != boxed.passed
+    ]
+
+
+def share(equal: int, tests: int) -> str:
+    """A share in percent with its Wilson interval of 95%."""
+    low, high = binomtest(equal, tests).proportion_ci(method="wilson")
+    return f"{equal / tests:.2%} ({low:.2%} .. {high:.2%})"
+
+
+def table(rows: Sequence[Row], found: Sequence[Verdicts], different: Sequence[Difference]) -> Table:
+    """Of every source, and of all of them: programs, tests, equal and different verdicts."""
+    programs, tests, unequal = Counter[str](), Counter[str](), Counter[str]()
+    for row, (plain, _) in zip(rows, found, strict=True):
+        for name in (_name(row), "all"):
+            programs[name] += 1
+            tests[name] += sum(verdict is not None for verdict in plain)
+    for one in different:
+        unequal.update((_name(one.row), "all"))
+    made = Table("source", *("programs", "tests", "equal", "different"), "share of equal verdicts, 95% interval")
+    for name in sorted(programs, key=lambda name: (name == "all", "mutants" in name)):
+        equal = tests[name] - unequal[name]
+        figures = (programs[name], tests[name], equal, unequal[name])
+        made.add_row(name, *(f"{value:,}" for value in figures), share(equal, tests[name]) if tests[name] else "")
+    return made
+
+
+def _name(row: Row) -> str:
+    return f"{row.source}, mutants" if row.mutant else row.source
+
+
+def all_rows(options: argparse.Namespace) -> list[Row]:
+    """The reference solutions that were asked for, and their mutants."""
+    public = [row for path in options.mbpp for row in mbpp(path)]
+    public += [row for path in options.humaneval for row in humaneval(path)]
+    ours = list(own(options.own, options.seed))
+    rows = [*public, *ours, *as_printed([*public, *ours])]
+    return rows + mutated(rows, options.mutants, options.seed)
+
+
+def report(console: Console, different: Sequence[Difference]) -> None:
+    """Every difference, by its cause."""
+    causes = Counter(one.cause for one in different)
+    for cause, number in causes.most_common():
+        console.print(f"\n{number} x {cause}", style="bold", markup=False)
+        for one in different:
+            if one.cause == cause:
+                console.print(f"  {one.line()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def write(path: Path, different: Sequence[Difference]) -> None:
+    """The differences as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = ("source", "id", "mutant", "program", "setup", "entry_points")
+    listed = [
+        {name: getattr(one.row, name) for name in fields}
+        | {"test": (one.row.tests or one.row.printed)[one.index], "plain": one.plain}
+        | {"outcome": one.outcome, "detail": one.detail, "cause": one.cause}
+        for one in different
+    ]
+    path.write_text(json.dumps(listed, indent=1))
+
+
+async def run(options: argparse.Namespace, url: str, console: Console) -> int:
+    """Measure, print and return the exit status."""
+    rows = all_rows(options)
+    async with Sandbox(url) as sandbox:
+        comparison = Comparison(sandbox, SECONDS, options.jobs)
+        found = await comparison.verdicts(rows, console)
+        different = [
+            Difference(one.row, one.index, one.plain, one.outcome, one.detail, await comparison.explained(one))
+            for one in differences(rows, found)
+        ]
+    report(console, different)
+    console.print(table(rows, found, different))
+    if options.out:
+        write(options.out / "differences.json", different)
+    tests = sum(verdict is not None for plain, _ in found for verdict in plain)
+    return int(len(different) > (1 - GOAL) * tests)
+
+
+def main() -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mbpp", type=Path, nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--humaneval", type=Path, nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--own", type=int, default=200, help="problems of each of the project's own sources")
+    parser.add_argument("--mutants", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time")
+    parser.add_argument("--out", type=Path, help="folder for differences.json")
+    options = parser.parse_args()
+    console = Console()
+    with running_server(options.jobs) as (url, _):
+        return asyncio.run(run(options, url, console))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
