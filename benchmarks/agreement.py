@@ -32,7 +32,7 @@ from scipy.stats import binomtest
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.agreement_plain import MEMORY_MB, PASSED, TIMEOUT, Verdict, judge_printed, judge_tests  # noqa: E402
-from benchmarks.agreement_rows import Row, as_printed, humaneval, mbpp, mutated, own  # noqa: E402
+from benchmarks.agreement_rows import Row, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
 from benchmarks.sandbox import running_server  # noqa: E402
 from rewards.sandbox import AssertCase, Case, CaseResult, InfrastructureError, Program, Sandbox, StdioCase  # noqa: E402
 
@@ -191,13 +191,13 @@ def _name(row: Row) -> str:
     return f"{row.source}, mutants" if row.mutant else row.source
 
 
-def all_rows(options: argparse.Namespace) -> list[Row]:
+async def all_rows(options: argparse.Namespace) -> list[Row]:
     """The reference solutions that were asked for, and their mutants."""
-    public = [row for path in options.mbpp for row in mbpp(path)]
-    public += [row for path in options.humaneval for row in humaneval(path)]
-    ours = list(own(options.own, options.seed))
-    rows = [*public, *ours, *as_printed([*public, *ours])]
-    return rows + mutated(rows, options.mutants, options.seed)
+    rows = [row for path in options.mbpp for row in mbpp(path)]
+    rows += [row for path in options.humaneval for row in humaneval(path)]
+    rows += own(options.own, options.seed)
+    rows += await as_printed(rows, options.own, SECONDS)
+    return [*rows, *mutated(rows, options.mutants, options.seed)]
 
 
 def report(console: Console, different: Sequence[Difference]) -> None:
@@ -225,7 +225,7 @@ def write(path: Path, different: Sequence[Difference]) -> None:
 
 async def run(options: argparse.Namespace, url: str, console: Console) -> int:
     """Measure, print and return the exit status."""
-    rows = all_rows(options)
+    rows = list(idioms()) if options.idioms else await all_rows(options)
     async with Sandbox(url) as sandbox:
         comparison = Comparison(sandbox, SECONDS, options.jobs)
         found = await comparison.verdicts(rows, console)
@@ -246,6 +246,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbpp", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--humaneval", type=Path, nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--idioms", action="store_true", help="only the programs of agreement_idioms.txt")
     parser.add_argument("--own", type=int, default=200, help="problems of each of the project's own sources")
     parser.add_argument("--mutants", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

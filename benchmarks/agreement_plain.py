@@ -69,11 +69,16 @@ async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds:
     """The verdict of each pair of input and expected output, each in a process of its own."""
     verdicts: list[Verdict] = []
     for given, expected in cases:
-        verdicts.append(None if TIMEOUT in verdicts else await _printed(program, given, expected, seconds))
+        if TIMEOUT in verdicts:
+            verdicts.append(None)
+            continue
+        error, text = await printed(program, given, seconds)
+        verdicts.append(error or (PASSED if _lines(text) == _lines(expected) else "other output"))
     return verdicts
 
 
-async def _printed(program: str, given: str, expected: str, seconds: float) -> str:
+async def printed(program: str, given: str, seconds: float) -> tuple[str | None, str]:
+    """What went wrong when a program ran as `__main__` with this input, if anything did, and what it printed."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
         path = Path(folder) / "main.py"
         path.write_bytes(program.encode())
@@ -81,11 +86,9 @@ async def _printed(program: str, given: str, expected: str, seconds: float) -> s
             try:
                 code = await asyncio.wait_for(process.wait(), seconds + _START_SECONDS)
             except TimeoutError:
-                return TIMEOUT
+                return TIMEOUT, ""
         output.seek(0)
-        if code:
-            return f"exit code {code}"
-        return PASSED if _lines(output.read().decode(errors="replace")) == _lines(expected) else "other output"
+        return f"exit code {code}" if code else None, output.read().decode(errors="replace")
 
 
 def _lines(text: str) -> list[str]:

@@ -6,14 +6,16 @@ import ast
 import inspect
 import json
 import random
+import re
 import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.agreement_plain import printed
 from data_prep import micro, procedural, refactor, sql
 from data_prep.micro_problems import Problem
 from data_prep.mutations import mutants
@@ -21,6 +23,8 @@ from rewards import sql_driver
 from rewards.code import CodeTruth
 from rewards.sql import ROW_LIMIT, SqlTruth
 
+# One that needs no judge process, one that does.
+_ADDS_ONE = ["assert f(1) == 2", "x = f(2)\nassert x == 3"]
 _MAIN = "\nif __name__ == '__main__':\n    import ast\n    print({}(*ast.literal_eval(input())))\n"
 
 
@@ -54,9 +58,9 @@ def entry_points(program: str, sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(used & defined))
 
 
-def tested(source: str, name: str, program: str, tests: Sequence[str], setup: str = "") -> Row:
-    """The row of a program that its tests call."""
-    return Row(source, name, program, tuple(tests), setup, entry_points=entry_points(program, [setup, *tests]))
+def with_tests(source: str, name: str, program: str, tests: Sequence[str], before: str = "") -> Row:
+    """The row of a program that its tests call; `before`: statements that run before each of them."""
+    return Row(source, name, program, tuple(tests), before, entry_points=entry_points(program, [before, *tests]))
 
 
 def mbpp(path: Path) -> Iterator[Row]:
@@ -68,7 +72,7 @@ def mbpp(path: Path) -> Iterator[Row]:
         setup = record["test_setup_code"] if full else "\n".join(record["test_imports"])
         tests = [*record["test_list"], *record.get("challenge_test_list", ())]
         source = "mbpp" if full else "mbpp sanitized"
-        yield tested(source, str(record["task_id"]), record["code"].replace("\r\n", "\n"), tests, setup)
+        yield with_tests(source, str(record["task_id"]), record["code"].replace("\r\n", "\n"), tests, setup)
 
 
 def humaneval(path: Path) -> Iterator[Row]:
@@ -76,7 +80,22 @@ def humaneval(path: Path) -> Iterator[Row]:
     for line in path.read_text().splitlines():
         record = json.loads(line)
         test = f"{record['test']}\ncheck({record['entry_point']})"
-        yield tested("humaneval", record["task_id"], record["prompt"] + record["canonical_solution"], [test])
+        yield with_tests("humaneval", record["task_id"], record["prompt"] + record["canonical_solution"], [test])
+
+
+def idioms() -> Iterator[Row]:
+    """The programs of agreement_idioms.txt, a row for each test."""
+    text = Path(__file__).with_name("agreement_idioms.txt").read_text()
+    for block in text.split("#: program ")[1:]:
+        title, _, body = block.partition("\n")
+        kind, _, name = title.partition(" | ")
+        program, *tests = re.split(r"^#: ", body, flags=re.MULTILINE)
+        for test in tests or _ADDS_ONE:
+            if test.startswith("printed "):
+                pair = ast.literal_eval(test.removeprefix("printed "))
+                yield Row(f"idioms, {kind}", name, program, printed=(pair,))
+            else:
+                yield with_tests(f"idioms, {kind}", name, program, [test.removeprefix("test\n")])
 
 
 def own(each: int, seed: int) -> Iterator[Row]:
@@ -85,11 +104,11 @@ def own(each: int, seed: int) -> Iterator[Row]:
         for problem in _micro(skill, each, seed):
             truth = problem.truth()
             assert isinstance(truth, CodeTruth)
-            yield tested(f"micro {skill}", problem.prompt, problem.gold, truth.tests)
+            yield with_tests(f"micro {skill}", problem.prompt, problem.gold, truth.tests)
     for draft in _procedural(refactor, each, seed):
         truth = draft["ground_truth"]
-        yield tested("refactor", draft["id"], draft["solution"], truth["tests"])
-        yield tested("refactor, original", draft["id"], truth["original"], truth["tests"])
+        yield with_tests("refactor", draft["id"], draft["solution"], truth["tests"])
+        yield with_tests("refactor, original", draft["id"], truth["original"], truth["tests"])
     for problem in _micro("sql", each, seed):
         yield _query("micro sql", problem.prompt, problem.gold, problem.truth())
     for draft in _procedural(sql, each, seed):
@@ -116,25 +135,37 @@ def _query(source: str, name: str, query: str, truth: Any) -> Row:
     return Row(source, name, inspect.getsource(sql_driver), printed=printed)
 
 
-def as_printed(rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows whose tests compare one call of literals with a literal, as programs that read and print these."""
-    for row in rows:
-        calls = [found for test in row.tests if (found := _call(test))]
-        if calls and len({name for name, _, _ in calls}) == 1:
-            program = row.program + _MAIN.format(calls[0][0])
-            printed = tuple((f"{given}\n", f"{expected}\n") for _, given, expected in calls)
-            yield Row(f"{row.source}, printed", row.id, program, printed=printed)
+async def as_printed(rows: Sequence[Row], each: int, seconds: float) -> list[Row]:
+    """Up to `each` rows of every source whose tests call a function with literals, as programs that read these and
+    print the value; the expected output is what the reference solution prints.
+    """
+    made = []
+    for source in dict.fromkeys(row.source for row in rows):
+        made += list(islice((found for row in rows if row.source == source if (found := _reading(row))), each))
+    return [await _answered(row, seconds) for row in made]
 
 
-def _call(test: str) -> tuple[str, str, str] | None:
-    """Of `assert f(*arguments) == value`: the function, its arguments and the value as texts."""
+def _reading(row: Row) -> Row | None:
+    calls = [found for test in row.tests if (found := _call(test))]
+    if not calls or len({name for name, _ in calls}) > 1:
+        return None
+    program = row.program + _MAIN.format(calls[0][0])
+    return Row(f"{row.source}, printed", row.id, program, printed=tuple((given, "") for _, given in calls))
+
+
+async def _answered(row: Row, seconds: float) -> Row:
+    answers = [(given, await printed(row.program, given, seconds)) for given, _ in row.printed]
+    return replace(row, printed=tuple((given, text) for given, (error, text) in answers if error is None))
+
+
+def _call(test: str) -> tuple[str, str] | None:
+    """Of `assert f(*arguments) == value`: the function, and a line with its arguments."""
     match ast.parse(test).body:
-        case [ast.Assert(ast.Compare(ast.Call(ast.Name(name), arguments, []), [ast.Eq()], [value]))]:
+        case [ast.Assert(ast.Compare(ast.Call(ast.Name(name), arguments, []), [ast.Eq()], [_]))]:
             try:
-                given, expected = ast.literal_eval(ast.Tuple(arguments)), ast.literal_eval(value)
+                return name, f"{ast.literal_eval(ast.Tuple(arguments))!r}\n"
             except (ValueError, TypeError):
                 return None
-            return name, repr(given), str(expected)
     return None
 
 
