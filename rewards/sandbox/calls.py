@@ -12,9 +12,11 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rewards.sandbox import outcomes
-from rewards.sandbox.codec import UNREADABLE, decode, frame
+from rewards.sandbox.codec import QUICK, UNREADABLE, OutOfBounds, decode, shown
 from rewards.sandbox.execution import Child, Limits
+from rewards.sandbox.frames import BadFrame, frame, parse
 from rewards.sandbox.literal import Call
+from rewards.sandbox.replies import Raised, Returned, read_reply
 from rewards.sandbox.streams import Channel
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class RemoteValue(Exception):
 
 
 def _refuse_handle(body: Any) -> Any:
-    raise RemoteValue(f"the program returned an object of its class {str(body[1])[:100]}")
+    raise RemoteValue(f"the program returned an object of its class {str(body[2])[:100]}")
 
 
 def called_run(check: Check, calls: list[Call]) -> Generator[Result, None, None]:
@@ -42,20 +44,20 @@ def called_run(check: Check, calls: list[Call]) -> Generator[Result, None, None]
     Raises `TooLarge` at a call whose answer a judge must read.
     """
     theirs, ours = socket.socketpair()
-    limits = Limits(check.limits.memory_mb, int(check.seconds * (len(calls) + 1)) + 2)
+    limits = Limits(check.limits.memory_mb, int(check.total) + 2)
     payload = {"mode": "serve", "code": check.job["code"], "files": check.job.get("files")}
     child = None
     try:
-        child = Child(check.programs, payload, limits, check.output_limit, calls=theirs, listen=False)
+        child = Child(check.programs, payload, limits, check.output_limit, calls=theirs)
         theirs.close()
         session = _Session(check, child, Channel(ours))
         loaded = session.answer()
-        if loaded is None or "x" in loaded:
-            failure = check.load_failure(child, loaded["x"] if loaded else None, session.timed_out)
-            for _ in calls:
-                yield {**failure, "time": 0.0}
+        if isinstance(loaded, Returned):
+            yield from session.results(calls)
             return
-        yield from session.results(calls)
+        failure = check.load_failure(child, loaded, session.timed_out)
+        for _ in calls:
+            yield {**failure, "time": 0.0}
     finally:
         theirs.close()
         ours.close()
@@ -71,22 +73,29 @@ class _Session:
         self.child = child
         self.channel = channel
         self.timed_out = False
+        channel.expected = 1
         child.attach(channel)
 
-    def answer(self) -> dict[str, Any] | None:
-        """The program's next message; None when its channel or its time ended before it came."""
+    def answer(self) -> Returned | Raised | None:
+        """The program's next message; None when its channel or its time ended before one of ours came."""
         channel, child = self.channel, self.child
 
         def over() -> bool:
-            return bool(channel.messages) or not channel.open or child.report is not None
+            return bool(channel.pending) or not channel.open or child.report is not None
 
-        self.timed_out = not self.check.clock.limited(over, [child], self.check.seconds)
-        if channel.open:
+        self.timed_out = not self.check.limited(over, [child])
+        if channel.open and not channel.pending:
             channel.read()
-        if channel.oversized:
-            raise TooLarge
-        message = channel.take()
-        return message if isinstance(message, dict) else None
+        body = channel.take()
+        if body is None:
+            if channel.oversized:
+                raise TooLarge
+            return None
+        try:
+            reply = read_reply(parse(body))
+        except BadFrame:
+            return None
+        return None if not isinstance(reply, (Returned, Raised)) else reply
 
     def results(self, calls: list[Call]) -> Iterator[Result]:
         frames = [
@@ -104,36 +113,28 @@ class _Session:
                 part.append(frames[sent])
                 sent += 1
             start = time.monotonic()
-            self._send(b"".join(part))
-            message = self.answer()
+            self.channel.expected += len(part)
+            self.channel.send(b"".join(part))
+            reply = self.answer()
             elapsed = time.monotonic() - start
-            if message is None:
+            if reply is None:
                 yield {**self.check.death(self.child, self.timed_out), "time": elapsed}
                 return
-            yield {**_verdict(call, message), "time": elapsed}
-
-    def _send(self, data: bytes) -> None:
-        # The program reads whenever it has nothing to answer; one that does not is out of time or gone.
-        if data:
-            self.channel.socket.settimeout(self.check.seconds)
-            try:
-                self.channel.socket.sendall(data)
-            except OSError:
-                self.channel.open = False
-            self.channel.socket.setblocking(False)
+            yield {**_verdict(call, reply), "time": elapsed}
 
 
-def _verdict(call: Call, message: dict[str, Any]) -> Result:
-    error = message.get("x")
-    if isinstance(error, dict):
-        outcome = outcomes.MEMORY if error.get("type") == "MemoryError" else outcomes.RUNTIME_ERROR
-        return {"outcome": outcome, "detail": str(error.get("line"))[:2000], "error_type": str(error.get("type"))[:200]}
+def _verdict(call: Call, reply: Returned | Raised) -> Result:
+    if isinstance(reply, Raised):
+        outcome = outcomes.MEMORY if reply.out_of_memory else outcomes.RUNTIME_ERROR
+        return {"outcome": outcome, "detail": reply.line, "error_type": reply.type}
     try:
-        value = decode(message.get("v"), _refuse_handle)
+        value = decode(reply.form, _refuse_handle, QUICK)
         if call.holds(value):
             return {"outcome": outcomes.PASSED}
-        wanted = "" if call.relation in ("true", "false") else f", expected {call.expected!r:.200}"
-        return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {value!r:.200}{wanted}"}
+        wanted = "" if call.relation in ("true", "false") else f", expected {shown(call.expected)}"
+        return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {shown(value)}{wanted}"}
+    except OutOfBounds:
+        raise TooLarge from None
     except RemoteValue as refusal:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:

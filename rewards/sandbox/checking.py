@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rewards.sandbox import outcomes, zygote
 from rewards.sandbox.calls import TooLarge, called_run
-from rewards.sandbox.clock import Clock
+from rewards.sandbox.clock import WHOLE_CHECK, Clock
 from rewards.sandbox.execution import Child, Limits, Server
 from rewards.sandbox.judged import judged_run
 from rewards.sandbox.literal import as_calls
 from rewards.sandbox.printed import PrintedRun
+from rewards.sandbox.replies import Raised
 
 Result = dict[str, Any]
+MOMENT = 0.2
+"""Seconds in which a process that closed its channel is expected to have ended."""
 
 
 class Check:
@@ -32,6 +35,8 @@ class Check:
         self.judges = judges
         self.limits = limits
         self.seconds: float = job["timeout"]
+        self.total: float = job.get("total_timeout") or WHOLE_CHECK * self.seconds
+        self.spent_before = clock.charged
         self.output_limit: int = job["output_limit"]
         self.timeouts = 0
         self.give_up = False
@@ -48,8 +53,23 @@ class Check:
             yield from self._printed(cases[start:end]) if printed else self._judged(cases[start:end])
             start = end
 
+    @property
+    def left(self) -> float:
+        """Seconds that are left for the whole check."""
+        return self.total - (self.clock.charged - self.spent_before)
+
+    def limited(self, done: Callable[[], bool], children: list[Child]) -> bool:
+        """Wait for a case within its time limit and what is left for the whole check; returns whether it was done."""
+        return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
+
     def _skipped(self) -> Result | None:
         """The result of a case that is not run any more, by the rules of the request."""
+        if self.left <= 0:
+            return {
+                "outcome": outcomes.TIMEOUT,
+                "detail": f"not run: {self.total:g} s for all cases are over",
+                "time": 0.0,
+            }
         if self.timeouts >= self.job["max_timeouts"]:
             return {"outcome": outcomes.TIMEOUT, "detail": f"not run: {self.timeouts} cases had timed out", "time": 0.0}
         if self.give_up:
@@ -110,22 +130,22 @@ class Check:
                 # From this case on, judges read the answers.
                 calls = None
 
-    def load_failure(self, program: Child, error: dict[str, Any] | None, timed_out: bool) -> Result:
-        """What a program came to that could not be loaded; `error`: what it reported, if it lived to."""
-        if not isinstance(error, dict):
+    def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> Result:
+        """The result for a program that could not be loaded; `error`: what it reported, if it lived to."""
+        if error is None:
             return self.death(program, timed_out)
-        if error.get("syntax"):
+        if error.syntax:
             program.end(self.clock)
             _, error_type, line = outcomes.classify_end(1, program.stderr.ending())
             return {"outcome": outcomes.SYNTAX_ERROR, "detail": line, "error_type": error_type}
-        outcome = outcomes.MEMORY if error.get("type") == "MemoryError" else outcomes.RUNTIME_ERROR
-        return {"outcome": outcome, "detail": str(error.get("line"))[:2000], "error_type": str(error.get("type"))[:200]}
+        outcome = outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR
+        return {"outcome": outcome, "detail": error.line, "error_type": error.type}
 
     def death(self, program: Child, timed_out: bool) -> Result:
-        """What a program came to that did not answer, because its time was over or its process gone."""
+        """The result for a program that did not answer: its time was over, its process gone or its channel misused."""
         if not timed_out:
             # Its channel is closed; give the end itself a moment to be reported before it is enforced.
-            self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + 1.0)
+            self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + MOMENT)
         report = program.end(self.clock)
         if program.over_limit:
             return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {self.output_limit} bytes of output"}
@@ -133,9 +153,12 @@ class Check:
             return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
         if timed_out:
             return {"outcome": outcomes.TIMEOUT, "detail": f"more than {self.seconds:g} s"}
+        if report.killed:
+            detail = "the program closed or misused the channel of its test"
+            return {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SystemExit"}
         code = report.code
         outcome, error_type, line = outcomes.classify_end(code or 1, program.stderr.ending())
         if outcome == outcomes.SYNTAX_ERROR:
             outcome = outcomes.RUNTIME_ERROR
         detail = line or f"the program ended in the middle of a test (exit code {code})"
-        return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit"}
+        return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit", "lost": report.lost}

@@ -7,11 +7,17 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from rewards.sandbox.frames import receive_frame
 
 if TYPE_CHECKING:
     from rewards.sandbox.execution import Child
 
+Handlers = dict[int, tuple[int, Callable[[], object]]]
+"""What is watched: descriptor to the events of poll(2) and what serves them."""
+WHOLE_CHECK = 4.0
+"""Time limits of a case that all cases of a check may take together, unless the request says otherwise."""
 PATIENCE = 4.0
 """A program that waits for a processor gets more wall time, up to this many times its limit."""
 
@@ -29,11 +35,17 @@ def seconds_stolen() -> float:
         return 0.0
 
 
+class Cancelled(Exception):
+    """The server wants the running job given up."""
+
+
 class Clock:
-    """Waits for children, watching the front's socket: when that closes, all ends."""
+    """Waits for children, watching the front's socket: when that closes, all ends; what it says ends the job."""
 
     def __init__(self, front: socket.socket) -> None:
         self._front = front
+        self.charged = 0.0
+        """Seconds that programs were waited for by `limited`, at most its limit each time."""
 
     def watch(self, done: Callable[[], bool], children: list[Child], deadline: float) -> bool:
         """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
@@ -42,18 +54,22 @@ class Clock:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
-            handlers: dict[int, Callable[[], None]] = {}
+            handlers: Handlers = {self._front.fileno(): (select.POLLIN, self._hear_front)}
             for child in children:
                 child.register(handlers)
             poll = select.poll()
-            poll.register(self._front, 0)
-            for descriptor in handlers:
-                poll.register(descriptor, select.POLLIN)
+            for descriptor, (events, _) in handlers.items():
+                poll.register(descriptor, events)
             for descriptor, _ in poll.poll(remaining * 1000 + 1):
-                if descriptor == self._front.fileno():
-                    raise FrontGone
-                handlers[descriptor]()
+                handlers[descriptor][1]()
         return True
+
+    def _hear_front(self) -> NoReturn:
+        try:
+            order = receive_frame(self._front)
+        except (EOFError, OSError):
+            raise FrontGone from None
+        raise Cancelled(str(order))
 
     def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
         """Like `watch`, for a program's time limit: time in which it was kept from a processor is not charged, be it by
@@ -61,10 +77,13 @@ class Clock:
         """
         start, stolen = time.monotonic(), seconds_stolen()
         deadline, latest = start + seconds, start + seconds * PATIENCE
-        while not self.watch(done, children, deadline):
-            waited = sum(child.time_waited() for child in children if child.report is None)
-            waited += seconds_stolen() - stolen
-            deadline = min(start + seconds + waited, latest)
-            if deadline <= time.monotonic() + 0.001:
-                return done()
-        return True
+        try:
+            while not self.watch(done, children, deadline):
+                waited = sum(child.time_waited() for child in children if child.report is None)
+                waited += seconds_stolen() - stolen
+                deadline = min(start + seconds + waited, latest)
+                if deadline <= time.monotonic() + 0.001:
+                    return done()
+            return True
+        finally:
+            self.charged += min(seconds, time.monotonic() - start)

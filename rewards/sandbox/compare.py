@@ -143,7 +143,8 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
         # JSON has string keys only: {"1": 2} in a dataset answers {1: 2} of a program.
         if found is missing and isinstance(key, str):
             if by_json_key is None:
-                by_json_key = {text: item for other, item in actual.items() if (text := _as_json_key(other)) is not None}
+                texts = ((_as_json_key(other), item) for other, item in actual.items())
+                by_json_key = {text: item for text, item in texts if text is not None}
             found = by_json_key.get(key, missing)
         if found is missing or not same_value(found, value):
             return False

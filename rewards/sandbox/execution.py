@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import marshal
 import os
+import select
+import signal
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.sandbox import zygote
-from rewards.sandbox.clock import Clock
-from rewards.sandbox.codec import FrameBuffer
+from rewards.sandbox import program, zygote
+from rewards.sandbox.clock import Clock, Handlers
+from rewards.sandbox.frames import FrameBuffer, FrameTooLarge
 from rewards.sandbox.streams import READ_SIZE, Channel, Drain
+
+MAX_VERDICT = 1 << 16
+"""Bytes of one verdict of a judge."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,11 @@ class End:
     def code(self) -> int:
         """Exit code, negative for a signal."""
         return os.waitstatus_to_exitcode(self.status)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it died of SIGKILL that was not ours: its own, or of somebody outside (the kernel, an operator)."""
+        return self.killed == zygote.NOT_KILLED and self.code == -signal.SIGKILL
 
 
 class SlotBroken(Exception):
@@ -65,7 +74,11 @@ class Server:
 
 
 class Child:
-    """One running child of a fork server, seen from outside."""
+    """One running child of a fork server, seen from outside.
+
+    What it says on its control channel is counted, for a program (`runs_done`: one byte a run), or kept unread, for a
+    judge (`verdicts`); whatever else arrives there closes the channel.
+    """
 
     def __init__(
         self,
@@ -78,13 +91,14 @@ class Child:
         calls: socket.socket | None = None,
         flags: int = 0,
         fetch: list[str] | None = None,
-        listen: bool = True,
+        judge: bool = False,
     ) -> None:
         self.server = server
         self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
         self.control, theirs = socket.socketpair()
-        self.frames = FrameBuffer()
-        self.messages: list[Any] = []
+        self.runs_done = 0
+        self.verdicts: list[bytes] = []
+        self._frames = FrameBuffer(MAX_VERDICT) if judge else None
         self.report: End | None = None
         self.fetched: list[int] = []
         self.channel: Channel | None = None
@@ -92,7 +106,6 @@ class Child:
         self.timed_out = False
         self.ready = False
         self._control_open = True
-        self._listen = listen
         self._killed = False
         null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
         given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
@@ -122,17 +135,18 @@ class Child:
         """Watch a channel of the program's along with the child."""
         self.channel = channel
 
-    def register(self, handlers: dict[int, Callable[[], None]]) -> None:
-        """Add what is to be watched of this child: descriptor to handler."""
+    def register(self, handlers: Handlers) -> None:
+        """Add what is to be watched of this child."""
         if self.report is None:
-            handlers[self.server.link.fileno()] = self._ended
+            handlers[self.server.link.fileno()] = (select.POLLIN, self._ended)
         for drain in (self.stdout, self.stderr):
             if drain.open:
-                handlers[drain.descriptor] = self.drain
-        if self._control_open and self._listen:
-            handlers[self.control.fileno()] = self._read_control
+                handlers[drain.descriptor] = (select.POLLIN, self.drain)
+        if self._control_open:
+            handlers[self.control.fileno()] = (select.POLLIN, self._read_control)
         if self.channel is not None and self.channel.open:
-            handlers[self.channel.socket.fileno()] = self.channel.read
+            events = select.POLLIN | (select.POLLOUT if self.channel.unsent else 0)
+            handlers[self.channel.socket.fileno()] = (events, self.channel.serve)
 
     def drain(self) -> None:
         """Take the output that is there now; a program that printed too much is killed."""
@@ -149,15 +163,23 @@ class Child:
             return
         except OSError:
             data = b""
+        if data and not self.ready:
+            # The first byte is sent before any code of the program runs, so it can't be made up.
+            self.ready, data = data[:1] == program.READY, data[1:]
+            if not data:
+                return
+        self._control_open = self._heard(data)
+
+    def _heard(self, data: bytes) -> bool:
+        """Take what a confined child says; returns whether it may say more."""
+        if self._frames is None:
+            self.runs_done += len(data)
+            return bool(data) and not data.strip(program.DONE)
         try:
-            self.messages += self.frames.feed(data)
-        except ValueError:
-            data = b""
-        if not self.ready and self.messages:
-            # The first message is sent before any code of the program runs, so it can't be made up.
-            self.ready = self.messages.pop(0) is True
-        if not data:
-            self._control_open = False
+            self.verdicts += self._frames.feed(data)
+        except FrameTooLarge:
+            return False
+        return bool(data)
 
     def _ended(self) -> None:
         self._note_end(*self.server.receive())
@@ -196,10 +218,6 @@ class Child:
         # The report crossed our question; the fork server drops a question about no child.
         self._note_end(message, descriptors)
         return 0.0
-
-    def take(self) -> dict[str, Any] | None:
-        """The next message of the child, in order, or None."""
-        return self.messages.pop(0) if self.messages else None
 
     def end(self, clock: Clock) -> End:
         """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""

@@ -22,7 +22,9 @@ from rewards.sandbox.transport import Endpoint, Options
 
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
-_MODULES = ("codec", "compare", "program", "judge", "fusion_driver")
+_MODULES = (
+    "frames", "codec", "compare", "replies", "exports", "proxies", "remote", "program", "judge", "fusion_driver",
+)  # fmt: skip
 
 
 def request_body(program: dict[str, Any], options: Options) -> dict[str, Any]:

@@ -178,7 +178,8 @@ class Isolation:
         """
         memory = (memory_mb << 20) + (0 if executes else self._base_memory)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        # A second between the two: SIGXCPU says what it is, the SIGKILL behind it could be anybody's.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if not self.wanted:
             return
         if os.geteuid() == 0:

@@ -1,6 +1,7 @@
 """Tests with code of their own: a judge process runs them against the program's process, and the worker listens.
 
-What is read here was written by the judge (judge.py): the program has no descriptor of its channel.
+What is read here was written by the judge (judge.py): the program has no descriptor of its channel, only a hand in the
+texts that verdicts quote.
 """
 
 from __future__ import annotations
@@ -10,25 +11,37 @@ import time
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rewards.sandbox import outcomes, zygote
 from rewards.sandbox.execution import Child, Limits, SlotBroken
+from rewards.sandbox.frames import BadFrame, parse
+from rewards.sandbox.replies import Raised, read_reply
 
 if TYPE_CHECKING:
     from rewards.sandbox.checking import Check, Result
+
+GONE = "gone"
+_OUTCOMES = frozenset({*outcomes.OUTCOMES, GONE})
+_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
 
 
 def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, None, None]:
     """Results of the cases up to the first that ends the program's process, that one included."""
     theirs, ours = socket.socketpair()
-    limits = Limits(check.limits.memory_mb, int(check.seconds * (len(cases) + 1)) + 2)
+    limits = Limits(check.limits.memory_mb, int(check.total) + 2)
     payload = {"mode": "serve", "code": check.job["code"], "files": check.job.get("files")}
-    tests = {"mode": "judge", "setup": check.job.get("setup"), "cases": cases}
+    tests = {
+        "mode": "judge",
+        "setup": check.job.get("setup"),
+        "entry_points": check.job.get("entry_points"),
+        "cases": cases,
+    }
     program = judge = None
     try:
         program = Child(check.programs, payload, limits, check.output_limit, calls=theirs)
-        judge = Child(check.judges, tests, limits, check.output_limit, calls=ours)
+        judge = Child(check.judges, tests, limits, check.output_limit, calls=ours, judge=True)
         theirs.close()
         ours.close()
-        yield from _verdicts(check, program, judge, len(cases))
+        yield from _results(check, program, judge, len(cases))
     finally:
         theirs.close()
         ours.close()
@@ -38,32 +51,65 @@ def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, N
                 child.close()
 
 
-def _verdicts(check: Check, program: Child, judge: Child, count: int) -> Iterator[Result]:
-    loaded = _next(check, program, judge)
-    if loaded is None or not loaded.get("loaded"):
-        error = loaded["error"] if loaded else None
-        failure = check.load_failure(program, None if error and "gone" in error else error, loaded is None)
+def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator[Result]:
+    body = _next(check, program, judge)
+    loaded = read_loaded(body) if body is not None else GONE
+    if loaded is not None:
+        failure = check.load_failure(program, loaded if isinstance(loaded, Raised) else None, body is None)
         for _ in range(count):
             yield {**failure, "time": 0.0}
         return
     for _ in range(count):
         start = time.monotonic()
-        verdict = _next(check, program, judge)
+        body = _next(check, program, judge)
         elapsed = time.monotonic() - start
-        if verdict is None or verdict["outcome"] == "gone":
-            yield {**check.death(program, verdict is None), "time": elapsed}
+        verdict = read_verdict(body) if body is not None else {"outcome": GONE}
+        if verdict["outcome"] == GONE:
+            yield {**check.death(program, body is None), "time": elapsed}
             return
         yield {**verdict, "time": elapsed}
+        if judge.report is not None and not judge.verdicts:
+            return
 
 
-def _next(check: Check, program: Child, judge: Child) -> dict[str, Any] | None:
+def _next(check: Check, program: Child, judge: Child) -> bytes | None:
     """The judge's next message; None when the time for it is over."""
 
     def arrived() -> bool:
-        return bool(judge.messages) or judge.report is not None
+        return bool(judge.verdicts) or judge.report is not None
 
-    in_time = check.clock.limited(arrived, [program, judge], check.seconds)
-    message = judge.take()
-    if message is None and in_time:
+    in_time = check.limited(arrived, [program, judge])
+    if judge.verdicts:
+        return judge.verdicts.pop(0)
+    if judge.report is not None and judge.report.killed == zygote.FOR_MEMORY:
+        return _TOO_LARGE
+    if in_time:
         raise SlotBroken(f"the judge ended without a verdict: {judge.stderr.ending()[-500:]}")
-    return message
+    return None
+
+
+def read_loaded(body: bytes) -> Raised | str | None:
+    """What a judge's first message says: None for a program that was loaded, the exception, or that it is gone.
+
+    Raises `BadFrame` for anything else.
+    """
+    message = parse(body)
+    if type(message) is not dict or type(message.get("loaded")) is not bool:
+        raise BadFrame("the judge sent no first message of ours")
+    if message["loaded"]:
+        return None
+    error = message.get("error")
+    if type(error) is dict and "gone" not in error:
+        reply = read_reply({"x": error})
+        assert isinstance(reply, Raised)
+        return reply
+    return GONE
+
+
+def read_verdict(body: bytes) -> Result:
+    """A judge's verdict on one case; raises `BadFrame` for anything else."""
+    message = parse(body)
+    if type(message) is not dict or message.get("outcome") not in _OUTCOMES:
+        raise BadFrame("the judge sent no verdict of ours")
+    texts = {name: message[name][:2000] for name in ("detail", "error_type") if type(message.get(name)) is str}
+    return {"outcome": message["outcome"], **texts}

@@ -1,18 +1,27 @@
-"""The server's worker processes: hand out work, notice death and stalls, replace."""
+"""The server's worker processes: hand out work, notice death and stalls, replace, and say whose fault a failure is."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewards.sandbox.slot import Settings, Slot, SlotFailed
+from rewards.sandbox import outcomes
+from rewards.sandbox.lanes import Lanes, Turn, spare_slots
+from rewards.sandbox.slot import Preempted, Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
+
+KNOWN_GOOD: dict[str, Any] = {
+    "code": "def double(x):\n    return 2 * x\n", "language": "python", "files": {}, "timeout": 10.0,
+    "compile_timeout": 10.0, "memory_mb": 256, "output_limit": 1 << 16, "setup": "", "max_timeouts": 1,
+    "stop_on_failure": False, "total_timeout": 20.0, "entry_points": [],
+    "cases": [{"source": "assert double(2) == 4"}, {"source": "value = double(3)\nassert value == 6"}],
+}  # fmt: skip
+"""A program that passes wherever the sandbox works."""
 
 
 class Busy(Exception):
@@ -32,6 +41,8 @@ class Counters:
     rejected: int = 0
     retried: int = 0
     failed: int = 0
+    blamed: int = 0
+    preempted: int = 0
     replaced: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -44,37 +55,49 @@ class Counters:
             self.seconds += result["time"]
 
 
+@dataclass
+class _Progress:
+    """What is known of one job: cases done, failures of the sandbox, whether it was killed from outside or is long."""
+
+    done: int = 0
+    failures: int = 0
+    kills: int = 0
+    long: bool = False
+    finished: bool = False
+
+
 class Pool:
-    """All slots of a server, and the line of those who wait for one."""
+    """All slots of a server."""
 
     def __init__(self, workers: int, settings: Settings) -> None:
         self.settings = settings
-        self.slots = [Slot(number, settings) for number in range(workers)]
+        self.workers = workers
+        self.slots = [Slot(number, settings) for number in range(workers + spare_slots(workers))]
         self.counters = Counters()
         self.pending = 0
-        self._idle: deque[Slot] = deque()
-        self._waiting: deque[asyncio.Future[Slot]] = deque()
-        self._repairs: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(workers, self._give_up)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def start(self) -> None:
         """Start all workers; raises `SlotFailed`."""
         await asyncio.gather(*(slot.start() for slot in self.slots))
-        self._idle.extend(self.slots)
+        for slot in self.slots:
+            self._lanes.add(slot)
 
     def close(self) -> None:
         """End all workers."""
         self._closed = True
-        for task in self._repairs:
+        for task in self._tasks:
             task.cancel()
         for slot in self.slots:
             slot.kill()
 
     def admit(self, programs: int) -> None:
         """Take programs into the queue; raises `Busy` when they would make it longer than it may be."""
-        if self.pending and self.pending + programs > self.settings.queue + len(self.slots):
+        if self.pending and self.pending + programs > self.settings.queue + self.workers:
             self.counters.rejected += 1
-            raise Busy(max(1.0, round(self.pending / len(self.slots) * self._mean_seconds())))
+            raise Busy(max(1.0, round(self.pending / self.workers * self._mean_seconds())))
         self.pending += programs
 
     def _mean_seconds(self) -> float:
@@ -85,85 +108,130 @@ class Pool:
         self.pending -= programs
 
     async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
-        """Results of an admitted job in chunks, each with whether it is the last; a job whose worker fails, or whose
-        program is killed by nobody knows whom, is run once more elsewhere.
+        """Results of an admitted job in chunks, each with whether it is the last.
 
-        Raises `SlotFailed` when that one fails as well.
+        A job whose worker fails, or whose program is killed by nobody knows whom, is run once more elsewhere. Where
+        that fails as well and a known good program passes, the failure is the program's; else raises `SlotFailed`.
         """
-        done = 0
         self.counters.programs += 1
-        for attempt in (1, 2):
-            slot = await self._acquire()
-            healthy = False
-            rest = job if not done else {**job, "cases": job["cases"][done:]}
+        progress = _Progress()
+        while not progress.finished:
+            rest = job if not progress.done else {**job, "cases": job["cases"][progress.done :]}
             try:
-                async for results, last in slot.run(rest):
-                    # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
-                    # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
-                    sure = results if attempt == 2 else _before_a_kill(results)
-                    cut = len(sure) < len(results)
-                    done += len(sure)
-                    self.counters.count(sure)
-                    if last:
-                        # The slot is free as soon as its work is done, not when the caller has taken the answer.
-                        healthy = True
-                        self._release(slot)
-                    yield sure, last and not cut
-                    if cut:
-                        raise SlotFailed("a program was killed from outside, or killed itself")
-                return
+                async with contextlib.aclosing(self._attempt(rest, progress)) as attempt:
+                    async for results, last in attempt:
+                        yield results, last
             except SlotFailed as error:
-                log.warning("slot %d failed (attempt %d): %s", slot.number, attempt, error)
-                if attempt == 2:
+                progress.failures += 1
+                log.warning("a worker failed (attempt %d): %s", progress.failures, error)
+                if progress.failures == 1:
+                    self.counters.retried += 1
+                    continue
+                if not await self._works():
                     self.counters.failed += 1
                     raise
-                self.counters.retried += 1
-            finally:
-                # Also when the caller went away in the middle: the worker then is busy with nobody's job.
-                if not healthy:
-                    self._replace(slot)
-
-    async def _acquire(self) -> Slot:
-        if self._idle:
-            return self._idle.popleft()
-        waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._release(waiter.result())
-            raise
-
-    def _release(self, slot: Slot) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(slot)
+                self.counters.blamed += 1
+                results = _blamed(rest, error)
+                self.counters.count(results)
+                yield results, True
                 return
-        self._idle.append(slot)
 
-    def _replace(self, slot: Slot) -> None:
+    async def _attempt(
+        self, job: dict[str, Any], progress: _Progress
+    ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
+        """Run what is left of a job on one slot, until it is done, given up or cut; raises `SlotFailed`."""
+        turn = await self._lanes.acquire(long=progress.long)
+        ended = False
+        try:
+            async for results, last in turn.slot.run(job):
+                # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
+                # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
+                sure = results if progress.kills else _before_a_kill(results)
+                cut = len(sure) < len(results)
+                progress.done += len(sure)
+                progress.kills += cut
+                progress.finished = last and not cut
+                self.counters.count(sure)
+                if last:
+                    # The slot is free as soon as its work is done, not when the caller has taken the answer.
+                    ended = True
+                    self._lanes.finish(turn)
+                yield sure, progress.finished
+                if cut:
+                    self.counters.retried += 1
+                    return
+        except Preempted:
+            ended, progress.long = True, True
+            self.counters.preempted += 1
+            self._lanes.finish(turn)
+        except SlotFailed:
+            ended = True
+            self._replace(turn)
+            raise
+        finally:
+            # The caller went away in the middle, or wants no more: the worker is busy with nobody's job.
+            if not ended:
+                self._spawn(self._drop(turn))
+
+    def _give_up(self, slot: Slot) -> None:
+        slot.cancel()
+
+    async def _works(self) -> bool:
+        """Whether a known good program passes on a slot of this server."""
+        turn = await self._lanes.acquire(long=False)
+        try:
+            found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
+        except (SlotFailed, Preempted):
+            self._replace(turn)
+            return False
+        self._lanes.finish(turn)
+        return found == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
+
+    async def _drop(self, turn: Turn) -> None:
+        try:
+            await turn.slot.drop()
+        except SlotFailed:
+            self._replace(turn)
+        else:
+            self._lanes.finish(turn)
+
+    def _replace(self, turn: Turn) -> None:
+        self._lanes.forget(turn)
         if self._closed:
             return
         self.counters.replaced += 1
-        slot.kill()
-        task = asyncio.get_running_loop().create_task(self._restart(slot))
-        self._repairs.add(task)
-        task.add_done_callback(self._repairs.discard)
+        turn.slot.kill()
+        self._spawn(self._restart(turn.slot))
+
+    def _spawn(self, work: Any) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _restart(self, slot: Slot) -> None:
         delay = 0.0
         while not self._closed:
             with contextlib.suppress(SlotFailed):
                 await slot.start()
-                self._release(slot)
+                self._lanes.add(slot)
                 return
             delay = min(10.0, delay * 2 or 0.2)
             await asyncio.sleep(delay)
 
 
 def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results before the first whose program died of SIGKILL."""
-    kills = (number for number, result in enumerate(results) if result.get("error_type") == "SIGKILL")
-    return results[: next(kills, len(results))]
+    """The results before the first whose program was killed by nobody knows whom."""
+    return results[: next((number for number, result in enumerate(results) if result.get("lost")), len(results))]
+
+
+def _blamed(job: dict[str, Any], error: SlotFailed) -> list[dict[str, Any]]:
+    """The results of a job that the sandbox failed twice, while it works for others."""
+    detail = f"the sandbox failed twice with this program and works with others: {error}"[:500]
+    result = {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SandboxMisuse", "time": 0.0}
+    if "cases" in job:
+        return [result] * len(job["cases"])
+    streams = {"stdout": "", "stderr": detail, "stdout_truncated": False, "stderr_truncated": False}
+    return [{**result, **streams, "return_code": 1, "error_line": detail, "cpu": 0.0, "files": []}]

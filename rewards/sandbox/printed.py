@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from rewards.sandbox import outcomes, zygote
-from rewards.sandbox.codec import send_frame
+from rewards.sandbox import outcomes, program, zygote
+from rewards.sandbox.codec import shown
 from rewards.sandbox.compare import same_output
 from rewards.sandbox.execution import Child, Limits
 from rewards.sandbox.streams import memory_file, rewrite
@@ -23,8 +23,7 @@ class PrintedRun:
         self.check = check
         self.input = memory_file(case["stdin"])
         # One process may see all inputs: the processor time of all of them is its limit.
-        runs = len(check.job["cases"]) if reuse else 1
-        limits = Limits(check.limits.memory_mb, int(check.seconds * runs) + 2)
+        limits = Limits(check.limits.memory_mb, int(check.total if reuse else check.seconds) + 2)
         payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
         self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
         self.alive = True
@@ -36,7 +35,7 @@ class PrintedRun:
         self.child.stdout.restart()
         self.child.stderr.restart()
         try:
-            send_frame(self.child.control, {"next": True})
+            self.child.control.send(program.NEXT)
         except OSError:
             self.alive = False
         return self._finish(case)
@@ -46,11 +45,12 @@ class PrintedRun:
         start = time.monotonic()
 
         def over() -> bool:
-            return bool(child.messages) or child.report is not None
+            return child.runs_done > 0 or child.report is not None
 
-        in_time = check.clock.limited(over, [child], check.seconds)
+        in_time = check.limited(over, [child])
         elapsed = time.monotonic() - start
-        if child.take() is not None and child.report is None:
+        if child.runs_done and child.report is None:
+            child.runs_done -= 1
             child.drain()
             self.alive = not child.over_limit
             code: int | None = 0
@@ -68,13 +68,14 @@ class PrintedRun:
             return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
         outcome, error_type, line = outcomes.classify_end(code, child.stderr.ending())
         if outcome != outcomes.PASSED:
-            return {"outcome": outcome, "detail": line or f"exit code {code}", "error_type": error_type}
+            lost = child.report is not None and child.report.lost
+            return {"outcome": outcome, "detail": line or f"exit code {code}", "error_type": error_type, "lost": lost}
         text = child.stdout.text()
         if same_output(text, case["expected"], layout=case.get("layout", False)):
             return {"outcome": outcomes.PASSED}
         return {
             "outcome": outcomes.WRONG_ANSWER,
-            "detail": f"printed {text!r:.200}, expected {case['expected']!r:.200}",
+            "detail": f"printed {shown(text)}, expected {shown(case['expected'])}",
         }
 
     def close(self) -> None:

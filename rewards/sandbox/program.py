@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import base64
 import builtins
+import contextlib
 import io
 import os
 import signal
@@ -16,13 +17,17 @@ import socket
 import sys
 import threading
 import types
-from collections.abc import Callable
 from typing import Any, NoReturn
 
-from rewards.sandbox.codec import decode, encode, receive_frame, send_frame
+from rewards.sandbox.exports import Exports
+from rewards.sandbox.frames import receive_frame, send_frame
 
 PATH = "main.py"
 """Where the program's source goes; the fork server sets it to an absolute path."""
+READY, DONE, NEXT = b"r", b"d", b"n"
+"""All that a program's process and the worker say on the control channel: confined, one run ended, run again."""
+MODULE = "main"
+"""The name of a program whose functions are tested, as if a test had imported it."""
 
 
 def write_files(files: dict[str, str | None]) -> None:
@@ -63,10 +68,11 @@ def _without_our_frames() -> Any:
     return kind, error.with_traceback(frames) if error else error, frames
 
 
-def _fresh_main() -> dict[str, Any]:
-    module = types.ModuleType("__main__")
+def _fresh_module(name: str) -> dict[str, Any]:
+    module = types.ModuleType(name)
     module.__dict__.update(__file__=PATH, __builtins__=builtins, __cached__=None)
-    sys.modules["__main__"] = module
+    # What looks for the program's module by the name of a script (pickle, unittest, dataclasses) finds it as well.
+    sys.modules["__main__"] = sys.modules[name] = module
     return module.__dict__
 
 
@@ -74,7 +80,7 @@ def execute(compiled: types.CodeType) -> int:
     """Run a compiled program as `__main__` and return the exit code that Python would end with."""
     code = 0
     try:
-        exec(compiled, _fresh_main())  # noqa: S102 - this is the sandboxed child, and this is what it is for
+        exec(compiled, _fresh_module("__main__"))  # noqa: S102 - this is the sandboxed child, and this is what it is for
     except SystemExit as stop:
         code = _exit_code(stop.code)
     except BaseException:
@@ -110,15 +116,36 @@ def _finish(code: int) -> int:
 
 def _flush() -> None:
     for stream in {sys.stdout, sys.__stdout__}:
-        if stream is not None:
+        # As the interpreter at its end: a stream that the program closed has been written already.
+        if stream is not None and not getattr(stream, "closed", False):
             stream.flush()
 
 
-def _fresh_streams() -> None:
-    # A second run in one process must not find what the first left in a buffer or in place of a stream.
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8", errors="replace")
-    out = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape")  # type: ignore[misc]
+def fresh_streams() -> None:
+    """Put new standard streams in place, over the descriptors as they are now.
+
+    For a second run in one process, which must not find what the first left in a buffer or in place of a stream, and
+    for the fork server, whose own streams may have found a file where its children have a pipe.
+    """
+    sys.stdin = sys.__stdin__ = _reader(0, "<stdin>")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1, "<stdout>", "surrogateescape", line_buffering=False)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, "<stderr>", "backslashreplace", line_buffering=True)  # type: ignore[misc]
+
+
+def _reader(descriptor: int, name: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        _named(io.FileIO(descriptor, closefd=False), name, io.BufferedReader), "utf-8", "surrogateescape"
+    )
+
+
+def _writer(descriptor: int, name: str, errors: str, *, line_buffering: bool) -> io.TextIOWrapper:
+    raw = _named(io.FileIO(descriptor, "w", closefd=False), name, io.BufferedWriter)
+    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering)
+
+
+def _named(file: io.FileIO, name: str, buffered: Any) -> Any:
+    file.name = name
+    return buffered(file)
 
 
 def run_script(code: str, control: int | None) -> NoReturn:
@@ -140,119 +167,39 @@ def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.
         # Exit handlers of one run belong to that run: a real end would have called them here.
         atexit._run_exitfuncs()
         _flush()
-        send_frame(control, {"done": True})
-        try:
-            receive_frame(control)
-        except EOFError:
+        control.sendall(DONE)
+        if control.recv(1) != NEXT:
             end(0)
-        _fresh_streams()
+        fresh_streams()
         status = execute(compiled)
 
 
-_READS: dict[str, Callable[[Any], Any]] = {"len": len, "str": str, "repr": repr}
-
-
-class Exports:
-    """The objects of the program that the judge holds by number."""
-
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        self.namespace = namespace
-        self.objects: list[Any] = []
-
-    def remember(self, value: Any) -> Any:
-        """The JSON of a handle for what has no plain-data form."""
-        self.objects.append(value)
-        return {"o": [len(self.objects) - 1, type(value).__name__]}
-
-    def recall(self, body: Any) -> Any:
-        """The object of a handle."""
-        return self.objects[body[0]]
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do one request of the judge: look a name up, call, get an attribute, step an iterator, take len/str/repr."""
-        what = request["op"]
-        if what == "name":
-            return {"v": encode(self.namespace[request["name"]], self.remember)}
-        if what == "run":
-            return self._run(request)
-        target = self.recall(request["on"])
-        if what == "attribute":
-            return {"v": encode(getattr(target, request["name"]), self.remember)}
-        if what == "iterate":
-            return {"v": self.remember(iter(target))}
-        if what == "next":
-            return {"v": [encode(item, self.remember) for item in _take(target, 256)]}
-        if what == "item":
-            return {"v": encode(target[decode(request["key"], self.recall)], self.remember)}
-        if what == "call":
-            return self._call(target, request)
-        return {"v": encode(_READS[what](target))}
-
-    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call a name of the program with plain data, for plain data: all that a simple test asks."""
-        try:
-            target = self.namespace[request["name"]]
-        except KeyError:
-            raise NameError(f"name {request['name']!r} is not defined") from None
-        return {"v": encode(target(*decode(request["args"]), **decode(request["kwargs"])), self.remember)}
-
-    def _call(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        arguments = decode(request["args"], self.recall)
-        keywords = decode(request["kwargs"], self.recall)
-        value = target(*arguments, **keywords)
-        reply = {"v": encode(value, self.remember)}
-        # Python passes lists by reference: a program that sorts its argument in place must be seen to have done so.
-        changed = [encode(argument, self.remember) for argument in arguments]
-        if changed != request["args"]:
-            reply["args"] = changed
-        return reply
-
-
-def _take(iterator: Any, count: int) -> list[Any]:
-    items = []
-    for item in iterator:
-        items.append(item)
-        if len(items) == count:
-            break
-    return items
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """The plain-data form of an exception: type name, message, last traceback line."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except BaseException:
-        text = ""
-    text = text[:2000]
-    return {"type": name, "text": text, "line": f"{name}: {text}" if text else name}
-
-
 def serve_calls(code: str, calls: socket.socket) -> NoReturn:
-    """Load the program, then answer the judge's calls until it closes the channel."""
+    """Load the program, then answer the judge's calls until it closes the channel.
+
+    The program is loaded as a module: its main block does not run. One that ends itself (`sys.exit`, `unittest.main`)
+    has defined what it defines by then.
+    """
     compiled = compile_program(code)
     if compiled is None:
         send_frame(calls, {"x": {"type": "SyntaxError", "line": "SyntaxError", "text": "", "syntax": True}})
         os._exit(1)
-    namespace = _fresh_main()
+    namespace = _fresh_module(MODULE)
     end = os._exit
+    exports = Exports(namespace, calls)
     try:
-        exec(compiled, namespace)  # noqa: S102 - the sandboxed child
+        with contextlib.suppress(SystemExit):
+            exec(compiled, namespace)  # noqa: S102 - the sandboxed child
         send_frame(calls, {"v": True})
     except BaseException as error:
-        send_frame(calls, {"x": describe(error)})
+        send_frame(calls, {"x": exports.describe(error)})
         end(1)
-    exports = Exports(namespace)
     while True:
         try:
             request = receive_frame(calls)
         except (EOFError, OSError):
             end(0)
-        try:
-            reply = exports.answer(request)
-        except BaseException as error:
-            reply = {"x": describe(error)}
-        send_frame(calls, reply)
+        send_frame(calls, exports.reply(request))
 
 
 def execute_command(payload: dict[str, Any]) -> NoReturn:

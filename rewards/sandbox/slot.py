@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.sandbox import namespaces
-from rewards.sandbox.clock import PATIENCE
-from rewards.sandbox.codec import FrameBuffer, frame
+from rewards.sandbox.clock import PATIENCE, WHOLE_CHECK
+from rewards.sandbox.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.languages import TOOL_PATH
 
 GRACE = 30.0
 """Seconds beyond a job's own limits after which its worker counts as stuck."""
 STARTUP = 60.0
+DROP_SECONDS = 10.0
+"""How long a worker may take to end a program that nobody waits for any more."""
 FIRST_USER = 1_610_612_736
 USERS_PER_SLOT = 8
 MAX_RESULT = 256 << 20
@@ -42,6 +44,10 @@ for name, path in (("rewards", package), ("rewards.sandbox", package + "/sandbox
 from rewards.sandbox.worker import main
 main()
 """
+
+
+class Preempted(Exception):
+    """The job was given up, as asked; its slot is free."""
 
 
 class SlotFailed(Exception):
@@ -73,8 +79,8 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._messages.extend(self._frames.feed(data))
-        except ValueError as error:
+            self._messages.extend(map(parse, self._frames.feed(data)))
+        except BadFrame as error:
             self.fail(error)
         self._wake()
 
@@ -110,6 +116,7 @@ class Slot:
         self.missing: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._link = _Link()
+        self._cancelling = False
 
     async def start(self) -> None:
         """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
@@ -178,14 +185,39 @@ class Slot:
     async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
         """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` when there is no last
         one."""
-        steps = 1 + len(job.get("cases") or [])
-        allowed = (job["timeout"] * steps + job["compile_timeout"]) * PATIENCE + GRACE
+        seconds = job["timeout"] if "cases" not in job else job["total_timeout"] or WHOLE_CHECK * job["timeout"]
+        allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
+        self._cancelling = False
         async for message in self._exchange(job, allowed):
+            if "cancelled" in message:
+                raise Preempted
             if "results" not in message:
                 raise SlotFailed(message["broken"])
+            if message["done"]:
+                await self._settle()
             yield message["results"], message["done"]
             if message["done"]:
                 return
+
+    def cancel(self) -> None:
+        """Have the running job given up; `run` then raises `Preempted`, unless the job ended in the same moment."""
+        if not self._cancelling and self._link.transport is not None:
+            self._cancelling = True
+            self._link.transport.write(frame({"cancel": True}))
+
+    async def _settle(self) -> None:
+        """Take the answer to a cancellation that crossed the end of its job."""
+        while self._cancelling:
+            self._cancelling = "cancelled" not in await self._link.receive()
+
+    async def drop(self) -> None:
+        """Give the running job up, whose results nobody takes; raises `SlotFailed` when the worker does not listen."""
+        self.cancel()
+        timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, TimeoutError("not given up"))
+        try:
+            await self._settle()
+        finally:
+            timer.cancel()
 
     def kill(self) -> None:
         """End the process; its fork servers and all programs end with it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any
+from collections import deque
 
-from rewards.sandbox.codec import FrameBuffer, FrameTooLarge
+from rewards.sandbox.frames import FrameBuffer, FrameTooLarge
 
 READ_SIZE = 1 << 16
 MAX_ANSWER = 1 << 16
@@ -38,6 +38,8 @@ class Drain:
     def __init__(self, limit: int) -> None:
         self.descriptor, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.descriptor, False)
+        # A program may open /dev/stdout by its name: another user's, as the kernel sees it.
+        os.fchmod(self.writer, 0o666)
         self.limit = limit
         self.kept = bytearray()
         self.tail = b""
@@ -81,29 +83,57 @@ class Drain:
 
 
 class Channel:
-    """The worker's end of a call channel to a program, whose messages are not trusted."""
+    """The worker's end of a call channel to a program: bytes of frames, unread until they are asked for.
+
+    `expected`: how many answers may come; a program that sends more than it was asked for is cut off.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self.open = True
-        self.messages: list[Any] = []
         self.oversized = False
+        self.expected = 0
+        self.pending: deque[bytes] = deque()
+        self.unsent = b""
         self._frames = FrameBuffer(MAX_ANSWER)
         end.setblocking(False)
 
     def read(self) -> None:
-        """Take what is there now; whatever is no message of ours ends the channel."""
+        """Take what is there now; whatever is no frame of ours ends the channel."""
         try:
             data = self.socket.recv(READ_SIZE)
-            self.messages += self._frames.feed(data)
-            self.open = bool(data)
+            self.pending.extend(self._frames.feed(data))
+            self.open = bool(data) and len(self.pending) <= self.expected
         except BlockingIOError:
             pass
         except FrameTooLarge:
             self.oversized, self.open = True, False
-        except (OSError, ValueError, RecursionError):
+        except OSError:
             self.open = False
 
-    def take(self) -> Any:
-        """The next message, or None."""
-        return self.messages.pop(0) if self.messages else None
+    def send(self, data: bytes) -> None:
+        """Write as much as the program takes now; the rest goes with `write`."""
+        self.unsent += data
+        self.write()
+
+    def serve(self) -> None:
+        """Take what is there, write what is left."""
+        self.read()
+        self.write()
+
+    def write(self) -> None:
+        """Write what could not be written before."""
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.open, self.unsent = False, b""
+
+    def take(self) -> bytes | None:
+        """The next answer, or None."""
+        if not self.pending:
+            return None
+        self.expected -= 1
+        return self.pending.popleft()

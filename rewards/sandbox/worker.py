@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 
 from rewards.sandbox import outcomes, syscalls, zygote
 from rewards.sandbox.checking import Check
-from rewards.sandbox.clock import Clock, FrontGone
-from rewards.sandbox.codec import receive_frame, send_frame
+from rewards.sandbox.clock import Cancelled, Clock, FrontGone
 from rewards.sandbox.execution import Child, End, Limits, Server, SlotBroken
+from rewards.sandbox.frames import BadFrame, receive_frame, send_frame
 from rewards.sandbox.isolation import Isolation
 from rewards.sandbox.languages import COMMANDS
 from rewards.sandbox.streams import memory_file
@@ -34,6 +34,8 @@ from rewards.sandbox.streams import memory_file
 MAX_FETCHED = 16 << 20
 COMPILER_MEMORY_MB = 2048
 CHUNK_SECONDS = 0.02
+MAX_JOB = 256 << 20
+"""Bytes of one job as the front sends it; what a request may hold is bounded there (protocol.py)."""
 
 
 class Worker:
@@ -84,26 +86,42 @@ class Worker:
         """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
         while True:
             try:
-                self._answer(receive_frame(self.front))
+                self._serve_one(receive_frame(self.front, MAX_JOB))
             except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
                 os._exit(0)
-            except SlotBroken as error:
+            except (SlotBroken, BadFrame) as error:
                 with contextlib.suppress(OSError):
                     send_frame(self.front, {"broken": str(error)})
                 os._exit(1)
+
+    def _serve_one(self, message: dict[str, Any]) -> None:
+        if "cancel" in message:
+            # It crossed the end of the job that it was about.
+            send_frame(self.front, {"cancelled": True})
+            return
+        try:
+            self._answer(message)
+        except Cancelled:
+            send_frame(self.front, {"cancelled": True})
 
     def _answer(self, job: dict[str, Any]) -> None:
         # Results of quick cases travel together: a message each would cost more than the case.
         chunk: list[dict[str, Any]] = []
         sent = before = time.monotonic()
-        for result in self.results(job):
-            now = time.monotonic()
-            chunk.append({**result, "busy": round(now - before, 6)})
-            before = now
-            if now - sent > CHUNK_SECONDS:
-                send_frame(self.front, {"results": chunk, "done": False})
-                chunk, sent = [], now
-        send_frame(self.front, {"results": chunk, "done": True})
+        done = False
+        try:
+            for result in self.results(job):
+                now = time.monotonic()
+                chunk.append({**result, "busy": round(now - before, 6)})
+                before = now
+                if now - sent > CHUNK_SECONDS:
+                    send_frame(self.front, {"results": chunk, "done": False})
+                    chunk, sent = [], now
+            done = True
+        finally:
+            # What is known of a job that is given up or fails is not asked for again.
+            if done or chunk:
+                send_frame(self.front, {"results": chunk, "done": done})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The results of a job: one for a run, one for each case of a check."""
@@ -137,9 +155,7 @@ class Worker:
     def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, flags: int = 0) -> dict[str, Any]:
         stdin = memory_file(job["stdin"]) if job.get("stdin") else None
         fetch = job.get("fetch")
-        child = Child(
-            self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch, listen=False
-        )
+        child = Child(self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch)
         if stdin is not None:
             os.close(stdin)
         try:
@@ -168,6 +184,7 @@ def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dic
         "stderr_truncated": child.stderr.truncated,
         "error_type": error_type,
         "error_line": error_line,
+        "lost": report.lost,
         "time": elapsed,
         "cpu": report.cpu,
         "files": _fetched(child),

@@ -16,6 +16,7 @@ import random
 import resource
 import select
 import signal
+import site
 import socket
 import struct
 from typing import Any, NoReturn
@@ -31,10 +32,8 @@ PRELOADED = (
     "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
 _TICK_MS = 20
-MESSAGE_LIMIT = 4096
+MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
-READY = b"\0\0\0\x04true"
-"""The frame that a child sends when it is confined, before any code of a program runs."""
 LAUNCH = struct.Struct("!IIB")
 """A launch: memory in MiB, processor seconds, flags; the JSON list of files to fetch follows, if there are any."""
 EXECUTES, KEEP_FOLDER = 1, 2
@@ -61,9 +60,28 @@ def preload() -> None:
     exec(compile(warm, "warm", "exec"), namespace)  # noqa: S102 - our own text
     with contextlib.suppress(ZeroDivisionError):
         exec(compile("1/0", "warm", "exec"), namespace)  # noqa: S102 - our own text
+    site.setquit()
+    site.sethelper()
+    site.setcopyright()
+    _make_streams()
     gc.collect()
     gc.disable()
     gc.freeze()
+
+
+def _make_streams() -> None:
+    """New standard streams, made over pipes: what the library finds out of a stream when it makes it (whether it can
+    seek, for one) is then what holds in the children, whatever this server's own output goes to."""
+    own = [os.dup(descriptor) for descriptor in range(3)]
+    ends = os.pipe()
+    for descriptor, end in enumerate((ends[0], ends[1], ends[1])):
+        os.dup2(end, descriptor)
+    program.fresh_streams()
+    for descriptor, saved in enumerate(own):
+        os.dup2(saved, descriptor)
+        os.close(saved)
+    for end in ends:
+        os.close(end)
 
 
 class ForkServer:
@@ -215,7 +233,7 @@ class ForkServer:
         except BaseException as error:
             os.write(2, f"sandbox: could not confine the program: {error!r}\n".encode())
             os._exit(1)
-        os.write(child.CONTROL, READY)
+        os.write(child.CONTROL, program.READY)
         child.run_child()
 
 

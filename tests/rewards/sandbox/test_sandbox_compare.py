@@ -11,17 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.sandbox.codec import (
-    UNREADABLE,
-    FrameBuffer,
-    FrameTooLarge,
-    NotData,
-    decode,
-    encode,
-    frame,
-    receive_frame,
-)
+from rewards.sandbox.codec import UNREADABLE, NotData, decode, encode
 from rewards.sandbox.compare import same_output, same_value
+from rewards.sandbox.frames import FrameBuffer, FrameTooLarge, frame, parse, receive_frame
 from rewards.sandbox.judge import needed_names
 from rewards.sandbox.literal import as_calls, parse_assert
 
@@ -115,7 +107,7 @@ def test_value_rules(actual: object, expected: object, same: bool) -> None:
         ("0.33333333", "0.333333334", True),
         ("0.3334", "0.3333", False),
         ("100000000", "100000001", False),
-        ("100000000.0", "100000001", True),
+        ("100000000.0", "100000001", False),
         ("1e3", "1000.0", True),
         ("True", "true", True),
         ("None", "null", True),
@@ -169,7 +161,11 @@ def test_what_is_no_data_is_refused() -> None:
 def test_frames_arrive_whole_however_they_are_cut(messages: list[object], size: int) -> None:
     data = b"".join(frame(message) for message in messages)
     buffer = FrameBuffer()
-    received = [message for start in range(0, len(data), size) for message in buffer.feed(data[start : start + size])]
+    received = [
+        message
+        for start in range(0, len(data), size)
+        for message in map(parse, buffer.feed(data[start : start + size]))
+    ]
     assert received == messages
 
 
@@ -197,8 +193,6 @@ def test_a_frame_above_the_limit_is_refused_before_it_is_read() -> None:
         ("assert f(1) is 3", None),
         ("assert f(x) == 1", None),
         ("assert f(1) == g(1)", None),
-        ("assert sorted([1]) == [1]", None),
-        ("assert math(1) == 1", None),
         ("assert f(*[1]) == 1", None),
         ("assert f(1) == 1 == 1", None),
         ("assert a.f(1) == 1", None),

@@ -1,0 +1,269 @@
+"""The judge's stand-ins for objects of the program: a test uses them as it would use the objects themselves.
+
+Whatever a test does with one is a request to the program's process, and what comes back is data or another stand-in.
+One thing is never asked: whether an object equals, precedes or contains something. The program's own class would
+decide, and a class can be written to say yes to everything. Objects that hold a builtin value (of a subclass of list,
+a namedtuple, a Counter) are compared by that value instead.
+"""
+
+from __future__ import annotations
+
+import dis
+import operator
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from rewards.sandbox.exports import IS_CLASS, IS_DATA, IS_EXCEPTION, SPECIAL
+
+MAX_ITEMS = 1_000_000
+_CHUNK = 256
+_GENERAL = frozenset({"__bool__", "__hash__", "__iter__", "__next__", "__exit__", "__contains__", "__format__"})
+# What isinstance() says of objects whose type has no other name in a test.
+_TYPES: dict[str, type] = {
+    "generator": types.GeneratorType, "function": types.FunctionType, "method": types.MethodType, "type": type,
+    "module": types.ModuleType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate, "reversed": reversed,
+    "property": property, "memoryview": memoryview,
+}  # fmt: skip
+_RAISE = dis.opmap["RAISE_VARARGS"]
+TEST_FILES = ("test", "setup")
+"""The names that the code of tests is compiled under."""
+
+
+class Unverifiable(BaseException):
+    """The test asked an object of the program's own class for a decision; its answer would prove nothing."""
+
+
+class Remote(Protocol):
+    """What a stand-in needs of the program's process."""
+
+    def ask(self, request: dict[str, Any]) -> Any:
+        """The value of a request; raises what the program raised."""
+
+    def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call an object; what it changed in place is changed here as well."""
+
+    def items(self, number: int, count: int) -> list[Any]:
+        """The next items of an iterator, at most `count`; none at its end."""
+
+    def form(self, value: Any) -> Any:
+        """The form of a value or stand-in, for a request."""
+
+    def doubt(self, reason: str) -> Unverifiable:
+        """The error to raise for a decision that proves nothing; noted, so that no test swallows it."""
+
+
+@dataclass(frozen=True)
+class ClassInfo:
+    """What the judge knows of a class of the program."""
+
+    number: int
+    name: str
+    flags: int
+    special: frozenset[str]
+    bases: tuple[Any, ...]
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether instances hold a builtin value."""
+        return bool(self.flags & IS_DATA)
+
+    @property
+    def is_exception(self) -> bool:
+        """Whether it is a class of exceptions."""
+        return bool(self.flags & IS_EXCEPTION)
+
+    @property
+    def is_metaclass(self) -> bool:
+        """Whether its instances are classes."""
+        return bool(self.flags & IS_CLASS)
+
+
+def read_class(number: int, form: Any) -> ClassInfo:
+    """The class of a program's answer; raises ValueError, TypeError for one that is none."""
+    name, flags, bits, bases = form
+    mask = int(bits, 16)
+    special = frozenset(method for bit, method in enumerate(SPECIAL) if mask >> bit & 1)
+    if type(name) is not str or type(flags) is not int or len(bases) > 64:
+        raise ValueError("no class")
+    return ClassInfo(number, name[:200], flags, special, tuple(bases))
+
+
+class Stub:
+    """An object that lives in the program's process; what it can do beyond this depends on its class
+    (`stub_class`)."""
+
+    __slots__ = ("_info", "_number", "_remote", "_taken", "_waiting")
+
+    def __init__(self, remote: Remote, number: int, info: ClassInfo) -> None:
+        own = {"_remote": remote, "_number": number, "_info": info, "_taken": 0, "_waiting": []}
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._remote.ask({"op": "attribute", "on": self._number, "name": name})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._remote.ask({"op": "set", "on": self._number, "name": name, "value": self._remote.form(value)})
+
+    def __delattr__(self, name: str) -> None:
+        self._remote.ask({"op": "delete", "on": self._number, "name": name})
+
+    def __str__(self) -> str:
+        return str(self._remote.ask({"op": "text", "on": self._number, "as": "str"}))
+
+    def __repr__(self) -> str:
+        return str(self._remote.ask({"op": "text", "on": self._number, "as": "repr"}))
+
+    def __dir__(self) -> list[str]:
+        return [str(name) for name in vars(type(self))]
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        value = self._remote.form(instance)
+        return self._remote.ask({"op": "instance", "on": self._number, "value": value}) is True
+
+    def __subclasscheck__(self, kind: Any) -> bool:
+        value = self._remote.form(kind)
+        return self._remote.ask({"op": "subclass", "on": self._number, "value": value}) is True
+
+    def __bool__(self) -> bool:
+        # Says no more than a plain value would: the program may return what is true for any reason.
+        if "__bool__" in self._info.special:
+            return self._remote.ask(_special(self, "__bool__")) is True
+        return "__len__" not in self._info.special or operator.index(self._remote.ask(_special(self, "__len__"))) > 0
+
+    def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
+        return compare(data_of(self), data_of(other) if isinstance(other, Stub) else other)
+
+    def __eq__(self, other: object) -> Any:
+        return False if other is None else self._compared(other, operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else self._compared(other, operator.ne)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, operator.lt)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, operator.le)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, operator.gt)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, operator.ge)
+
+    def __hash__(self) -> int:
+        return hash(data_of(self)) if self._info.holds_data else hash(("stub", self._number))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        if self._info.holds_data:
+            return type(data_of(self))
+        return _TYPES.get(self._info.name) or type(self)
+
+
+def data_of(stub: Stub) -> Any:
+    """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
+    if not stub._info.holds_data:
+        raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
+    return stub._remote.ask({"op": "data", "on": stub._number})
+
+
+def _special(stub: Stub, name: str, *arguments: Any) -> dict[str, Any]:
+    forms = [stub._remote.form(argument) for argument in arguments]
+    return {"op": "special", "on": stub._number, "name": name, "args": forms}
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    def method(self: Stub, *arguments: Any) -> Any:
+        return self._remote.ask(_special(self, name, *arguments))
+
+    return method
+
+
+def _call(self: Stub, *arguments: Any, **keywords: Any) -> Any:
+    return self._remote.call(self._number, arguments, keywords)
+
+
+def _iterate(self: Stub) -> Any:
+    return self if "__next__" in self._info.special else self._remote.ask(_special(self, "__iter__"))
+
+
+def _advance(self: Stub) -> Any:
+    # Items are fetched in growing parts; whoever takes the next one, loop or next(), takes it from here.
+    if not self._waiting:
+        if self._taken > MAX_ITEMS:
+            raise self._remote.doubt(f"an iterator gave more than {MAX_ITEMS} items")
+        items = self._remote.items(self._number, min(_CHUNK, self._taken + 1))
+        object.__setattr__(self, "_taken", self._taken + len(items))
+        self._waiting.extend(reversed(items))
+    if not self._waiting:
+        raise StopIteration
+    return self._waiting.pop()
+
+
+def _contains(self: Stub, item: Any) -> bool:
+    if self._info.holds_data:
+        return item in data_of(self)
+    raise self._remote.doubt(f"the test asks an object of the program's class {self._info.name} what it contains")
+
+
+def _leave(
+    self: Stub, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> bool:
+    described = (None, None, None) if kind is None else (_known(kind), str(error), None)
+    swallowed = self._remote.ask(_special(self, "__exit__", *described)) is True
+    # A context manager of the program may swallow what the test raises on purpose; an assertion, or an error of the
+    # program's own making, would be a verdict that it gives itself.
+    return swallowed and kind is not None and not issubclass(kind, AssertionError) and _raised_by_test(error)
+
+
+def _known(kind: type[BaseException]) -> type[BaseException]:
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
+
+
+def _raised_by_test(error: BaseException | None) -> bool:
+    if error is None or hasattr(error, "program_error"):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_filename not in TEST_FILES:
+        return False
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    **{name: _forwarded(name) for name in SPECIAL if name not in _GENERAL},
+    "__call__": _call,
+    "__iter__": _iterate,
+    "__next__": _advance,
+    "__contains__": _contains,
+    "__exit__": _leave,
+    "__format__": lambda self, spec: format(str(self), spec) if not spec else self._remote.ask(
+        _special(self, "__format__", spec)
+    ),
+}  # fmt: skip
+_classes: dict[frozenset[str], type[Stub]] = {}
+
+
+def stub_class(info: ClassInfo) -> type[Stub]:
+    """A class of stand-ins with the special methods of a class of the program, and no others."""
+    if info.special not in _classes:
+        own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
+        if "__hash__" not in info.special:
+            own["__hash__"] = None
+        _classes[info.special] = type("Stub", (Stub,), {"__slots__": (), **own})
+    return _classes[info.special]
+
+
+def mirrored_exception(info: ClassInfo, base_of: Callable[[Any], type[BaseException] | None]) -> type[BaseException]:
+    """A class of exceptions that stands for one of the program's, so that a test can catch and raise it.
+
+    `base_of`: the class here of an entry of `info.bases`, None for one that is no exception.
+    """
+    bases = tuple(base for entry in info.bases if (base := base_of(entry)) is not None)
+    return type(info.name, bases or (Exception,), {"_remote_class": info.number})

@@ -1,0 +1,199 @@
+"""The judge's end of the call channel: asks the program's process for values and raises what it raises."""
+
+from __future__ import annotations
+
+import builtins
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rewards.sandbox.codec import UNREADABLE, NotData, decode, encode
+from rewards.sandbox.exports import describe
+from rewards.sandbox.frames import BadFrame, receive_frame, send_frame
+from rewards.sandbox.proxies import ClassInfo, Stub, Unverifiable, mirrored_exception, read_class, stub_class
+from rewards.sandbox.replies import CalledBack, Raised, Returned, read_reply
+
+MAX_DETAIL = 2000
+
+
+class ProgramError(Exception):
+    """An exception of the program whose class can't be had here."""
+
+
+class ProgramGone(BaseException):
+    """The program's process ended in the middle of a call. Not an Exception, so that no test swallows it."""
+
+
+class RemoteProgram:
+    """The program as its tests use it.
+
+    `fatal`: the first error that decides the case whatever the test makes of it: a bare `except` must not turn the
+    program's death, or a decision that proves nothing, into a pass.
+    """
+
+    def __init__(self, calls: socket.socket) -> None:
+        self._calls = calls
+        self._lock = threading.RLock()
+        self._stubs: dict[int, Stub] = {}
+        self._infos: dict[int, ClassInfo] = {}
+        self._exceptions: dict[int, type[BaseException]] = {}
+        self._functions: list[Callable[..., Any]] = []
+        self.fatal: ProgramGone | Unverifiable | None = None
+
+    def loaded(self) -> Raised | None:
+        """Wait until the program is loaded; returns the error that it ended with, or None."""
+        reply = self._exchange(None)
+        return reply if isinstance(reply, Raised) else None
+
+    def gone(self, reason: str = "") -> ProgramGone:
+        """The error to raise where the program's process can't go on; noted."""
+        self.fatal = self.fatal or ProgramGone(reason[:MAX_DETAIL])
+        return self.fatal if isinstance(self.fatal, ProgramGone) else ProgramGone(reason[:MAX_DETAIL])
+
+    def doubt(self, reason: str) -> Unverifiable:
+        """The error to raise for a decision that proves nothing; noted."""
+        error = Unverifiable(reason[:MAX_DETAIL])
+        self.fatal = self.fatal or error
+        return error
+
+    def _exchange(self, request: dict[str, Any] | None) -> Returned | Raised:
+        with self._lock:
+            try:
+                if request is not None:
+                    send_frame(self._calls, request)
+                while isinstance(reply := read_reply(receive_frame(self._calls)), CalledBack):
+                    send_frame(self._calls, self._called_back(reply))
+            except (OSError, EOFError):
+                raise self.gone() from None
+            except BadFrame as error:
+                raise self.gone(str(error)) from None
+            return reply
+
+    def _called_back(self, call: CalledBack) -> dict[str, Any]:
+        try:
+            if not 0 <= call.function < len(self._functions):
+                raise self.gone("the program called a function that it was not given")
+            arguments, keywords = [self._decoded(form) for form in call.arguments], self._decoded(call.keywords)
+            return {"v": self.form(self._functions[call.function](*arguments, **keywords))}
+        except Exception as error:
+            known = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
+            return {"x": {**describe(error), "type": known.__name__}}
+
+    def ask(self, request: dict[str, Any]) -> Any:
+        """Send a request and return its value; raises what the program raised."""
+        return self._decoded(self._returned(request).form)
+
+    def _returned(self, request: dict[str, Any]) -> Returned:
+        reply = self._exchange(request)
+        if isinstance(reply, Raised):
+            raise self._exception(reply)
+        return reply
+
+    def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call an object of the program; lists, dicts and sets that it changed in place are changed here as well."""
+        forms = [self.form(argument) for argument in arguments]
+        request = {"op": "call", "on": number, "args": forms, "kwargs": self.form(keywords)}
+        reply = self._returned(request)
+        for argument, before, after in zip(arguments, forms, reply.changed or [], strict=False):
+            if before != after:
+                _overwrite(argument, self._decoded(after))
+        return self._decoded(reply.form)
+
+    def items(self, number: int, count: int) -> list[Any]:
+        """The next items of an iterator, at most `count`; none at its end."""
+        reply = self._returned({"op": "next", "on": number, "count": count})
+        if type(reply.form) is not list or len(reply.form) > count or not (reply.form or reply.ended):
+            raise self.gone("the program sent no items of an iterator")
+        return [self._decoded(form) for form in reply.form]
+
+    def form(self, value: Any) -> Any:
+        """The form of a value, a stand-in or a function of the test, for a request."""
+        return encode(value, self._handle)
+
+    def _handle(self, value: Any) -> Any:
+        if issubclass(type(value), Stub):
+            return {"o": [object.__getattribute__(value, "_number")]}
+        if isinstance(value, type) and "_remote_class" in vars(value):
+            return {"o": [vars(value)["_remote_class"]]}
+        if callable(value):
+            self._functions.append(value)
+            return {"o": ["k", len(self._functions) - 1]}
+        raise NotData(f"a {type(value).__name__} can't be handed to the program")
+
+    def _decoded(self, form: Any) -> Any:
+        if type(form) is dict and "n" in form:
+            return NotImplemented
+        try:
+            return decode(form, self._recalled)
+        except UNREADABLE as error:
+            raise self.gone(f"the program sent a value that can't be read: {type(error).__name__}") from None
+
+    def _recalled(self, body: Any) -> Any:
+        number, kind, _, is_class = body
+        if type(number) is not int or type(kind) is not int:
+            raise ValueError("no handle")
+        if is_class and self._info(number).is_exception:
+            return self._exception_class(number)
+        if number not in self._stubs:
+            info = self._info(kind)
+            self._stubs[number] = stub_class(info)(self, number, info)
+        return self._stubs[number]
+
+    def _info(self, number: int) -> ClassInfo:
+        if number not in self._infos:
+            self._infos[number] = read_class(number, self._returned({"op": "class", "on": number}).form)
+        return self._infos[number]
+
+    def _exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
+        if depth > 50:
+            raise ValueError("classes of exceptions without an end")
+        if number not in self._exceptions:
+            info = self._info(number)
+            made = mirrored_exception(info, lambda entry: self._base(entry, depth + 1))
+            self._exceptions[number] = made
+        return self._exceptions[number]
+
+    def _base(self, entry: Any, depth: int) -> type[BaseException] | None:
+        if type(entry) is int:
+            return self._exception_class(entry, depth) if self._info(entry).is_exception else None
+        return _builtin_exception(str(entry))
+
+    def _exception(self, raised: Raised) -> BaseException:
+        """The exception to raise here for one that the program raised."""
+        try:
+            kind = _builtin_exception(raised.type) if raised.kind is None else self._exception_class(raised.kind)
+            arguments = [self._decoded(form) for form in raised.arguments or []]
+            error = (kind or ProgramError)(*arguments) if raised.arguments is not None else (kind or ProgramError)(
+                raised.text
+            )  # fmt: skip
+        except (TypeError, ValueError):
+            error = ProgramError(raised.text)
+        error.program_error = raised  # type: ignore[attr-defined]
+        if raised.on is not None and raised.kind is not None:
+            stub = self._recalled([raised.on, raised.kind, "", 0])
+            type(error).__getattr__ = lambda own, name: _of_exception(own, name)  # type: ignore[attr-defined]
+            error.__dict__["_stub"] = stub
+        return error
+
+
+def _of_exception(error: BaseException, name: str) -> Any:
+    stub = error.__dict__.get("_stub")
+    if stub is None or name.startswith("__"):
+        raise AttributeError(f"{type(error).__name__!r} object has no attribute {name!r}")
+    return getattr(stub, name)
+
+
+def _builtin_exception(name: str) -> type[BaseException] | None:
+    kind = getattr(builtins, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
+
+
+def _overwrite(argument: Any, after: Any) -> None:
+    if type(argument) is not type(after):
+        return
+    if isinstance(argument, (list, bytearray)):
+        argument[:] = after
+    elif isinstance(argument, (dict, set)):
+        argument.clear()
+        argument.update(after)

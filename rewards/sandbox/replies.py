@@ -1,0 +1,91 @@
+"""What a program's process may say on its call channel, and nothing else: the schema of its messages.
+
+The other side of the channel is model code, so every field has a type and a size before anything is done with it.
+Values stay JSON forms here: `codec.decode` turns them into values, within its own bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.sandbox.frames import BadFrame
+
+MAX_NAME, MAX_TEXT, MAX_ARGUMENTS = 200, 2000, 64
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A value; `changed`: the arguments of the call where it changed them in place; `ended`: of an iterator."""
+
+    form: Any
+    changed: list[Any] | None = None
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception: its type's name, its message, its last traceback line.
+
+    syntax: the program did not compile. arguments: forms of `args`, where they are data. on, kind: numbers of the
+    object and of its class, for an exception of a class that is no builtin.
+    """
+
+    type: str
+    text: str
+    line: str
+    syntax: bool = False
+    arguments: list[Any] | None = None
+    on: int | None = None
+    kind: int | None = None
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the program ran out of memory, by its own account."""
+        return self.type == "MemoryError"
+
+
+@dataclass(frozen=True)
+class CalledBack:
+    """The program calls a function that a test handed to it: its number and the forms of the arguments."""
+
+    function: int
+    arguments: list[Any]
+    keywords: Any
+
+
+Reply = Returned | Raised | CalledBack
+
+
+def read_reply(message: Any) -> Reply:
+    """The reply that a message is; raises `BadFrame` for anything else."""
+    if type(message) is dict:
+        if "x" in message:
+            return _raised(message["x"])
+        if "v" in message:
+            changed = message.get("args")
+            if changed is None or type(changed) is list:
+                return Returned(message["v"], changed, message.get("end") is True)
+        if type(message.get("k")) is int and type(message.get("args")) is list:
+            return CalledBack(message["k"], message["args"], message.get("kwargs", {"d": []}))
+    raise BadFrame("the program sent no reply of ours")
+
+
+def _raised(error: Any) -> Raised:
+    if type(error) is not dict:
+        raise BadFrame("the program sent no exception of ours")
+    arguments, on, kind = error.get("args"), error.get("on"), error.get("kind")
+    listed = type(arguments) is list and len(arguments) <= MAX_ARGUMENTS
+    return Raised(
+        type=_text(error.get("type"), MAX_NAME),
+        text=_text(error.get("text"), MAX_TEXT),
+        line=_text(error.get("line"), MAX_TEXT),
+        syntax=error.get("syntax") is True,
+        arguments=arguments if listed else None,
+        on=on if type(on) is int else None,
+        kind=kind if type(kind) is int else None,
+    )
+
+
+def _text(value: Any, limit: int) -> str:
+    return value[:limit] if type(value) is str else ""
