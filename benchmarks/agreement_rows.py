@@ -86,7 +86,7 @@ def humaneval(path: Path) -> Iterator[Row]:
 def idioms() -> Iterator[Row]:
     """The programs of agreement_idioms.txt, a row for each test."""
     text = Path(__file__).with_name("agreement_idioms.txt").read_text()
-    for block in text.split("#: program ")[1:]:
+    for block in text.split("\n#: program ")[1:]:
         title, _, body = block.partition("\n")
         kind, _, name = title.partition(" | ")
         program, *tests = re.split(r"^#: ", body, flags=re.MULTILINE)
