@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import random
@@ -135,14 +136,20 @@ def _query(source: str, name: str, query: str, truth: Any) -> Row:
     return Row(source, name, inspect.getsource(sql_driver), printed=printed)
 
 
-async def as_printed(rows: Sequence[Row], each: int, seconds: float) -> list[Row]:
+async def as_printed(rows: Sequence[Row], each: int, seconds: float, jobs: int) -> list[Row]:
     """Up to `each` rows of every source whose tests call a function with literals, as programs that read these and
     print the value; the expected output is what the reference solution prints.
     """
     made = []
     for source in dict.fromkeys(row.source for row in rows):
         made += list(islice((found for row in rows if row.source == source if (found := _reading(row))), each))
-    return [await _answered(row, seconds) for row in made]
+    free = asyncio.Semaphore(jobs)
+
+    async def answered(row: Row) -> Row:
+        async with free:
+            return await _answered(row, seconds)
+
+    return await asyncio.gather(*map(answered, made))
 
 
 def _reading(row: Row) -> Row | None:

@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from benchmarks import agreement
-from benchmarks.agreement import Difference, cause_of, differences, share, table
+from benchmarks.agreement import share, table
 from benchmarks.agreement_plain import PASSED, TIMEOUT, judge_printed, judge_tests, printed
 from benchmarks.agreement_rows import Row, as_printed, entry_points, humaneval, idioms, mbpp, mutated, own, with_tests
+from benchmarks.agreement_verdicts import Difference, cause_of, differences
 from rewards.sandbox import CaseResult
 
 ADD = "def f(a):\n    return a + 1\n"
@@ -121,7 +122,7 @@ async def test_printed_rows_expect_what_the_reference_prints():
     rows = [
         with_tests("set", "1", ADD, ["assert f(1) == 2.0", "assert f([1]) == 3", "assert f(7) == 8", "assert f(1)"])
     ]
-    (made,) = await as_printed(rows, 5, 2.0)
+    (made,) = await as_printed(rows, 5, 2.0, 1)
     assert made.source == "set, printed"
     assert made.printed == (("(1,)\n", "2\n"), ("(7,)\n", "8\n"))
 
