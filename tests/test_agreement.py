@@ -153,7 +153,9 @@ def _found(plain, *outcomes):
 
 def test_only_tests_that_ran_and_differ_are_differences():
     row = with_tests("set", "1", ADD, ["a", "b", "c", "d", "e"])
+    skipped = ("timeout", "not run: 1 cases had timed out")
     cases = [("passed", None), ("runtime_error", "E"), ("timeout", None), ("passed", None), ("timeout", None)]
+    assert differences([row], [_found([PASSED] * 5, *cases[:1], *[skipped] * 4)]) == []
     found = _found([PASSED, PASSED, "AssertionError: x", TIMEOUT, None], *cases)
     made = differences([row], [found])
     assert [(one.index, one.plain, one.outcome) for one in made] == [
@@ -169,11 +171,17 @@ def test_only_tests_that_ran_and_differ_are_differences():
         (PASSED, "wrong_answer", "the test compares an object of the program's class A", "by design, undecidable"),
         (PASSED, "runtime_error", "NameError: name 'exit' is not defined", "to be explained: plain passed"),
         ("AssertionError: 3", "passed", "", "to be explained: plain AssertionError, sandbox passed"),
+        ("other output", "passed", "", "to be explained: plain other output, sandbox passed"),
     ],
 )
 def test_differences_are_grouped_by_cause(plain, outcome, detail, cause):
     row = with_tests("set", "1", ADD, ["assert f(1) == 2"])
     assert cause_of(Difference(row, 0, plain, outcome, detail)).startswith(cause)
+
+
+def test_printed_numbers_that_are_equal_by_value_differ_by_design():
+    row = Row("set, printed", "1", "print(240.0)", printed=(("", "240\n"),))
+    assert cause_of(Difference(row, 0, "other output", "passed", "")).startswith("by design, printed tokens")
 
 
 def test_the_table_counts_verdicts_by_source():
