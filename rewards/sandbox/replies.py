@@ -1,4 +1,4 @@
-"""What a program's process may say on its call channel, and nothing else: the schema of its messages.
+"""What a program's process may say on its call channel, and a judge on its own: the schemas of their messages.
 
 The other side of the channel is model code, so every field has a type and a size before anything is done with it.
 Values stay JSON forms here: `codec.decode` turns them into values, within its own bounds.
@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.sandbox.frames import BadFrame
+from rewards.sandbox.outcomes import OUTCOMES
 
+GONE = "gone"
+"""A judge's verdict where the program's process ended."""
+_OUTCOMES = frozenset({*OUTCOMES, GONE})
 MAX_NAME, MAX_TEXT, MAX_ARGUMENTS = 200, 2000, 64
 
 
@@ -54,6 +58,13 @@ class CalledBack:
     keywords: Any
 
 
+@dataclass(frozen=True)
+class Gone:
+    """The program's process ended while it was loaded; `detail`: "timeout", or what is known."""
+
+    detail: str = ""
+
+
 Reply = Returned | Raised | CalledBack
 
 
@@ -89,3 +100,29 @@ def _raised(error: Any) -> Raised:
 
 def _text(value: Any, limit: int) -> str:
     return value[:limit] if type(value) is str else ""
+
+
+def read_loaded(message: Any) -> Raised | Gone | None:
+    """What a judge's first message says: None for a program that was loaded, the exception, or that it is gone.
+
+    Raises `BadFrame` for anything else.
+    """
+    if type(message) is not dict or type(message.get("loaded")) is not bool:
+        raise BadFrame("the judge sent no first message of ours")
+    if message["loaded"]:
+        return None
+    error = message.get("error")
+    if type(error) is dict and "gone" not in error:
+        reply = read_reply({"x": error})
+        assert isinstance(reply, Raised)
+        return reply
+    detail = error.get("detail") if type(error) is dict else None
+    return Gone(_text(detail, MAX_TEXT))
+
+
+def read_verdict(message: Any) -> dict[str, Any]:
+    """A judge's verdict on one case; raises `BadFrame` for anything else."""
+    if type(message) is not dict or str(message.get("outcome")) not in _OUTCOMES:
+        raise BadFrame("the judge sent no verdict of ours")
+    texts = {name: message[name][:MAX_TEXT] for name in ("detail", "error_type") if type(message.get(name)) is str}
+    return {"outcome": str(message["outcome"]), **texts}

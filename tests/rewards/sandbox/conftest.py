@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import Sandbox
+from rewards.sandbox.lanes import spare_slots
 from tests.processes import command_line, living_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,6 +33,11 @@ class ServerProcess:
     url: str = ""
     workers: int = 2
     log: list[str] = field(default_factory=list)
+
+    @property
+    def slots(self) -> int:
+        """How many workers it has, those for long programs included."""
+        return self.workers + spare_slots(self.workers)
 
     def descendants(self) -> dict[int, str]:
         """Process id and command line of everything that the server has started and that still lives."""
@@ -124,7 +130,7 @@ async def any_sandbox(any_server: ServerProcess) -> AsyncIterator[Sandbox]:
 
 LOOK_AROUND = """
 import os, time
-time.sleep(0.1)  # long enough that both workers are asked
+time.sleep(0.4)  # long enough that every worker is asked
 for folder in ("/tmp", "/dev/shm"):
     open(folder + "/probe", "w").close()
     os.unlink(folder + "/probe")
@@ -135,7 +141,7 @@ print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (
 
 async def assert_nothing_left(server: ServerProcess, sandbox: Sandbox) -> None:
     """The next program in every slot finds an empty folder and no process; the server has its own processes only."""
-    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.workers)))
-    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.workers
+    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.slots)))
+    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.slots
     alive = server.descendants()
-    assert len(alive) == 3 * server.workers, alive
+    assert len(alive) == 3 * server.slots, alive
