@@ -6,7 +6,7 @@
 FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
 of them (data_prep/mutations.py). The harness (agreement_plain.py) runs them without protection: trusted programs only.
 A verdict is pass or fail of one test. Tests that follow a time-out do not run and are not counted; a difference with a
-time-out on one side counts only when it is there a second time, with nothing beside it.
+time-out on one side counts only when it is there a second time, with nothing beside it and three times as much time.
 The exit status is 1 where fewer than 99.8% of the verdicts are equal.
 """
 
@@ -29,7 +29,7 @@ from scipy.stats import binomtest
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.agreement_rows import Row, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
-from benchmarks.agreement_verdicts import Comparison, Difference, Verdicts, differences  # noqa: E402
+from benchmarks.agreement_verdicts import Comparison, Difference, Verdicts, differences, tests_run  # noqa: E402
 from benchmarks.sandbox import running_server  # noqa: E402
 from rewards.sandbox import Sandbox  # noqa: E402
 
@@ -46,10 +46,10 @@ def share(equal: int, tests: int) -> str:
 def table(rows: Sequence[Row], found: Sequence[Verdicts], different: Sequence[Difference]) -> Table:
     """Of every source, and of all of them: programs, tests, equal and different verdicts."""
     programs, tests, unequal = Counter[str](), Counter[str](), Counter[str]()
-    for row, (plain, _) in zip(rows, found, strict=True):
+    for row, pair in zip(rows, found, strict=True):
         for name in (_name(row), "all"):
             programs[name] += 1
-            tests[name] += sum(verdict is not None for verdict in plain)
+            tests[name] += tests_run(pair)
     for one in different:
         unequal.update((_name(one.row), "all"))
     made = Table("source", *("programs", "tests", "equal", "different"), "share of equal verdicts, 95% interval")
@@ -110,8 +110,7 @@ async def run(options: argparse.Namespace, url: str, console: Console) -> int:
     console.print(table(rows, found, different))
     if options.out:
         write(options.out / "differences.json", different)
-    tests = sum(verdict is not None for plain, _ in found for verdict in plain)
-    return int(len(different) > (1 - GOAL) * tests)
+    return int(len(different) > (1 - GOAL) * sum(map(tests_run, found)))
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ _START_SECONDS = 1.0  # for the interpreter, which the sandbox does not charge e
 
 PASSED = "passed"
 TIMEOUT = "timeout"
+OTHER_OUTPUT = "other output"
 _ENDED = "the process ended"
 Verdict = str | None
 """PASSED, TIMEOUT or the error of one test; None for a test that was not run because an earlier one timed out."""
@@ -73,7 +74,7 @@ async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds:
             verdicts.append(None)
             continue
         error, text = await printed(program, given, seconds)
-        verdicts.append(error or (PASSED if _lines(text) == _lines(expected) else "other output"))
+        verdicts.append(error or (PASSED if _lines(text) == _lines(expected) else OTHER_OUTPUT))
     return verdicts
 
 
