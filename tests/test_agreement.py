@@ -147,6 +147,14 @@ def test_idioms_compile_and_have_a_test_each():
         compile("\n".join(row.tests), row.id, "exec")
 
 
+@pytest.mark.slow
+async def test_plain_python_passes_the_idioms_and_fails_the_refusals():
+    for row in list(idioms())[::4]:
+        if not row.printed:
+            (verdict,) = await judge_tests(row.program, row.setup, row.tests, 5.0)
+            assert (verdict == PASSED) == (row.source != "idioms, refusals"), (row.texts, verdict)
+
+
 def _found(plain, *outcomes):
     return plain, [CaseResult(outcome, detail) for outcome, detail in outcomes]
 
