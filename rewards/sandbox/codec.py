@@ -29,7 +29,9 @@ _TYPES = {
         "slice", "str", "tuple",
     ))
 } | {"NoneType": type(None)}  # fmt: skip
-_TYPE_NAMES = {kind: name for name, kind in _TYPES.items() if kind.__name__ == name}
+_NAMED: dict[str, Any] = {**_TYPES, "Ellipsis": ..., "NotImplemented": NotImplemented}
+_NAMES = {value: name for name, value in _NAMED.items()}
+"""Types and constants that travel by name: what nobody can make or change."""
 
 Remember = Callable[[Any], Any]
 """Turns an object that is no plain data into the JSON that stands for it."""
@@ -131,9 +133,9 @@ def _encode_library(value: Any, inner: Callable[[Any], Any], remember: Remember)
     if kind is timedelta:
         return {"L": [value.days, value.seconds, value.microseconds]}
     if kind is deque:
-        return {"q": [inner(item) for item in value]}
-    if kind is type and value in _TYPE_NAMES:
-        return {"y": _TYPE_NAMES[value]}
+        return {"q": [value.maxlen, [inner(item) for item in value]]}
+    if (kind is type or value is ... or value is NotImplemented) and value in _NAMES:
+        return {"y": _NAMES[value]}
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return inner(value.tolist())
     return remember(value)
@@ -181,6 +183,9 @@ class _Decoder:
         return number
 
     def _container(self, tag: str, body: Any, depth: int) -> Any:
+        if tag == "q":
+            most, body = body
+            return deque([self.value(item, depth) for item in _list(body)], most)
         if tag == "v":
             kind, body = body
             pairs = [self.value(item, depth) for item in _list(body)]
@@ -218,7 +223,7 @@ class _Decoder:
 
 
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
-    "t": tuple, "d": dict, "s": set, "f": frozenset, "q": deque, "v": list,
+    "t": tuple, "d": dict, "s": set, "f": frozenset, "q": list, "v": list,
 }  # fmt: skip
 _TIMES: dict[str, Callable[[str], Any]] = {
     "datetime": datetime.fromisoformat,
@@ -231,7 +236,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "a": lambda body: bytearray(_text(body).encode("latin-1")),
     "T": lambda body: _TIMES[body[0]](_text(body[1])),
     "L": lambda body: timedelta(*map(int, _list(body))),
-    "y": lambda body: _TYPES[body],
+    "y": lambda body: _NAMED[body],
 }
 
 

@@ -6,6 +6,7 @@ compared in the judge (judge.py) or the worker (calls.py).
 
 from __future__ import annotations
 
+import copy
 import operator
 import socket
 from collections.abc import Callable
@@ -109,15 +110,16 @@ class Exports:
         return {"v": encode(target(*decode(request["args"]), **decode(request["kwargs"])), self.remember)}
 
     def _call(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        arguments = decode(request["args"], self.recall)
-        keywords = decode(request["kwargs"], self.recall)
-        reply = self._value(target(*arguments, **keywords))
+        forms, names = request["args"], request["names"]
+        arguments = decode(forms, self.recall)
+        by_name = dict(zip(names, arguments[len(arguments) - len(names) :], strict=True))
+        reply = self._value(target(*arguments[: len(arguments) - len(names)], **by_name))
         # Python passes lists by reference: a program that sorts its argument in place must be seen to have done so.
         try:
-            changed = [self._changed(argument, form) for argument, form in zip(arguments, request["args"], strict=True)]
+            changed = [self._changed(argument, form) for argument, form in zip(arguments, forms, strict=True)]
         except NotData:
             return reply
-        if changed != request["args"]:
+        if changed != forms:
             reply["args"] = changed
         return reply
 
@@ -148,11 +150,22 @@ class Exports:
         """What a builtin type holds of an object of its subclass."""
         return {"v": encode(target, self.remember)}
 
+    def _copy(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
+        return self._value(copy.deepcopy(target) if request["deep"] else copy.copy(target))
+
+    def _complete(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a coroutine to its end: the loop that it needs is here."""
+        import asyncio  # hundreds of modules, for the few programs that need them
+
+        return self._value(asyncio.run(target))
+
     def _class(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         """What a class is to the judge: name, flags, special methods as bits, bases as numbers or builtin names."""
         bits = sum(1 << bit for bit, name in enumerate(SPECIAL) if _has(target, name))
         flags = IS_CLASS * issubclass(target, type) + IS_EXCEPTION * issubclass(target, BaseException)
-        bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in target.__bases__]
+        # A builtin class stands for itself, as the base of its mirror.
+        above = (target,) if target.__module__ == "builtins" else target.__bases__
+        bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in above]
         return {"v": [target.__name__, flags + IS_DATA * issubclass(target, _DATA), hex(bits), bases]}
 
     def _instance(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:

@@ -82,5 +82,5 @@ def _next(check: Check, program: Child, judge: Child) -> bytes | None:
     if judge.report is not None and judge.report.killed == zygote.FOR_MEMORY:
         return _TOO_LARGE
     if in_time:
-        raise SlotBroken(f"the judge ended without a verdict: {judge.stderr.ending()[-500:]}")
+        raise SlotBroken(f"the judge ended without a verdict ({judge.report}): {judge.stderr.ending()[-500:]}")
     return None

@@ -8,6 +8,7 @@ a namedtuple, a Counter) are compared by that value instead.
 
 from __future__ import annotations
 
+import collections
 import dis
 import operator
 import types
@@ -25,7 +26,8 @@ _GENERAL = frozenset({"__bool__", "__hash__", "__iter__", "__next__", "__exit__"
 _TYPES: dict[str, type] = {
     "generator": types.GeneratorType, "function": types.FunctionType, "method": types.MethodType, "type": type,
     "module": types.ModuleType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate, "reversed": reversed,
-    "property": property, "memoryview": memoryview,
+    "property": property, "memoryview": memoryview, "coroutine": types.CoroutineType,
+    "Counter": collections.Counter, "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
 _RAISE = dis.opmap["RAISE_VARARGS"]
 TEST_FILES = ("test", "setup")
@@ -50,6 +52,9 @@ class Remote(Protocol):
 
     def form(self, value: Any) -> Any:
         """The form of a value or stand-in, for a request."""
+
+    def exception_class(self, number: int) -> type[BaseException]:
+        """The class here that stands for a class of exceptions of the program."""
 
     def doubt(self, reason: str) -> Unverifiable:
         """The error to raise for a decision that proves nothing; noted, so that no test swallows it."""
@@ -160,9 +165,22 @@ class Stub:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        if self._info.holds_data:
-            return type(data_of(self))
-        return _TYPES.get(self._info.name) or type(self)
+        if self._info.is_exception:
+            return self._remote.exception_class(self._info.number)
+        known = _TYPES.get(self._info.name)
+        return type(data_of(self)) if known is None and self._info.holds_data else known or type(self)
+
+    def __copy__(self) -> Any:
+        return self._remote.ask({"op": "copy", "on": self._number, "deep": False})
+
+    def __deepcopy__(self, _: Any) -> Any:
+        return self._remote.ask({"op": "copy", "on": self._number, "deep": True})
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"an object of the program's class {self._info.name} can't be pickled by a test")
+
+    def __mro_entries__(self, _: Any) -> Any:
+        raise self._remote.doubt(f"the test derives a class from the program's class {self._info.name}")
 
 
 def data_of(stub: Stub) -> Any:
@@ -247,17 +265,41 @@ _METHODS: dict[str, Callable[..., Any]] = {
         _special(self, "__format__", spec)
     ),
 }  # fmt: skip
-_classes: dict[frozenset[str], type[Stub]] = {}
+_classes: dict[tuple[str, frozenset[str]], type[Stub]] = {}
 
 
 def stub_class(info: ClassInfo) -> type[Stub]:
-    """A class of stand-ins with the special methods of a class of the program, and no others."""
-    if info.special not in _classes:
+    """A class of stand-ins with the name and the special methods of a class of the program, and no others."""
+    key = (info.name, info.special)
+    if key not in _classes:
         own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
         if "__hash__" not in info.special:
             own["__hash__"] = None
-        _classes[info.special] = type("Stub", (Stub,), {"__slots__": (), **own})
-    return _classes[info.special]
+        if info.name == "coroutine":
+            own |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
+        own["__doc__"] = property(
+            lambda self: self._remote.ask({"op": "attribute", "on": self._number, "name": "__doc__"})
+        )
+        _classes[key] = type(info.name, (Stub,), {"__slots__": (), **own})
+    return _classes[key]
+
+
+def _complete(self: Stub, _: Any) -> Any:
+    # The loop that the coroutine needs is the program's: it runs there to its end, at the first step of this one.
+    raise StopIteration(self._remote.ask({"op": "complete", "on": self._number}))
+
+
+class _Awaited:
+    """What `await` steps through, for a coroutine of the program: one step."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+
+    def __iter__(self) -> _Awaited:
+        return self
+
+    def __next__(self) -> Any:
+        return _complete(self.stub, None)
 
 
 def mirrored_exception(info: ClassInfo, base_of: Callable[[Any], type[BaseException] | None]) -> type[BaseException]:

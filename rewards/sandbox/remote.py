@@ -92,10 +92,10 @@ class RemoteProgram:
 
     def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call an object of the program; lists, dicts and sets that it changed in place are changed here as well."""
-        forms = [self.form(argument) for argument in arguments]
-        request = {"op": "call", "on": number, "args": forms, "kwargs": self.form(keywords)}
-        reply = self._returned(request)
-        for argument, before, after in zip(arguments, forms, reply.changed or [], strict=False):
+        given = [*arguments, *keywords.values()]
+        forms = [self.form(argument) for argument in given]
+        reply = self._returned({"op": "call", "on": number, "args": forms, "names": list(keywords)})
+        for argument, before, after in zip(given, forms, reply.changed or [], strict=False):
             if before != after:
                 _overwrite(argument, self._decoded(after))
         return self._decoded(reply.form)
@@ -134,7 +134,7 @@ class RemoteProgram:
         if type(number) is not int or type(kind) is not int:
             raise ValueError("no handle")
         if is_class and self._info(number).is_exception:
-            return self._exception_class(number)
+            return self.exception_class(number)
         if number not in self._stubs:
             info = self._info(kind)
             self._stubs[number] = stub_class(info)(self, number, info)
@@ -145,7 +145,8 @@ class RemoteProgram:
             self._infos[number] = read_class(number, self._returned({"op": "class", "on": number}).form)
         return self._infos[number]
 
-    def _exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
+    def exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
+        """The class here that stands for a class of exceptions of the program."""
         if depth > 50:
             raise ValueError("classes of exceptions without an end")
         if number not in self._exceptions:
@@ -156,13 +157,13 @@ class RemoteProgram:
 
     def _base(self, entry: Any, depth: int) -> type[BaseException] | None:
         if type(entry) is int:
-            return self._exception_class(entry, depth) if self._info(entry).is_exception else None
+            return self.exception_class(entry, depth) if self._info(entry).is_exception else None
         return _builtin_exception(str(entry))
 
     def _exception(self, raised: Raised) -> BaseException:
         """The exception to raise here for one that the program raised."""
         try:
-            kind = _builtin_exception(raised.type) if raised.kind is None else self._exception_class(raised.kind)
+            kind = _builtin_exception(raised.type) if raised.kind is None else self.exception_class(raised.kind)
             arguments = [self._decoded(form) for form in raised.arguments or []]
             error = (kind or ProgramError)(*arguments) if raised.arguments is not None else (kind or ProgramError)(
                 raised.text

@@ -132,19 +132,20 @@ for _ in range(6):
         os._exit(0)
 time.sleep(30)
 """
-ONE_MAPPING = """
+SHARED_BY_ALL = """
 import mmap, os, time
-block = mmap.mmap(-1, 100 << 20)
-if os.fork() == 0:
-    other = mmap.mmap(-1, 100 << 20)
-    for place in range(0, len(other), 4096): other[place] = 1
-    time.sleep(30)
+block = mmap.mmap(-1, 50 << 20)
 for place in range(0, len(block), 4096): block[place] = 1
+for _ in range(4):
+    if os.fork() == 0:
+        other = mmap.mmap(-1, 50 << 20)
+        for place in range(0, len(other), 4096): other[place] = block[place]
+        time.sleep(30)
 time.sleep(30)
 """
 
 
-@pytest.mark.parametrize("code", [SHARED, ONE_MAPPING])
+@pytest.mark.parametrize("code", [SHARED, SHARED_BY_ALL])
 async def test_shared_mappings_count_as_memory(sandbox: Sandbox, code: str) -> None:
     result = await sandbox.run(code, memory_mb=128, timeout=20.0)
     assert result.outcome == "memory"

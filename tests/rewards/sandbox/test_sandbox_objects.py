@@ -192,3 +192,46 @@ def test_the_main_block_of_a_program_whose_functions_are_tested_does_not_run() -
     assert check("def f(): return 1\nif __name__ == '__main__':\n    input()\n", ["assert f() == 1"]) == [
         {"outcome": "passed"}
     ]
+
+
+MORE = """
+import asyncio, collections
+class Point:
+    "A point."
+    def __init__(self, x): self.x = x
+async def later(x):
+    await asyncio.sleep(0.001)
+    return x + 1
+def extend(items=()):
+    items.append(1)
+    return items
+def error(): return ValueError("x")
+def documented():
+    "Doc."
+def count(): return collections.Counter("aab")
+def last(): return collections.deque([1, 2], maxlen=2)
+def constants(): return NotImplemented, ..., int
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "import asyncio\nassert asyncio.run(later(1)) == 2",
+        "import asyncio\nasync def both(): return await later(1) + await later(2)\nassert asyncio.run(both()) == 5",
+        "items = [1]\nextend(items=items)\nassert items == [1, 1]",
+        "import copy\np = copy.copy(Point(3))\nassert p.x == 3 and copy.deepcopy(p).x == 3",
+        "assert isinstance(error(), ValueError) and str(error()) == 'x'",
+        "assert documented.__doc__ == 'Doc.' and type(Point(1)).__name__ == 'Point' and Point.__name__ == 'Point'",
+        "import collections\nassert isinstance(count(), collections.Counter)",
+        "assert last().maxlen == 2",
+        "assert constants()[0] is NotImplemented and constants()[1] is ... and constants()[2] is int",
+    ],
+)
+def test_rarer_uses_of_objects_are_pythons_too(test: str) -> None:
+    assert check(MORE, [test]) == [{"outcome": "passed"}]
+
+
+def test_a_class_that_a_test_derives_from_the_programs_is_refused_as_such() -> None:
+    (verdict,) = check(MORE, ["class Named(Point): pass"])
+    assert "derives a class" in verdict["detail"]
