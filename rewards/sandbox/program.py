@@ -202,7 +202,7 @@ def serve_calls(code: str, calls: socket.socket) -> NoReturn:
             request = receive_frame(calls)
         except (EOFError, OSError):
             end(0)
-        send_frame(calls, exports.reply(request))
+        exports.serve(request)
 
 
 def execute_command(payload: dict[str, Any]) -> NoReturn:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from rewards.sandbox.exports import IS_CLASS, IS_DATA, IS_EXCEPTION, SPECIAL
+from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, SPECIAL
 
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
@@ -41,17 +41,11 @@ class Unverifiable(BaseException):
 class Remote(Protocol):
     """What a stand-in needs of the program's process."""
 
-    def ask(self, request: dict[str, Any]) -> Any:
-        """The value of a request; raises what the program raised."""
-
-    def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call an object; what it changed in place is changed here as well."""
+    def ask(self, op: str, on: int = 0, *arguments: Any, **fields: Any) -> Any:
+        """The value of a request about an object; raises what the program raised."""
 
     def items(self, number: int, count: int) -> list[Any]:
         """The next items of an iterator, at most `count`; none at its end."""
-
-    def form(self, value: Any) -> Any:
-        """The form of a value or stand-in, for a request."""
 
     def exception_class(self, number: int) -> type[BaseException]:
         """The class here that stands for a class of exceptions of the program."""
@@ -81,9 +75,9 @@ class ClassInfo:
         return bool(self.flags & IS_EXCEPTION)
 
     @property
-    def is_metaclass(self) -> bool:
-        """Whether its instances are classes."""
-        return bool(self.flags & IS_CLASS)
+    def compares(self) -> bool:
+        """Whether it has an equality of its own."""
+        return bool(self.flags & HAS_EQUALITY)
 
 
 def read_class(number: int, form: Any) -> ClassInfo:
@@ -108,39 +102,40 @@ class Stub:
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        return self._remote.ask({"op": "attribute", "on": self._number, "name": name})
+        return self._remote.ask("attribute", self._number, name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._remote.ask({"op": "set", "on": self._number, "name": name, "value": self._remote.form(value)})
+        self._remote.ask("set", self._number, value, name=name)
 
     def __delattr__(self, name: str) -> None:
-        self._remote.ask({"op": "delete", "on": self._number, "name": name})
+        self._remote.ask("delete", self._number, name=name)
 
     def __str__(self) -> str:
-        return str(self._remote.ask({"op": "text", "on": self._number, "as": "str"}))
+        return str(self._remote.ask("text", self._number, how="str"))
 
     def __repr__(self) -> str:
-        return str(self._remote.ask({"op": "text", "on": self._number, "as": "repr"}))
+        return str(self._remote.ask("text", self._number, how="repr"))
 
     def __dir__(self) -> list[str]:
         return [str(name) for name in vars(type(self))]
 
     def __instancecheck__(self, instance: Any) -> bool:
-        value = self._remote.form(instance)
-        return self._remote.ask({"op": "instance", "on": self._number, "value": value}) is True
+        return self._remote.ask("instance", self._number, instance) is True
 
     def __subclasscheck__(self, kind: Any) -> bool:
-        value = self._remote.form(kind)
-        return self._remote.ask({"op": "subclass", "on": self._number, "value": value}) is True
+        return self._remote.ask("subclass", self._number, kind) is True
 
     def __bool__(self) -> bool:
         # Says no more than a plain value would: the program may return what is true for any reason.
         if "__bool__" in self._info.special:
-            return self._remote.ask(_special(self, "__bool__")) is True
-        return "__len__" not in self._info.special or operator.index(self._remote.ask(_special(self, "__len__"))) > 0
+            return _special(self, "__bool__") is True
+        return "__len__" not in self._info.special or operator.index(_special(self, "__len__")) > 0
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
-        return compare(data_of(self), data_of(other) if isinstance(other, Stub) else other)
+        left, right = data_of(self), data_of(other) if isinstance(other, Stub) else other
+        if isinstance(other, Stub) and self._info.name == other._info.name == "OrderedDict":
+            left, right = list(left.items()), list(right.items())  # two of them have an order
+        return compare(left, right)
 
     def __eq__(self, other: object) -> Any:
         return False if other is None else self._compared(other, operator.eq)
@@ -161,7 +156,13 @@ class Stub:
         return self._compared(other, operator.ge)
 
     def __hash__(self) -> int:
-        return hash(data_of(self)) if self._info.holds_data else hash(("stub", self._number))
+        if self._info.holds_data:
+            return hash(data_of(self))
+        if self._info.compares:
+            raise self._remote.doubt(
+                f"the test puts objects of the program's class {self._info.name} into a set or dict"
+            )
+        return hash(("stub", self._number))
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -171,10 +172,10 @@ class Stub:
         return type(data_of(self)) if known is None and self._info.holds_data else known or type(self)
 
     def __copy__(self) -> Any:
-        return self._remote.ask({"op": "copy", "on": self._number, "deep": False})
+        return self._remote.ask("copy", self._number, deep=False)
 
     def __deepcopy__(self, _: Any) -> Any:
-        return self._remote.ask({"op": "copy", "on": self._number, "deep": True})
+        return self._remote.ask("copy", self._number, deep=True)
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise TypeError(f"an object of the program's class {self._info.name} can't be pickled by a test")
@@ -187,27 +188,26 @@ def data_of(stub: Stub) -> Any:
     """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
-    return stub._remote.ask({"op": "data", "on": stub._number})
+    return stub._remote.ask("data", stub._number)
 
 
-def _special(stub: Stub, name: str, *arguments: Any) -> dict[str, Any]:
-    forms = [stub._remote.form(argument) for argument in arguments]
-    return {"op": "special", "on": stub._number, "name": name, "args": forms}
+def _special(stub: Stub, name: str, *arguments: Any) -> Any:
+    return stub._remote.ask("special", stub._number, *arguments, name=name)
 
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Stub, *arguments: Any) -> Any:
-        return self._remote.ask(_special(self, name, *arguments))
+        return _special(self, name, *arguments)
 
     return method
 
 
 def _call(self: Stub, *arguments: Any, **keywords: Any) -> Any:
-    return self._remote.call(self._number, arguments, keywords)
+    return self._remote.ask("call", self._number, *arguments, *keywords.values(), names=list(keywords))
 
 
 def _iterate(self: Stub) -> Any:
-    return self if "__next__" in self._info.special else self._remote.ask(_special(self, "__iter__"))
+    return self if "__next__" in self._info.special else _special(self, "__iter__")
 
 
 def _advance(self: Stub) -> Any:
@@ -233,7 +233,7 @@ def _leave(
     self: Stub, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> bool:
     described = (None, None, None) if kind is None else (_known(kind), str(error), None)
-    swallowed = self._remote.ask(_special(self, "__exit__", *described)) is True
+    swallowed = _special(self, "__exit__", *described) is True
     # A context manager of the program may swallow what the test raises on purpose; an assertion, or an error of the
     # program's own making, would be a verdict that it gives itself.
     return swallowed and kind is not None and not issubclass(kind, AssertionError) and _raised_by_test(error)
@@ -261,9 +261,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__next__": _advance,
     "__contains__": _contains,
     "__exit__": _leave,
-    "__format__": lambda self, spec: format(str(self), spec) if not spec else self._remote.ask(
-        _special(self, "__format__", spec)
-    ),
+    "__format__": lambda self, spec: _special(self, "__format__", spec) if spec else str(self),
 }  # fmt: skip
 _classes: dict[tuple[str, frozenset[str]], type[Stub]] = {}
 
@@ -277,16 +275,14 @@ def stub_class(info: ClassInfo) -> type[Stub]:
             own["__hash__"] = None
         if info.name == "coroutine":
             own |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
-        own["__doc__"] = property(
-            lambda self: self._remote.ask({"op": "attribute", "on": self._number, "name": "__doc__"})
-        )
+        own["__doc__"] = property(lambda self: self._remote.ask("attribute", self._number, name="__doc__"))
         _classes[key] = type(info.name, (Stub,), {"__slots__": (), **own})
     return _classes[key]
 
 
 def _complete(self: Stub, _: Any) -> Any:
     # The loop that the coroutine needs is the program's: it runs there to its end, at the first step of this one.
-    raise StopIteration(self._remote.ask({"op": "complete", "on": self._number}))
+    raise StopIteration(self._remote.ask("complete", self._number))
 
 
 class _Awaited:

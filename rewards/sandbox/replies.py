@@ -20,11 +20,11 @@ MAX_NAME, MAX_TEXT, MAX_ARGUMENTS = 200, 2000, 64
 
 @dataclass(frozen=True)
 class Returned:
-    """A value; `changed`: the arguments of the call where it changed them in place; `ended`: of an iterator."""
+    """A value; `ended`: of an iterator; `updates`: of shared containers (shared.py)."""
 
     form: Any
-    changed: list[Any] | None = None
     ended: bool = False
+    updates: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Raised:
     arguments: list[Any] | None = None
     on: int | None = None
     kind: int | None = None
+    updates: tuple[Any, ...] = ()
 
     @property
     def out_of_memory(self) -> bool:
@@ -56,6 +57,7 @@ class CalledBack:
     function: int
     arguments: list[Any]
     keywords: Any
+    updates: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,23 @@ Reply = Returned | Raised | CalledBack
 def read_reply(message: Any) -> Reply:
     """The reply that a message is; raises `BadFrame` for anything else."""
     if type(message) is dict:
+        updates = _updates(message.get("sync", []))
         if "x" in message:
-            return _raised(message["x"])
+            return _raised(message["x"], updates)
         if "v" in message:
-            changed = message.get("args")
-            if changed is None or type(changed) is list:
-                return Returned(message["v"], changed, message.get("end") is True)
+            return Returned(message["v"], message.get("end") is True, updates)
         if type(message.get("k")) is int and type(message.get("args")) is list:
-            return CalledBack(message["k"], message["args"], message.get("kwargs", {"d": []}))
+            return CalledBack(message["k"], message["args"], message.get("kwargs", {"d": []}), updates)
     raise BadFrame("the program sent no reply of ours")
 
 
-def _raised(error: Any) -> Raised:
+def _updates(updates: Any) -> tuple[Any, ...]:
+    if type(updates) is not list or any(type(pair) is not list or len(pair) != 2 for pair in updates):
+        raise BadFrame("the program sent no updates of ours")
+    return tuple(updates)
+
+
+def _raised(error: Any, updates: tuple[Any, ...] = ()) -> Raised:
     if type(error) is not dict:
         raise BadFrame("the program sent no exception of ours")
     arguments, on, kind = error.get("args"), error.get("on"), error.get("kind")
@@ -95,6 +102,7 @@ def _raised(error: Any) -> Raised:
         arguments=arguments if listed else None,
         on=on if type(on) is int else None,
         kind=kind if type(kind) is int else None,
+        updates=updates,
     )
 
 

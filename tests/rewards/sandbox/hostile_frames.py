@@ -26,6 +26,8 @@ _REPLIES = [
     {"v": ["Box", 4, "0x1ff", ["object", 2]]},
     {"v": [1, 2, 3], "end": True},
     {"v": {"n": 0}},
+    {"v": {"&": [1, [1, {"&": [3, {"d": [["a", {"=": 1}]]}]}]]}, "sync": [[1, [2, {"=": 3}]], [3, {"d": []}]]},
+    {"v": [{"=": 1}, {"&": [5, {"s": [1]}]}, {"&": [7, {"a": "x"}]}], "sync": [[5, {"s": []}], [9, [1]]]},
     {"x": {"type": "KeyError", "text": "'k'", "line": "KeyError: 'k'", "args": ["k"]}},
     {"x": {"type": "Odd", "text": "", "line": "Odd", "args": [], "on": 3, "kind": 1}},
     {"x": {"type": "SyntaxError", "text": "", "line": "SyntaxError", "syntax": True}},

@@ -50,7 +50,7 @@ def read_by_judge(body: bytes) -> None:
         theirs.shutdown(socket.SHUT_WR)
         remote = RemoteProgram(ours)
         try:
-            shown(remote.ask({"op": "name", "name": "f"}))
+            shown(remote.ask("name", name="f"))
         except (ProgramGone, Unverifiable):
             pass
         except BaseException as error:

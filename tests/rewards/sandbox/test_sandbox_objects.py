@@ -235,3 +235,73 @@ def test_rarer_uses_of_objects_are_pythons_too(test: str) -> None:
 def test_a_class_that_a_test_derives_from_the_programs_is_refused_as_such() -> None:
     (verdict,) = check(MORE, ["class Named(Point): pass"])
     assert "derives a class" in verdict["detail"]
+
+
+ALIASES = """
+import collections
+def same(x): return x
+def copied(x): return list(x)
+def nested(grid):
+    grid[0].append(9)
+    grid.reverse()
+def extend(items=[]):
+    items.append(1)
+    return items
+class Item:
+    def __init__(self): self.tags = []
+    def count(self): return len(self.tags)
+def groups(): return DICT
+DICT = collections.defaultdict(list)
+def keep(x):
+    KEPT.append(x)
+KEPT = []
+def kept(): return KEPT[0]
+def swap(a, b): a[:], b[:] = b[:], a[:]
+def cycle():
+    a = [1]
+    a.append(a)
+    return a
+def grow(n): return list(range(n))
+class Point:
+    def __init__(self, x): self.x = x
+    def __eq__(self, other): return self.x == other.x
+    def __hash__(self): return hash(self.x)
+def ordered(*keys): return collections.OrderedDict.fromkeys(keys)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "holds"),
+    [
+        ("items = [1]\nassert same(items) is items", True),
+        ("items = [1]\nassert same(items) is not items", False),
+        ("items = [1]\nassert copied(items) is not items", True),
+        ("items = [1]\nsame(items).append(2)\nassert items == [1, 2]", True),
+        ("items = [1]\ncopied(items).append(2)\nassert items == [1]", True),
+        (
+            "row = [1]\ngrid = [row, [2]]\nnested(grid)\nassert row == [1, 9] and grid == [[2], row] and grid[1] is row",
+            True,
+        ),
+        ("row = [1]\ngrid = [row, [2]]\nnested(grid)\nassert row == [1]", False),
+        ("a = extend()\nextend()\nassert a == [1, 1]", True),
+        ("a = extend()\nextend()\nassert a == [1]", False),
+        ("item = Item()\nitem.tags.append(3)\nassert item.tags == [3] and item.count() == 1", True),
+        ("item = Item()\nitem.tags.append(3)\nassert item.tags == []", False),
+        ("groups()['a'].append(1)\nassert groups()['a'] == [1]", True),
+        (
+            "x = {'a': [1]}\nkeep(x)\nx['a'].append(2)\nx['b'] = 3\nassert kept() == {'a': [1, 2], 'b': 3} and kept() is x",
+            True,
+        ),
+        ("a, b = [1], [2, 3]\nswap(a, b)\nassert (a, b) == ([2, 3], [1])", True),
+        ("a = cycle()\nassert a[1] is a and a[0] == 1", True),
+        ("assert grow(50000) == list(range(50000)) and sum(grow(30000)) == sum(range(30000))", True),
+        ("assert len({Point(1), Point(1)}) == 2", False),
+        ("assert {Point(1): 'a'}.get(Point(1)) is None", False),
+        ("assert ordered('a', 'b') == ordered('b', 'a')", False),
+        ("assert ordered('a', 'b') == ordered('a', 'b') == {'b': None, 'a': None}", True),
+        ("try:\n    same([object()])\nexcept TypeError: pass\nx = [1]\nassert same(x) is x", True),
+    ],
+)
+def test_what_is_passed_by_reference_is_one_on_both_sides(test: str, holds: bool) -> None:
+    (verdict,) = check(ALIASES, [test])
+    assert (verdict["outcome"] == "passed") is holds, verdict
