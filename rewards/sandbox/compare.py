@@ -2,9 +2,10 @@
 
 Printed output: lines are compared in order; white space at line ends and empty lines at the end do not count. Where the
 texts of two lines differ, they are compared token by token, so leading and inner blanks do not count either, unless the
-case is about layout. A token that the expected text writes as a whole number needs that number, in whatever notation;
-one that it writes with a fraction or an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero). Infinity
-equals only infinity, NaN only NaN. `True`, `False` and `None` equal JSON's `true`, `false` and `null`.
+case is about layout. A token that the expected text writes as a whole number needs that number (`12.0` and `1.2e1` are
+12; `012` is another text); one that it writes with a fraction or an exponent may differ by a relative 1e-6 (absolute
+1e-9 near zero). Infinity equals only infinity, NaN only NaN. `True`, `False` and `None` equal JSON's `true`, `false` and
+`null`.
 
 Returned values: the same for numbers, by the type of the expected value; `True`/`False`/`None` equal only themselves
 (so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by content; a
@@ -65,8 +66,15 @@ def _same_token(actual: str, expected: str) -> bool:
     wanted, given = number(expected), number(actual)
     if wanted is None or given is None:
         return wanted is given and _special(actual) == _special(expected) is not None
-    exact = not any(mark in expected for mark in ".eE")
-    return given == wanted or (not exact and _close(given, wanted))
+    if any(mark in expected for mark in ".eE"):
+        return given == wanted or _close(given, wanted)
+    # Zeros in front are part of a whole number that is a name: 007, 0011, 09:05.
+    return given == wanted and not (_is_padded(actual) or _is_padded(expected))
+
+
+def _is_padded(text: str) -> bool:
+    digits = text.lstrip("+-")
+    return text.startswith("+") or (digits[:1] == "0" and digits[1:2].isdigit())
 
 
 def number(text: str) -> Number | None:

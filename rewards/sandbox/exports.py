@@ -18,11 +18,12 @@ from rewards.sandbox.shared import Shared
 
 # The special methods that a test may use on an object of the program; a bit each says which ones its class has.
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+OPERATORS = tuple(f"__{kind}{name}__" for kind in ("", "r", "i") for name in _BINARY)
 SPECIAL = (
     "__call__", "__iter__", "__next__", "__len__", "__getitem__", "__setitem__", "__delitem__", "__contains__",
     "__enter__", "__exit__", "__reversed__", "__index__", "__int__", "__float__", "__complex__", "__round__", "__abs__",
     "__neg__", "__pos__", "__invert__", "__bool__", "__hash__", "__format__", "__await__", "__divmod__",
-    *(f"__{name}__" for name in _BINARY), *(f"__r{name}__" for name in _BINARY), *(f"__i{name}__" for name in _BINARY),
+    *OPERATORS,
 )  # fmt: skip
 HAS_EQUALITY, IS_EXCEPTION, IS_DATA = 1, 2, 4
 """Flags of a class: it has an `__eq__` of its own; its instances are exceptions, or hold a builtin value (of a subclass

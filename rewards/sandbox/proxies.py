@@ -9,7 +9,7 @@ a namedtuple, a Counter) are compared by that value instead.
 from __future__ import annotations
 
 import collections
-import dis
+import opcode
 import operator
 import types
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, SPECIAL
+from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, OPERATORS, SPECIAL
 
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
@@ -29,7 +29,28 @@ _TYPES: dict[str, type] = {
     "property": property, "memoryview": memoryview, "coroutine": types.CoroutineType,
     "Counter": collections.Counter, "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
-_RAISE = dis.opmap["RAISE_VARARGS"]
+_CONVERSIONS = (
+    "__len__", "__index__", "__int__", "__float__", "__complex__", "__round__", "__abs__", "__neg__", "__pos__",
+    "__invert__",
+)  # fmt: skip
+# Attributes with underscores that a test may read; what the interpreter or a library looks for is not there.
+_READ = frozenset({
+    "__name__", "__qualname__", "__module__", "__doc__", "__dict__", "__annotations__", "__defaults__", "__wrapped__",
+    "__cause__", "__context__", "__notes__", "__traceback__", "__self__", "__func__", "__members__", "__slots__",
+    "__iter__", "__next__", "__len__", "__call__", "__eq__", "__hash__", "__add__", "__init__",
+})  # fmt: skip
+_COMPARING = frozenset({
+    "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "symmetric_difference", "difference",
+})  # fmt: skip
+# What builtin values answer about themselves without changing.
+_QUESTIONS = frozenset(
+    name for kind in (str, bytes, tuple, list, dict, set, frozenset, int, float, complex)
+    for name in vars(kind) if not name.startswith("_")
+) - {
+    name for kind, reader in ((list, tuple), (set, frozenset), (bytearray, bytes))
+    for name in vars(kind) if name not in vars(reader)
+} - {"pop", "popitem", "update", "setdefault", "clear", "copy", "get", "fromkeys"}  # fmt: skip
+_RAISE = opcode.opmap["RAISE_VARARGS"]
 TEST_FILES = ("test", "setup")
 """The names that the code of tests is compiled under."""
 
@@ -94,14 +115,21 @@ class Stub:
     """An object that lives in the program's process; what it can do beyond this depends on its class
     (`stub_class`)."""
 
-    __slots__ = ("_info", "_number", "_remote", "_taken", "_waiting")
+    __slots__ = ("_info", "_mixed", "_number", "_remote", "_taken", "_waiting")
 
     def __init__(self, remote: Remote, number: int, info: ClassInfo) -> None:
-        own = {"_remote": remote, "_number": number, "_info": info, "_taken": 0, "_waiting": []}
+        own = {"_remote": remote, "_number": number, "_info": info, "_mixed": False, "_taken": 0, "_waiting": []}
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in _READ:
+            # A library that finds __array_interface__ and its like would believe what it says.
+            raise AttributeError(f"{self._info.name!r} object has no attribute {name!r}")
+        if self._info.holds_data and name in _QUESTIONS:
+            return getattr(data_of(self), name)
+        if name in _COMPARING:
+            raise self._remote.doubt(f"the test has an object of the program's class {self._info.name} compare itself")
         return self._remote.ask("attribute", self._number, name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -126,6 +154,9 @@ class Stub:
         return self._remote.ask("subclass", self._number, kind) is True
 
     def __bool__(self) -> bool:
+        if self._info.holds_data:
+            return bool(data_of(self))
+        _require_unmixed(self)
         # Says no more than a plain value would: the program may return what is true for any reason.
         if "__bool__" in self._info.special:
             return _special(self, "__bool__") is True
@@ -188,7 +219,13 @@ def data_of(stub: Stub) -> Any:
     """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
-    return stub._remote.ask("data", stub._number)
+    data = stub._remote.ask("data", stub._number)
+    return collections.Counter(data) if stub._info.name == "Counter" and isinstance(data, dict) else data
+
+
+def _require_unmixed(stub: Stub) -> None:
+    if stub._mixed:
+        raise stub._remote.doubt(f"the test computes with a value of its own and the program's class {stub._info.name}")
 
 
 def _special(stub: Stub, name: str, *arguments: Any) -> Any:
@@ -197,6 +234,36 @@ def _special(stub: Stub, name: str, *arguments: Any) -> Any:
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Stub, *arguments: Any) -> Any:
+        return _special(self, name, *arguments)
+
+    return method
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    def method(self: Stub, other: Any, *more: Any) -> Any:
+        """With a value of the test's own: by the builtin value, or with an object as the result. The class would learn
+        what is expected, as in `abs(f(2) - 0.5) < 1e-6`, and answer accordingly."""
+        if issubclass(type(other), Stub):
+            return _special(self, name, other, *more)
+        if self._info.holds_data:
+            own = getattr(data_of(self), name, None)
+            return NotImplemented if own is None else own(other, *more)
+        value = _special(self, name, other, *more)
+        if not issubclass(type(value), Stub):
+            if value is NotImplemented:
+                return value
+            raise self._remote.doubt(f"the test computes with a value of its own and the program's {self._info.name}")
+        object.__setattr__(value, "_mixed", True)
+        return value
+
+    return method
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    def method(self: Stub, *arguments: Any) -> Any:
+        if self._info.holds_data and hasattr(data := data_of(self), name):
+            return getattr(data, name)(*arguments)
+        _require_unmixed(self)
         return _special(self, name, *arguments)
 
     return method
@@ -256,6 +323,8 @@ def _raised_by_test(error: BaseException | None) -> bool:
 
 _METHODS: dict[str, Callable[..., Any]] = {
     **{name: _forwarded(name) for name in SPECIAL if name not in _GENERAL},
+    **{name: _binary(name) for name in (*OPERATORS, "__divmod__")},
+    **{name: _unary(name) for name in _CONVERSIONS},
     "__call__": _call,
     "__iter__": _iterate,
     "__next__": _advance,

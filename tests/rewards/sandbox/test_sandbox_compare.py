@@ -6,6 +6,8 @@ import contextlib
 import json
 import math
 import socket
+import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -69,6 +71,14 @@ def test_garbage_is_refused_or_read_but_nothing_else(form: object) -> None:
     ("actual", "expected", "same"),
     [
         (1, 1.0, True),
+        (1.0, 1, True),
+        (0.9999999, 1, False),
+        (float("inf"), 10**400, False),
+        (2.0**70, 2**70 + 1, False),
+        (1 + 0j, 1, True),
+        ({10**5000: 1}, {"1": 1}, False),
+        ({1: "a", 2: "b"}, {"1": "a", "2": "b"}, True),
+        ({}, {"": 1}, False),
         (1, True, False),
         (0, False, False),
         (None, False, False),
@@ -104,6 +114,31 @@ def test_value_rules(actual: object, expected: object, same: bool) -> None:
         ("1\n\n2", "1\n2", False),
         ("  1", "1", True),
         ("1 2", "12", False),
+        ("11", "0011", False),
+        ("0011", "11", False),
+        ("9:05", "09:05", False),
+        ("09 05", "9 5", False),
+        ("+7", "7", False),
+        ("0.50", "0.5", True),
+        ("00.5", "0.5", True),
+        ("12.0", "12", True),
+        ("1.2e1", "12", True),
+        ("12.0000001", "12", False),
+        ("inf", "1" * 400, False),
+        ("1e999", "1" * 400, False),
+        ("12499997500000.0", "12500002500000", False),
+        ("5.7133839564458575e+262", str(math.factorial(150)), False),
+        ("1e400", "2e400", False),
+        ("1e400", "1.0e400", True),
+        ("inf", "1e400", False),
+        ("-inf", "inf", False),
+        ("Infinity", "inf", True),
+        ("nan", "1.5", False),
+        ("1_0", "10.0", False),
+        ("٣", "3", False),
+        ("1" * 5000 + "e", "2.5", False),
+        ("0." + "3" * 5000, "0.3333333333", True),
+        ("1e999999999999", "1.0", False),
         ("0.33333333", "0.333333334", True),
         ("0.3334", "0.3333", False),
         ("100000000", "100000001", False),
@@ -225,3 +260,44 @@ def test_needed_names_are_what_tests_neither_define_nor_find() -> None:
         "def h(y): return k(y)\nh(m, b)",
     ]
     assert needed_names(sources) == ["f", "g", "k"]
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "layout", "same"),
+    [
+        ("  1\n 121", "  1\n 121", True, True),
+        ("1\n121", "  1\n 121", True, False),
+        ("1\n121", "  1\n 121", False, True),
+        ("1  2", "1 2", True, False),
+        ("1\t2", "1 2", True, False),
+        ("1 2  ", "1 2", True, True),
+        ("1 2.50", "1 2.5", True, True),
+        ("7", "007", True, False),
+        (" a", "a", True, False),
+    ],
+)
+def test_layout_counts_where_the_case_says_so(actual: str, expected: str, layout: bool, same: bool) -> None:
+    assert same_output(actual, expected, layout=layout) is same
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: "1" * n + "e", lambda n: "1." * n, lambda n: "1 " * n, lambda n: "-" * n + "1"]
+)
+def test_comparison_takes_steps_in_proportion_to_the_text(make: Callable[[int], str]) -> None:
+    def steps(size: int) -> int:
+        count = 0
+
+        def trace(frame: object, event: str, argument: object) -> object:
+            nonlocal count
+            count += event in ("call", "line")
+            return trace
+
+        text = make(size)
+        sys.settrace(trace)
+        try:
+            same_output(text, text + "0")
+        finally:
+            sys.settrace(None)
+        return count
+
+    assert steps(4000) <= 4 * steps(1000) + 100

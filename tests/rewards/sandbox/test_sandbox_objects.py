@@ -305,3 +305,74 @@ def ordered(*keys): return collections.OrderedDict.fromkeys(keys)
 def test_what_is_passed_by_reference_is_one_on_both_sides(test: str, holds: bool) -> None:
     (verdict,) = check(ALIASES, [test])
     assert (verdict["outcome"] == "passed") is holds, verdict
+
+
+FAKES = """
+class Number(float):
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+    def __abs__(self): return 0.0
+    def __round__(self, digits=0): return 0.5
+class Members(set):
+    def __xor__(self, other): return set()
+    __sub__ = __rxor__ = __rsub__ = __xor__
+    def __len__(self): return 2
+    def __contains__(self, item): return True
+    def issubset(self, other): return True
+class Text(str):
+    def startswith(self, other): return True
+    def __len__(self): return 3
+    def upper(self): return "ABC"
+class Object:
+    def __sub__(self, other): return self
+    __rsub__ = __xor__ = __rxor__ = __mod__ = __sub__
+    def __abs__(self): return 0.0
+    __round__ = __float__ = lambda self, *a: 0.0
+    def __bool__(self): return False
+    def startswith(self, other): return True
+    issubset = endswith = startswith
+    __array_interface__ = {'data': (8, False), 'shape': (1000,), 'typestr': '<i8', 'version': 3}
+    def __array__(self, *a, **k): return [1]
+class Zero:
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+def number(): return Number(7)
+def members(): return Members({9})
+def text(): return Text("nothing")
+def fake(): return Object()
+def zero(): return Zero()
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert abs(number() - 0.5) < 1e-6",
+        "assert abs(0.5 - number()) < 1e-6",
+        "assert round(number() - 0.5, 3) == 0",
+        "assert round(number(), 1) == 0.5",
+        "assert not members() ^ {1, 2}",
+        "assert members() - {1, 2} == set()",
+        "assert len(members()) == 2",
+        "assert 1 in members()",
+        "assert members().issubset({1})",
+        "assert text().startswith('abc')",
+        "assert len(text()) == 3",
+        "assert text().upper() == 'ABC'",
+        "assert abs(fake() - 0.5) < 1e-6",
+        "assert abs(0.5 - fake()) < 1e-6",
+        "assert not fake() ^ {1, 2}",
+        "assert not (fake() - 3)",
+        "assert float(fake() - 3) == 0",
+        "assert round(fake() - 0.5, 3) == 0",
+        "assert fake().startswith('abc')",
+        "assert fake().issubset({1})",
+        "assert abs(zero() - 0.5) < 1e-6",
+        "import numpy as np\nassert np.allclose(fake(), [1])",
+        "import numpy as np\nassert np.array_equal(np.asarray(fake()), [1])",
+        "import math\nassert math.isclose(number(), 0.5)",
+    ],
+)
+def test_an_object_is_never_asked_about_what_is_expected(test: str) -> None:
+    (verdict,) = check(FAKES, [test])
+    assert verdict["outcome"] in ("wrong_answer", "runtime_error")
