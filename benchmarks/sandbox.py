@@ -3,6 +3,7 @@
     python benchmarks/sandbox.py speed        # /run_code, /run_batch, the client; medians over several runs
     python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
     python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
+    python benchmarks/sandbox.py hostile      # honest callers beside hostile ones, one worker; the slowest frame
 
 The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its
 cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase  # noqa: E402
+from rewards.sandbox.lanes import spare_slots  # noqa: E402
 
 PRINT = "print(1)"
 MBPP = """
@@ -72,7 +74,7 @@ class Connection:
         content = json.dumps(body).encode()
         lines = [
             f"POST {path} HTTP/1.1",
-            "host: x",
+            "host: localhost",
             "content-type: application/json",
             f"content-length: {len(content)}",
         ]
@@ -278,17 +280,95 @@ async def soak(url: str, pid: int, count: int, workers: int) -> None:
             )
         taken = time.perf_counter() - start
     after = memory_mib(pid)
-    left = len(tree(pid)) - 1 - 3 * workers
+    left = len(tree(pid)) - 1 - 3 * (workers + spare_slots(workers))
     print(f"{sum(outcomes.values())} results of {count} programs in {taken:.0f} s: {dict(sorted(outcomes.items()))}")
     print(f"misclassified: {sum(wrong.values())} {dict(wrong) or ''}")
     print(f"memory of the server: {before:.1f} MiB before, {after:.1f} MiB after ({(after / before - 1) * 100:+.1f}%)")
     print(f"processes left: {left}")
 
 
+WORST: dict[str, tuple[str, int]] = {
+    "writes to all descriptors": (
+        "import os\nfor d in range(3, 250):\n    try: os.write(d, (60000).to_bytes(4, 'big') + b'[' * 60000)\n"
+        "    except OSError: pass\ndef f(x): return x + 1\n",
+        3,
+    ),
+    "raises class SIGKILL": ("class SIGKILL(Exception): pass\ndef f(x): raise SIGKILL\n", 3),
+    "kills itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)\n", 3),
+    "prints 9,000 digits": ("def f(x): return '1' * 9000 + 'e'\nprint('1' * 9000 + 'e')\n", 0),
+    "sleeps 0.9 s in each of 20 cases": ("import time\ndef f(x):\n    time.sleep(0.9)\n    return x + 1\n", 20),
+    "computes for ever": ("def f(x):\n    while True: pass\n", 3),
+    "a fork bomb": ("import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n", 3),
+    "fills its memory": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 22))\n", 3),
+    "a name of 7 MB": ("def f(x): raise type('A' * 7_000_000, (Exception,), {})\n", 3),
+}
+"""Programs and their numbers of cases; 0: the case looks at what it prints."""
+CALLERS = 10
+
+
+async def beside_hostile(runs: int, seconds: float) -> None:
+    """Checks per second of honest callers, alone and beside hostile ones, each in a closed loop, at a limit of 1 s."""
+    print(f"\nhonest checks/s of {CALLERS} callers, one worker; share kept of what as many honest callers have alone")
+    with running_server(1) as (url, _):
+        async with Sandbox(url) as sandbox:
+            alone = {n: [await honest_rate(sandbox, n, None, seconds) for _ in range(runs)] for n in (5, 9)}
+            print(f"{'':34s} 9 alone {spread(alone[9])}, 5 alone {spread(alone[5])}")
+            for name, (code, cases) in WORST.items():
+                kept = []
+                for honest in (9, 5):
+                    rates = [await honest_rate(sandbox, honest, (code, cases), seconds) for _ in range(runs)]
+                    shares = [rate / statistics.median(alone[honest]) for rate in rates]
+                    range_of = f"({min(shares):.0%} .. {max(shares):.0%})"
+                    kept.append(f"{CALLERS - honest} hostile: {statistics.median(shares):5.0%} {range_of}")
+                print(f"{name:34s} " + "   ".join(kept), flush=True)
+
+
+async def honest_rate(sandbox: Sandbox, honest: int, hostile: tuple[str, int] | None, seconds: float) -> float:
+    """Checks per second of so many honest callers, beside as many hostile ones as are missing from ten."""
+    done, until = 0, time.perf_counter() + seconds
+    good = [AssertCase(f"assert f({n}) == {n + 1}") for n in range(3)]
+
+    async def friend(number: int) -> None:
+        nonlocal done
+        while time.perf_counter() < until:
+            result = await sandbox.check(Program(f"def f(x): return x + 1  # {number} {done}"), good, timeout=1.0)
+            assert result.all_passed, result
+            done += 1
+
+    async def foe(number: int) -> None:
+        code, count = hostile or ("", 0)
+        cases = [AssertCase("assert f(1) == 2")] * count or [StdioCase("", "2.5")]
+        while time.perf_counter() < until:
+            await sandbox.check(Program(f"{code}# {number}"), cases, timeout=1.0, memory_mb=256)
+
+    foes = [asyncio.create_task(foe(number)) for number in range(CALLERS - honest if hostile else 0)]
+    await asyncio.gather(*(friend(number) for number in range(honest)))
+    rate = done / seconds
+    await asyncio.gather(*foes)
+    return rate
+
+
+def slowest_frames() -> None:
+    """Processor time of the slowest of 20,000 random and mutated frames, for each reader of what a program sends."""
+    from tests.rewards.sandbox.hostile_frames import FIXED, mutated
+    from tests.rewards.sandbox.test_sandbox_fuzz import READERS
+
+    frames = [*FIXED, *(mutated(seed) for seed in range(20_000 - len(FIXED)))]
+    for read in READERS:
+        times = []
+        for body in frames:
+            start = time.process_time()
+            read(body[: 1 << 16])
+            times.append((time.process_time() - start, body))
+        slowest, body = max(times)
+        mean = sum(seconds for seconds, _ in times) / len(times)
+        print(f"{read.__name__:18s} mean {mean * 1e6:4.0f} us, slowest {slowest * 1e3:5.1f} ms: {body[:60]!r}")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("speed", "scaling", "soak"))
+    parser.add_argument("what", choices=("speed", "scaling", "soak", "hostile"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
@@ -297,6 +377,10 @@ def main() -> None:
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start, Python {sys.version.split()[0]}")
     if options.what == "scaling":
         asyncio.run(scaling(options.runs, options.seconds))
+        return
+    if options.what == "hostile":
+        slowest_frames()
+        asyncio.run(beside_hostile(options.runs, options.seconds))
         return
     with running_server(options.workers) as (url, pid):
         if options.what == "speed":

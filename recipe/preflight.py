@@ -1,7 +1,7 @@
 """Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` tells in seconds what would fail in an hour.
 
-Takes the arguments of ``recipe.train``, starts nothing, prints what is wrong and how to mend it, and exits non-zero
-if anything is. ``recipe.train`` asks the same questions before it starts Ray.
+Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox, prints what is wrong and how to mend
+it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -34,7 +34,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
     "batches divide and memory suffices": memory.check,
-    "the sandbox answers": sandbox.check,
+    "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
 }
 

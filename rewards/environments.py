@@ -138,7 +138,7 @@ class CodeEnvironment(Environment):
             detail = "no program found" if source is None else "syntax error"
             text = self._tell(test=self.shown[0], detail=detail, program=source or "")
             return Observation(text, done=False, valid=False, wrong=True)
-        result = await sandbox_at(self.settings.sandbox_url).check(
+        result = await sandbox_at(self.settings.sandbox_url, self.settings.sandbox_isolation).check(
             Program(source),
             self.cases,
             timeout=self.settings.timeout,

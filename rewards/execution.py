@@ -6,12 +6,14 @@ from weakref import WeakKeyDictionary
 from rewards.sandbox import Sandbox
 
 # Connections belong to the event loop that opened them.
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str | None, Sandbox]] = WeakKeyDictionary()
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str | None, str | None], Sandbox]]
+_clients = WeakKeyDictionary()
 
 
-def sandbox_at(url: str | None) -> Sandbox:
-    """The running loop's client for this address; None: the server embedded in this process."""
+def sandbox_at(url: str | None, isolation: str | None = None) -> Sandbox:
+    """The running loop's client for this address; None: this machine's embedded server, with this isolation mode."""
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    if url not in clients:
-        clients[url] = Sandbox(url)
-    return clients[url]
+    key = (url, isolation)
+    if key not in clients:
+        clients[key] = Sandbox(url, isolation=isolation)
+    return clients[key]

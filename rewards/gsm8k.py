@@ -58,7 +58,7 @@ async def _by_math_verify(response: str, expected: str, settings: JudgeSettings)
     """What math-verify says; RuntimeError when it isn't there."""
     if not any(character.isdigit() for character in response):
         return Verdict.failed("extract")
-    run = await sandbox_at(settings.sandbox_url).run(
+    run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
         _driver(),
         stdin=json.dumps({"response": response, "expected": expected}),
         timeout=settings.timeout + _IMPORT_SECONDS,

@@ -38,7 +38,7 @@ async def judge_program(
     program = _parsed(source)
     if program is None:
         return Verdict.failed("syntax")
-    result = await sandbox_at(settings.sandbox_url).check(
+    result = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).check(
         Program(source),
         cases,
         timeout=settings.timeout,

@@ -47,7 +47,8 @@ class JudgeSettings:
     partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
     timeout: seconds of execution allowed to one answer.
     memory_mb: memory allowed to one answer, in MiB.
-    sandbox_url: where answers run; None: the server embedded in this process.
+    sandbox_url: where answers run; None: this machine's embedded server.
+    sandbox_isolation: the isolation mode of the embedded server, a name of rewards.sandbox.modes.MODES; None: `best`.
     shape: the reward of graph tasks, a name of rewards.shapes.SHAPES.
     think_opener: who writes `<think>`, for the format part of a shape.
     countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,
@@ -63,6 +64,7 @@ class JudgeSettings:
     timeout: float = 5.0
     memory_mb: int = 512
     sandbox_url: str | None = None
+    sandbox_isolation: str | None = None
     shape: str = "binary"
     think_opener: ThinkOpener = "either"
     countdown_format: float = 0.0

@@ -77,7 +77,7 @@ async def results_of(query: str, setups: Sequence[str], engine: Engine, settings
         "seconds": settings.timeout,
     }
     # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
-    run = await sandbox_at(settings.sandbox_url).run(
+    run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
         _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
     )
     if run.outcome in _OUTCOMES:

@@ -1,31 +1,95 @@
-"""Does the sandbox answer? Asked only where a url is named: the embedded one starts with the run."""
+"""Can the sandbox of the run do what its rows need? Asked of the one that the run will use: named, or embedded."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
 
 import httpx
+import pandas as pd
 from omegaconf import DictConfig, ListConfig
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
+from rewards.sandbox import InfrastructureError, Sandbox, readiness
+
+PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
+"""Verifiers whose answers always run in the sandbox."""
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Pings every named sandbox by SandboxFusion's own route."""
+    """Named sandboxes that do not answer; and where the rows' answers run in one: an embedded one that does not start,
+    and packages that programs cannot import there (numpy; DuckDB and math-verify where rows or reward ask for them).
+    """
     value = config.sandbox.url
     urls = list(value) if isinstance(value, ListConfig) else [value] if value else []
-    problems = []
-    for url in urls:
-        base = url.removesuffix("/").removesuffix("/run_code")
+    problems = [problem for url in urls if (problem := _unreachable(url))]
+    needed = packages_needed(config)
+    if problems or needed is None:
+        return problems
+    return [problem for url in urls or [None] if (problem := _incapable(url, config.sandbox.isolation, needed))]
+
+
+def packages_needed(config: DictConfig) -> list[str] | None:
+    """The packages that the rows' answers need in the sandbox beside numpy; None where no answer runs there."""
+    rows = [row for key in ("train_files", "val_files") for row in _rows(config.data.get(key))]
+    sources = {source for source, _ in rows}
+    reward = config.reward.custom_reward_function.get("reward_kwargs") or {}
+    math = "gsm8k" in sources and reward.get("gsm8k_extraction") == "math_verify"
+    if not math and not sources & PROGRAMS:
+        return None
+    duckdb = any(source == "sql" and _engine(truth) == "duckdb" for source, truth in rows)
+    return ["duckdb"] * duckdb + ["math_verify"] * math
+
+
+def _rows(paths: Any) -> list[tuple[str, str]]:
+    """Verifier and ground truth of each row; none of a file that the check of the data refuses."""
+    found: list[tuple[str, str]] = []
+    for path in paths if isinstance(paths, ListConfig) else [paths]:
         try:
-            answer = httpx.get(f"{base}/v1/ping", timeout=5)
-            answered = answer.status_code == 200
-            why = f"HTTP {answer.status_code}"
-        except httpx.HTTPError as error:
-            answered, why = False, str(error) or type(error).__name__
-        if not answered:
-            problems.append(
-                Problem(
-                    f"the sandbox at {base} does not answer /v1/ping ({why})",
-                    "sandbox.url",
-                    "start it (python -m rewards.sandbox serve), or use the embedded one: sandbox.url=null",
-                )
-            )
-    return problems
+            frame = pd.read_parquet(Path(path).expanduser(), columns=["data_source", "reward_model"])
+            found += [(row.data_source, row.reward_model["ground_truth"]) for row in frame.itertuples()]
+        except Exception:
+            continue
+    return found
+
+
+def _engine(truth: str) -> str | None:
+    try:
+        return json.loads(truth).get("engine")
+    except (ValueError, AttributeError):
+        return None
+
+
+def _unreachable(url: str) -> Problem | None:
+    base = url.removesuffix("/").removesuffix("/run_code")
+    try:
+        answer = httpx.get(f"{base}/v1/ping", timeout=5, trust_env=False)
+        if answer.status_code == 200:
+            return None
+        why = f"HTTP {answer.status_code}"
+    except httpx.HTTPError as error:
+        why = str(error) or type(error).__name__
+    return Problem(
+        f"the sandbox at {base} does not answer /v1/ping ({why})",
+        "sandbox.url",
+        "start it (python -m rewards.sandbox serve), or use the embedded one: sandbox.url=null",
+    )
+
+
+def _incapable(url: str | None, isolation: str | None, needed: list[str]) -> Problem | None:
+    name = f"the sandbox at {url}" if url else "the embedded sandbox"
+    where = "sandbox.url" if url else "sandbox.isolation"
+    try:
+        result = asyncio.run(_import_in_a_program(url, isolation, needed))
+    except (InfrastructureError, ValueError, OSError) as error:
+        return Problem(f"{name} can't run programs: {error}", where, "docs/sandbox.md says what it needs")
+    problem = readiness.problem(result)
+    fix = "install them where that sandbox runs, in the interpreter of its server"
+    return Problem(f"{name}: {problem}", where, fix) if problem else None
+
+
+async def _import_in_a_program(url: str | None, isolation: str | None, needed: list[str]) -> dict[str, Any]:
+    async with Sandbox(url, isolation=isolation, attempts=2, queue_timeout=30.0) as sandbox:
+        code = readiness.program(readiness.IMPORTED, needed)
+        return vars(await sandbox.run(code, timeout=readiness.SECONDS, memory_mb=readiness.MEMORY_MB))

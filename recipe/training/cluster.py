@@ -12,7 +12,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from recipe.records.run_directory import RunDirectory
 
 # Read by libraries inside Ray workers; a cluster's nodes do not inherit them from the driver's shell.
-FORWARDED = ("HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND")
+# Of a sandbox's token only the file is named: Ray shows these variables in its logs and its dashboard.
+FORWARDED = (
+    "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
+    "SANDBOX_TOKEN_FILE",
+)  # fmt: skip
 
 
 class ClusterError(RuntimeError):

@@ -161,6 +161,7 @@ class SandboxSettings(Group):
     """How verifiers reach the sandbox (``sandbox.*``)."""
 
     url: str | list[str] | None = None
+    isolation: Literal["strict", "best", "minimal", "none"] | None = None
     timeout: float = Field(gt=0)
     memory_mb: int = Field(ge=64)
 

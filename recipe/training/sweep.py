@@ -23,7 +23,11 @@ REPEATED_BY = (
     "critic.fsdp.seed",
 )
 # What runs did that were made before a key was there.
-BEFORE = {"protocol.every_skill": "False"}
+BEFORE = {
+    "protocol.every_skill": "False",
+    "sandbox.isolation": "None",
+    "reward.custom_reward_function.reward_kwargs.sandbox_isolation": "None",
+}
 
 
 class JobFailed(RuntimeError):

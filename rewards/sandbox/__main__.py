@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
 import sys
 
+from rewards.sandbox import modes, readiness
+from rewards.sandbox.access import Guard, is_loopback
 from rewards.sandbox.embedded import Leases, write_state
-from rewards.sandbox.pool import Pool
+from rewards.sandbox.listener import uvicorn_server, watch
+from rewards.sandbox.modes import MODES
+from rewards.sandbox.pool import Counters, Pool
 from rewards.sandbox.server import build_app
-from rewards.sandbox.slot import Settings, Slot, SlotFailed
+from rewards.sandbox.slot import Settings, SlotFailed
+from rewards.sandbox.tokens import read_token
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -24,11 +28,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m rewards.sandbox", description=__doc__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="run the server")
     serve.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; beyond loopback implies strict isolation"
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback: with a token, strict isolation"
     )
     serve.add_argument("--port", type=int, default=8080, help="0: any free port, printed at start")
     serve.add_argument("--workers", type=int, default=default_workers(), help="programs that run at a time")
-    serve.add_argument("--isolation", choices=("strict", "best", "none"), help="default: best on loopback, else strict")
+    serve.add_argument("--isolation", choices=MODES, help="default: best on loopback, else strict")
+    serve.add_argument(
+        "--token-file", help="file of the token that callers must send; or SANDBOX_TOKEN, SANDBOX_TOKEN_FILE"
+    )
     serve.add_argument("--memory-mb", type=int, default=1024, help="limit for programs that ask for none")
     serve.add_argument("--disk-mb", type=int, default=64, help="what a program may keep in its folder")
     serve.add_argument("--queue", type=int, default=4096, help="programs that may wait before callers get 429")
@@ -41,6 +48,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error(
             f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served"
         )
+    try:
+        options.token = read_token(options.token_file)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    if options.token is None and not is_loopback(options.host):
+        parser.error(f"{options.host} is reached from other machines: give a token (--token-file or SANDBOX_TOKEN)")
     return options
 
 
@@ -49,55 +62,51 @@ def default_workers() -> int:
     return 2 * len(os.sched_getaffinity(0))
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def report_layers(slots: list[Slot], isolation: str) -> None:
-    """Log what protects this machine; raises `SystemExit` when strict isolation is asked for and not there."""
-    if isolation == "none":
-        log.warning("isolation: NONE, programs run with limits only; use this for code that you trust")
-        return
-    missing = {layer: reason for slot in slots for layer, reason in slot.missing.items()}
-    log.info("isolation: active layers: %s", " ".join(slots[0].active))
-    if missing:
-        listed = "; ".join(f"{layer} ({reason})" for layer, reason in sorted(missing.items()))
-        if isolation == "strict":
-            raise SystemExit(
-                f"isolation strict: this machine lacks {listed}. Use --isolation best on loopback to go without."
-            )
-        log.warning("isolation best: going without %s", listed)
+async def require_packages(pool: Pool) -> None:
+    """Raise `SystemExit` where programs can't import the packages that this interpreter has."""
+    job = {
+        "code": readiness.own_program(),
+        "language": "python",
+        "timeout": readiness.SECONDS,
+        "compile_timeout": 1.0,
+        "memory_mb": readiness.MEMORY_MB,
+        "output_limit": 1 << 20,
+    }
+    async for results, _ in pool.results(job):
+        if results:
+            problem = readiness.problem(results[0])
+    if problem:
+        raise SystemExit(f"the sandbox could not start: {problem}")
+    pool.counters = Counters()  # what callers see counts their programs only
 
 
 async def serve(options: argparse.Namespace) -> None:
     """Start the workers, then answer until a signal or, for an embedded server, until nobody holds a lease."""
-    import uvicorn
-
     settings = Settings(
         isolate=options.isolation != "none", quota_mb=options.disk_mb, memory_mb=options.memory_mb, queue=options.queue
     )
     pool = Pool(options.workers, settings)
+    watching = None
     try:
         await pool.start()
-        report_layers(pool.slots, options.isolation)
-        listener = socket.create_server((options.host, options.port), reuse_port=False, backlog=2048)
-        config = uvicorn.Config(build_app(pool), log_level="warning", access_log=False, timeout_graceful_shutdown=3)
-        server = uvicorn.Server(config)
+        modes.require(pool.slots, options.isolation)
+        await require_packages(pool)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server((options.host, options.port), family=family, backlog=2048)
+        server = uvicorn_server(Guard(build_app(pool), options.host, options.token), timeout_graceful_shutdown=3)
+        watching = asyncio.create_task(watch(server))
         leases = await Leases.open(options.state, server) if options.state else None
         port = listener.getsockname()[1]
         if options.state:
-            write_state(options.state, f"http://127.0.0.1:{port}")
-        log.info("serving on http://%s:%d with %d workers", options.host, port, options.workers)
+            write_state(options.state, f"http://127.0.0.1:{port}", options.token)
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        log.info("serving on http://%s:%d with %d workers", shown, port, options.workers)
         await server.serve(sockets=[listener])
         if leases is not None:
             leases.close()
     finally:
+        if watching is not None:
+            watching.cancel()
         pool.close()
 
 

@@ -26,7 +26,7 @@ WINDOW_CALLS, WINDOW_BYTES = 32, 1 << 16
 """How many calls are sent ahead of the answers: they do not depend on each other, and each wait costs two switches."""
 
 
-class TooLarge(Exception):
+class NeedsJudge(Exception):
     """An answer that only a judge should read."""
 
 
@@ -41,7 +41,7 @@ def _refuse_handle(body: Any) -> Any:
 def called_run(check: Check, calls: list[Call]) -> Generator[Result, None, None]:
     """Results of the calls up to the first that ends the program's process, that one included.
 
-    Raises `TooLarge` at a call whose answer a judge must read.
+    Raises `NeedsJudge` at a call whose answer a judge must read.
     """
     theirs, ours = socket.socketpair()
     limits = Limits(check.limits.memory_mb, int(check.total) + 2)
@@ -89,7 +89,7 @@ class _Session:
         body = channel.take()
         if body is None:
             if channel.oversized:
-                raise TooLarge
+                raise NeedsJudge
             return None
         try:
             reply = read_reply(parse(body))
@@ -134,8 +134,10 @@ def _verdict(call: Call, reply: Returned | Raised) -> Result:
         wanted = "" if call.relation in ("true", "false") else f", expected {shown(call.expected)}"
         return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {shown(value)}{wanted}"}
     except OutOfBounds:
-        raise TooLarge from None
+        raise NeedsJudge from None
     except RemoteValue as refusal:
+        if call.relation in ("true", "false"):
+            raise NeedsJudge from None  # whether an object is true, a judge asks
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned what can't be read: {type(unreadable).__name__}"}

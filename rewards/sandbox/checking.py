@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rewards.sandbox import outcomes, zygote
-from rewards.sandbox.calls import TooLarge, called_run
+from rewards.sandbox.calls import NeedsJudge, called_run
 from rewards.sandbox.clock import WHOLE_CHECK, Clock
 from rewards.sandbox.execution import Child, Limits, Server
 from rewards.sandbox.judged import judged_run
@@ -126,7 +126,7 @@ class Check:
                         yield self._note(result)
                         if self._skipped():
                             break
-            except TooLarge:
+            except NeedsJudge:
                 # From this case on, judges read the answers.
                 calls = None
 

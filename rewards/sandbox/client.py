@@ -11,6 +11,7 @@ from rewards.sandbox.answers import Transient, check_result, run_result
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
 from rewards.sandbox.connections import DEFAULT_CONCURRENCY, process_limit
 from rewards.sandbox.servers import Servers
+from rewards.sandbox.tokens import read_token
 from rewards.sandbox.transport import Endpoint, Options, Work
 
 
@@ -21,7 +22,9 @@ class Sandbox:
     a server, a url with `/run_code`, or a list of these, balanced by load. `concurrency`: programs under way in this
     process, all `Sandbox` objects together (the last one made decides). `attempts`: how often a program is tried when
     servers fail.
-    `queue_timeout`: seconds to wait for servers that are busy (429). `workers`, `isolation`: for the embedded server.
+    `queue_timeout`: seconds to wait for servers that are busy (429). `token`: what the servers of `url` ask for; None:
+    what SANDBOX_TOKEN holds, or the file that SANDBOX_TOKEN_FILE names. `workers`, `isolation` (modes.py): for the
+    embedded server.
 
     All methods raise `InfrastructureError` when a program could not be run, and never turn that into a result.
     """
@@ -33,6 +36,7 @@ class Sandbox:
         concurrency: int = DEFAULT_CONCURRENCY,
         attempts: int = 5,
         queue_timeout: float = 600.0,
+        token: str | None = None,
         workers: int | None = None,
         isolation: str | None = None,
     ) -> None:
@@ -41,7 +45,8 @@ class Sandbox:
         urls = [url] if isinstance(url, str) else list(url or [])
         chosen = (("--workers", workers), ("--isolation", isolation))
         embedded = tuple(str(part) for option in chosen if option[1] for part in option)
-        self._servers = Servers(urls, embedded, attempts=attempts, queue_timeout=queue_timeout)
+        token = token or read_token() if urls else None
+        self._servers = Servers(urls, embedded, attempts=attempts, queue_timeout=queue_timeout, token=token)
         process_limit.limit = concurrency
 
     async def __aenter__(self) -> Sandbox:

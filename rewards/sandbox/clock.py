@@ -47,14 +47,17 @@ class Clock:
         self.charged = 0.0
         """Seconds that programs were waited for by `limited`, at most its limit each time."""
 
-    def watch(self, done: Callable[[], bool], children: list[Child], deadline: float) -> bool:
+    def watch(
+        self, done: Callable[[], bool], children: list[Child], deadline: float, *, cancellable: bool = True
+    ) -> bool:
         """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
-        done."""
+        done. `cancellable`: raises `Cancelled` where the server wants the job given up; not while things are ended."""
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
-            handlers: Handlers = {self._front.fileno(): (select.POLLIN, self._hear_front)}
+            heard = (select.POLLIN, self._hear_front) if cancellable else (0, self._front_gone)
+            handlers: Handlers = {self._front.fileno(): heard}
             for child in children:
                 child.register(handlers)
             poll = select.poll()
@@ -63,6 +66,9 @@ class Clock:
             for descriptor, _ in poll.poll(remaining * 1000 + 1):
                 handlers[descriptor][1]()
         return True
+
+    def _front_gone(self) -> NoReturn:
+        raise FrontGone
 
     def _hear_front(self) -> NoReturn:
         try:

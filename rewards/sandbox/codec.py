@@ -16,6 +16,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from rewards.sandbox.shared import MUTABLE, Shared
+
 MAX_DEPTH = 100
 _SMALL = 1 << 63
 _ATOMS = (str, bool, float, type(None))
@@ -29,7 +31,9 @@ _TYPES = {
         "slice", "str", "tuple",
     ))
 } | {"NoneType": type(None)}  # fmt: skip
-_TYPE_NAMES = {kind: name for name, kind in _TYPES.items() if kind.__name__ == name}
+_NAMED: dict[str, Any] = {**_TYPES, "Ellipsis": ..., "NotImplemented": NotImplemented}
+_NAMES = {value: name for name, value in _NAMED.items()}
+"""Types and constants that travel by name: what nobody can make or change."""
 
 Remember = Callable[[Any], Any]
 """Turns an object that is no plain data into the JSON that stands for it."""
@@ -66,11 +70,19 @@ def refuse(value: Any) -> Any:
     raise NotData(f"{type(value).__name__} is not plain data")
 
 
-def encode(value: Any, remember: Remember = refuse, *, by_value: bool = True, depth: int = 0) -> Any:
+def encode(
+    value: Any,
+    remember: Remember = refuse,
+    *,
+    by_value: bool = True,
+    shared: Shared | None = None,
+    contents: bool = False,
+    depth: int = 0,
+) -> Any:
     """Return the JSON form of `value`; raises `NotData` for what has none and `remember` does not take.
 
     `by_value`: an object of a subclass of a builtin type is what the builtin type holds of it; else `remember` takes
-    it, behaviour and all.
+    it, behaviour and all. `shared`: the containers that both sides hold; `contents`: of this one, only what is in it.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -81,8 +93,13 @@ def encode(value: Any, remember: Remember = refuse, *, by_value: bool = True, de
         raise NotData(f"nested more than {MAX_DEPTH} levels deep")
 
     def inner(item: Any) -> Any:
-        return encode(item, remember, by_value=by_value, depth=depth + 1)
+        return encode(item, remember, by_value=by_value, shared=shared, depth=depth + 1)
 
+    if shared is not None and kind in MUTABLE and not contents:
+        return shared.form(
+            value,
+            lambda: encode(value, remember, by_value=by_value, shared=shared, contents=True, depth=depth),
+        )
     if kind is list:
         return [inner(item) for item in value]
     if kind in _EXACT or (by_value and issubclass(kind, _BUILTIN)):
@@ -131,9 +148,9 @@ def _encode_library(value: Any, inner: Callable[[Any], Any], remember: Remember)
     if kind is timedelta:
         return {"L": [value.days, value.seconds, value.microseconds]}
     if kind is deque:
-        return {"q": [inner(item) for item in value]}
-    if kind is type and value in _TYPE_NAMES:
-        return {"y": _TYPE_NAMES[value]}
+        return {"q": [value.maxlen, [inner(item) for item in value]]}
+    if (kind is type or value is ... or value is NotImplemented) and value in _NAMES:
+        return {"y": _NAMES[value]}
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return inner(value.tolist())
     return remember(value)
@@ -143,17 +160,20 @@ UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Arith
 """What `decode` raises for a form that `encode` does not make; `OutOfBounds` among them."""
 
 
-def decode(form: Any, recall: Callable[[Any], Any] = refuse, bounds: Bounds = DATA) -> Any:
+def decode(
+    form: Any, recall: Callable[[Any], Any] = refuse, bounds: Bounds = DATA, shared: Shared | None = None
+) -> Any:
     """Return the value of a JSON form; `recall` turns the content of an `"o"` (handle) tag into an object.
 
     Raises `OutOfBounds` for a form larger than `bounds`, another of `UNREADABLE` for one that `encode` does not make:
     the other side is not trusted.
     """
-    return _Decoder(recall, bounds).value(form, 0)
+    return _Decoder(recall, bounds, shared).value(form, 0)
 
 
 class _Decoder:
-    def __init__(self, recall: Callable[[Any], Any], bounds: Bounds) -> None:
+    def __init__(self, recall: Callable[[Any], Any], bounds: Bounds, shared: Shared | None) -> None:
+        self.shared = shared
         self.recall = recall
         self.bounds = bounds
         self.entries = 0
@@ -173,6 +193,8 @@ class _Decoder:
             return self._container(tag, body, depth + 1)
         if tag == "o":
             return self.recall(body)
+        if tag in ("&", "=") and self.shared is not None:
+            return self.shared.value(tag, body, lambda inner: self.value(inner, depth + 1))
         return self._scalar(tag, body)
 
     def _whole(self, number: int) -> int:
@@ -181,6 +203,9 @@ class _Decoder:
         return number
 
     def _container(self, tag: str, body: Any, depth: int) -> Any:
+        if tag == "q":
+            most, body = body
+            return deque([self.value(item, depth) for item in _list(body)], most)
         if tag == "v":
             kind, body = body
             pairs = [self.value(item, depth) for item in _list(body)]
@@ -218,7 +243,7 @@ class _Decoder:
 
 
 _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
-    "t": tuple, "d": dict, "s": set, "f": frozenset, "q": deque, "v": list,
+    "t": tuple, "d": dict, "s": set, "f": frozenset, "q": list, "v": list,
 }  # fmt: skip
 _TIMES: dict[str, Callable[[str], Any]] = {
     "datetime": datetime.fromisoformat,
@@ -231,7 +256,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "a": lambda body: bytearray(_text(body).encode("latin-1")),
     "T": lambda body: _TIMES[body[0]](_text(body[1])),
     "L": lambda body: timedelta(*map(int, _list(body))),
-    "y": lambda body: _TYPES[body],
+    "y": lambda body: _NAMED[body],
 }
 
 

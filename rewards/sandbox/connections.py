@@ -77,22 +77,28 @@ class ProcessLimit:
 process_limit = ProcessLimit(DEFAULT_CONCURRENCY)
 
 
+Key = tuple[asyncio.AbstractEventLoop, tuple[str, ...], str | None]
+"""An event loop, the servers' urls and the token that they ask for."""
+
+
 class Connections:
     """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that ask for them."""
 
-    _open: ClassVar[dict[tuple[asyncio.AbstractEventLoop, tuple[str, ...]], Connections]] = {}
+    _open: ClassVar[dict[Key, Connections]] = {}
 
-    def __init__(self, key: tuple[asyncio.AbstractEventLoop, tuple[str, ...]]) -> None:
+    def __init__(self, key: Key) -> None:
         self.key = key
         self.users = 0
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEP_ALIVE)
-        self.client = httpx.AsyncClient(limits=limits, trust_env=False)
+        # No redirect is followed, so the token goes to these servers only.
+        headers = {"Authorization": f"Bearer {key[2]}"} if key[2] else {}
+        self.client = httpx.AsyncClient(limits=limits, trust_env=False, headers=headers, follow_redirects=False)
         self.endpoints = [Endpoint(base, self.client) for base in key[1]]
 
     @classmethod
-    def join(cls, urls: tuple[str, ...]) -> Connections:
+    def join(cls, urls: tuple[str, ...], token: str | None) -> Connections:
         """The connections of the running loop to these servers, made if need be."""
-        key = (asyncio.get_running_loop(), urls)
+        key = (asyncio.get_running_loop(), urls, token)
         for stale in [other for other in cls._open if other[0].is_closed()]:
             del cls._open[stale]
         if key not in cls._open:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import socket
 import stat
 import subprocess
@@ -22,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -101,10 +102,11 @@ def short_path(path: str) -> Iterator[str]:
         os.close(folder)
 
 
-def write_state(state: str, url: str) -> None:
-    """Publish the server's address, whole or not at all."""
+def write_state(state: str, url: str, token: str | None) -> None:
+    """Publish the server's address and token to this user, whole or not at all."""
     temporary = f"{state}.{os.getpid()}"
-    Path(temporary).write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump({"url": url, "token": token, "pid": os.getpid()}, file)
     os.replace(temporary, state)
 
 
@@ -118,12 +120,21 @@ def runtime_folder() -> Path:
     return folder
 
 
-_leases: dict[str, tuple[socket.socket, str, int]] = {}
+class Address(NamedTuple):
+    """Where a server answers and what it asks for."""
+
+    url: str
+    token: str | None
+
+
+_leases: dict[str, tuple[socket.socket, Address, int]] = {}
 _lock = threading.Lock()
 
 
-def shared_server(arguments: tuple[str, ...] = ()) -> str:
-    """The base url of this machine's embedded server, started if there is none; holds a lease until this process ends.
+def shared_server(arguments: tuple[str, ...] = ()) -> Address:
+    """The address of this machine's embedded server, started if there is none; holds a lease until this process ends.
+
+    Its token is known to this user only: another user of the machine reaches the port, but not the server.
 
     `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the
     server starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
@@ -136,9 +147,9 @@ def shared_server(arguments: tuple[str, ...] = ()) -> str:
             return held[1]
         state = str(runtime_folder() / f"{key}.json")
         with _exclusive(state + ".lock"):
-            lease, url = _join(state) or _start(state, arguments)
-        _leases[key] = (lease, url, os.getpid())
-        return url
+            lease, address = _join(state) or _start(state, arguments)
+        _leases[key] = (lease, address, os.getpid())
+        return address
 
 
 def _is_open(lease: socket.socket) -> bool:
@@ -157,13 +168,14 @@ def _exclusive(path: str) -> Iterator[None]:
         yield
 
 
-def _join(state: str) -> tuple[socket.socket, str] | None:
+def _join(state: str) -> tuple[socket.socket, Address] | None:
     """Take a lease of a server that runs; None when there is none."""
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(lease_path(state)) as path:
             lease.connect(path)
-        url: str = json.loads(Path(state).read_text())["url"]
+        written = json.loads(Path(state).read_text())
+        address = Address(written["url"], written["token"])
         # Between the two steps the server may have decided to go: then its connections are closed at once.
         lease.settimeout(0.3)
         with contextlib.suppress(TimeoutError):
@@ -171,13 +183,13 @@ def _join(state: str) -> tuple[socket.socket, str] | None:
             lease.close()
             return None
         lease.settimeout(None)
-        return lease, url
+        return lease, address
     except (OSError, ValueError, KeyError):
         lease.close()
         return None
 
 
-def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, str]:
+def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Address]:
     log_path = state.removesuffix(".json") + ".log"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(state)
@@ -192,6 +204,8 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, str]:
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
+                # Not the token that this process sends to servers with a name.
+                "SANDBOX_TOKEN": secrets.token_hex(32),
             },
             start_new_session=True,
         )

@@ -156,19 +156,21 @@ class Child:
             self.over_limit = True
             self.kill()
 
-    def _read_control(self) -> None:
+    def _read_control(self) -> bool:
+        """Take a piece of what is there; returns whether there may be more."""
         try:
             data = self.control.recv(READ_SIZE)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if data and not self.ready:
             # The first byte is sent before any code of the program runs, so it can't be made up.
             self.ready, data = data[:1] == program.READY, data[1:]
             if not data:
-                return
+                return True
         self._control_open = self._heard(data)
+        return self._control_open
 
     def _heard(self, data: bytes) -> bool:
         """Take what a confined child says; returns whether it may say more."""
@@ -189,8 +191,8 @@ class Child:
         self.report, self.fetched = End(status, killed, cpu), descriptors
         # Every writer is dead now: what is in the pipes is all there will be.
         self._drain_rest()
-        if self._control_open:
-            self._read_control()
+        while self._control_open and self._read_control():
+            pass
 
     def _drain_rest(self) -> None:
         for drain in (self.stdout, self.stderr):
@@ -223,11 +225,12 @@ class Child:
         """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
         if self.report is None:
             self.kill()
-            if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30):
+            # To its end, whatever the server wants meanwhile: a report that stays unread would be the next child's.
+            if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30, cancellable=False):
                 raise SlotBroken("a fork server does not report the end of its child")
         assert self.report is not None
-        if not self.ready:
-            raise SlotBroken(f"a program could not be confined: {self.stderr.text()[:500]}")
+        if not self.ready and self.report.killed == zygote.NOT_KILLED:
+            raise SlotBroken(f"a program could not be confined ({self.report}): {self.stderr.text()[:500]}")
         return self.report
 
     def close(self) -> None:

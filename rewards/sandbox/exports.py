@@ -6,13 +6,15 @@ compared in the judge (judge.py) or the worker (calls.py).
 
 from __future__ import annotations
 
+import copy
 import operator
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from rewards.sandbox.codec import NotData, decode, encode
+from rewards.sandbox.codec import decode, encode
 from rewards.sandbox.frames import receive_frame, send_frame
+from rewards.sandbox.shared import Shared
 
 # The special methods that a test may use on an object of the program; a bit each says which ones its class has.
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
@@ -22,8 +24,9 @@ SPECIAL = (
     "__neg__", "__pos__", "__invert__", "__bool__", "__hash__", "__format__", "__await__", "__divmod__",
     *(f"__{name}__" for name in _BINARY), *(f"__r{name}__" for name in _BINARY), *(f"__i{name}__" for name in _BINARY),
 )  # fmt: skip
-IS_CLASS, IS_EXCEPTION, IS_DATA = 1, 2, 4
-"""Flags of a class: its instances are classes, exceptions, or hold a builtin value (a subclass of list, say)."""
+HAS_EQUALITY, IS_EXCEPTION, IS_DATA = 1, 2, 4
+"""Flags of a class: it has an `__eq__` of its own; its instances are exceptions, or hold a builtin value (of a subclass
+of list, say)."""
 _DATA = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
 _MAX_TEXT = 2000
 
@@ -36,6 +39,7 @@ class Exports:
         self.namespace = namespace
         self.calls = calls
         self.objects: list[Any] = []
+        self.shared = Shared(1)
         self._numbers: dict[int, int] = {}
         self._late: dict[int, BaseException] = {}
 
@@ -60,22 +64,39 @@ class Exports:
         return self.objects[body[0]]
 
     def _call_back(self, function: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        forms = [encode(argument, self.remember, by_value=False) for argument in arguments]
-        send_frame(self.calls, {"k": function, "args": forms, "kwargs": encode(keywords, self.remember)})
+        forms = [self.form(argument) for argument in arguments]
+        self._send({"k": function, "args": forms, "kwargs": encode(keywords, self.remember)})
         # The test's function may itself call the program before it returns.
         while "op" in (message := receive_frame(self.calls)):
-            send_frame(self.calls, self.reply(message))
+            self.serve(message)
         if "x" in message:
-            kind = decode({"y": message["x"]["type"]})
-            raise kind(message["x"]["text"])
-        return decode(message["v"], self.recall)
+            self._received(message)
+            raise decode({"y": message["x"]["type"]})(message["x"]["text"])
+        return self._received(message, "v")
 
-    def reply(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The message that answers a request, whatever happens on the way."""
+    def form(self, value: Any) -> Any:
+        """The form of a value, objects and containers as what they are."""
+        return encode(value, self.remember, by_value=False, shared=self.shared)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        updates = self.shared.updates(
+            lambda value: encode(value, self.remember, by_value=False, shared=self.shared, contents=True)
+        )
+        send_frame(self.calls, {**message, "sync": updates} if updates else message)
+
+    def _received(self, message: dict[str, Any], key: str = "args") -> Any:
+        """The values of a message, after which what else it changes is changed."""
+        values = decode(message.get(key, []), self.recall, shared=self.shared)
+        self.shared.apply(message.get("sync", []), lambda form: decode(form, self.recall, shared=self.shared))
+        return values
+
+    def serve(self, request: dict[str, Any]) -> None:
+        """Answer a request, whatever happens on the way."""
         try:
-            return self.answer(request)
+            reply = self.shared.attempt(lambda: self.answer(request))
         except BaseException as error:
-            return {"x": self.describe(error)}
+            reply = {"x": self.describe(error)}
+        self._send(reply)
 
     def describe(self, error: BaseException) -> dict[str, Any]:
         """The plain-data form of an exception, with its numbers where its class is no builtin one."""
@@ -92,13 +113,14 @@ class Exports:
         """Do one request; raises what the program raises."""
         if request["op"] == "run":
             return self._run(request)
+        arguments = self._received(request)
         if request["op"] == "name":
             return self._value(self.namespace[request["name"]])
-        handler: Callable[[Any, dict[str, Any]], dict[str, Any]] = getattr(self, "_" + request["op"])
-        return handler(self.objects[request["on"]], request)
+        handler: Callable[..., dict[str, Any]] = getattr(self, "_" + request["op"])
+        return handler(self.objects[request["on"]], request, *arguments)
 
     def _value(self, value: Any) -> dict[str, Any]:
-        return {"v": encode(value, self.remember, by_value=False)}
+        return {"v": self.form(value)}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Call a name of the program with plain data, for plain data: all that a simple test asks."""
@@ -108,32 +130,20 @@ class Exports:
             raise NameError(f"name {request['name']!r} is not defined") from None
         return {"v": encode(target(*decode(request["args"]), **decode(request["kwargs"])), self.remember)}
 
-    def _call(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        arguments = decode(request["args"], self.recall)
-        keywords = decode(request["kwargs"], self.recall)
-        reply = self._value(target(*arguments, **keywords))
-        # Python passes lists by reference: a program that sorts its argument in place must be seen to have done so.
-        try:
-            changed = [self._changed(argument, form) for argument, form in zip(arguments, request["args"], strict=True)]
-        except NotData:
-            return reply
-        if changed != request["args"]:
-            reply["args"] = changed
-        return reply
+    def _call(self, target: Any, request: dict[str, Any], *arguments: Any) -> dict[str, Any]:
+        names = request["names"]
+        first = len(arguments) - len(names)
+        return self._value(target(*arguments[:first], **dict(zip(names, arguments[first:], strict=True))))
 
-    def _changed(self, argument: Any, form: Any) -> Any:
-        return encode(argument, self.remember) if isinstance(argument, (list, dict, set, bytearray)) else form
-
-    def _special(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        arguments = decode(request["args"], self.recall)
+    def _special(self, target: Any, request: dict[str, Any], *arguments: Any) -> dict[str, Any]:
         value = getattr(type(target), request["name"])(target, *arguments)
         return {"v": {"n": 0}} if value is NotImplemented else self._value(value)
 
     def _attribute(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         return self._value(getattr(target, request["name"]))
 
-    def _set(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        setattr(target, request["name"], decode(request["value"], self.recall))
+    def _set(self, target: Any, request: dict[str, Any], value: Any) -> dict[str, Any]:
+        setattr(target, request["name"], value)
         return {"v": None}
 
     def _delete(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -141,25 +151,37 @@ class Exports:
         return {"v": None}
 
     def _text(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        text: str = repr(target) if request["as"] == "repr" else str(target)
+        text: str = repr(target) if request["how"] == "repr" else str(target)
         return {"v": str.__str__(text)}
 
     def _data(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         """What a builtin type holds of an object of its subclass."""
         return {"v": encode(target, self.remember)}
 
+    def _copy(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
+        return self._value(copy.deepcopy(target) if request["deep"] else copy.copy(target))
+
+    def _complete(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a coroutine to its end: the loop that it needs is here."""
+        import asyncio  # hundreds of modules, for the few programs that need them
+
+        return self._value(asyncio.run(target))
+
     def _class(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         """What a class is to the judge: name, flags, special methods as bits, bases as numbers or builtin names."""
         bits = sum(1 << bit for bit, name in enumerate(SPECIAL) if _has(target, name))
-        flags = IS_CLASS * issubclass(target, type) + IS_EXCEPTION * issubclass(target, BaseException)
-        bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in target.__bases__]
+        compares = target.__eq__ is not object.__eq__
+        flags = HAS_EQUALITY * compares + IS_EXCEPTION * issubclass(target, BaseException)
+        # A builtin class stands for itself, as the base of its mirror.
+        above = (target,) if target.__module__ == "builtins" else target.__bases__
+        bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in above]
         return {"v": [target.__name__, flags + IS_DATA * issubclass(target, _DATA), hex(bits), bases]}
 
-    def _instance(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        return {"v": isinstance(decode(request["value"], self.recall), target) is True}
+    def _instance(self, target: Any, request: dict[str, Any], value: Any) -> dict[str, Any]:
+        return {"v": isinstance(value, target) is True}
 
-    def _subclass(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        return {"v": issubclass(decode(request["value"], self.recall), target) is True}
+    def _subclass(self, target: Any, request: dict[str, Any], kind: Any) -> dict[str, Any]:
+        return {"v": issubclass(kind, target) is True}
 
     def _next(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         """Up to `count` items of an iterator; an exception behind some of them is raised by the next request."""
@@ -168,7 +190,7 @@ class Exports:
         items: list[Any] = []
         for _ in range(operator.index(request["count"])):
             try:
-                items.append(encode(next(target), self.remember, by_value=False))
+                items.append(self.form(next(target)))
             except StopIteration:
                 return {"v": items, "end": True}
             except BaseException as error:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Collection
 
 
 class WorkFolder:
     """A slot's writable folders and, in the first of them, the working directory of one program after the other."""
 
     def __init__(self, folder: str, *, private: bool) -> None:
-        self.path = os.path.join(folder, "run")
         self._private = private
         self._folders = [folder, "/dev/shm"] if private else [folder]
+        # In a tree that was just made nothing stands here but mounts of the environment, which a program can't move.
+        self._mounts = {path: frozenset(os.listdir(path)) if private else frozenset() for path in self._folders}
+        name = "run"
+        while name in self._mounts[folder]:
+            name += "_"
+        self.path = os.path.join(folder, name)
         self._modes = {path: stat.S_IMODE(os.stat(path).st_mode) for path in self._folders}
+        self._numbers = {path: len(mounts) + (path == folder) for path, mounts in self._mounts.items()}
         self._inode = 0
         self._handle = -1
 
@@ -27,7 +34,7 @@ class WorkFolder:
         for folder in self._folders:
             if stat.S_IMODE(os.stat(folder).st_mode) != self._modes[folder]:
                 os.chmod(folder, self._modes[folder])
-            empty_folder(folder)
+            empty_folder(folder, self._mounts[folder])
             _drop_attributes(folder)
         os.mkdir(self.path, 0o700)
         if os.geteuid() == 0:
@@ -47,7 +54,8 @@ class WorkFolder:
             return False
         if any(stat.S_IMODE(os.stat(path).st_mode) != mode for path, mode in self._modes.items()):
             return False
-        if os.listdir(self._folders[0]) != ["run"] or (self._private and os.listdir("/dev/shm")):
+        # The working directory is there, and mounts can't go away: the number says whether there is more.
+        if any(len(os.listdir(path)) != number for path, number in self._numbers.items()):
             return False
         left = os.listdir(self._handle)
         if left not in ([], ["main.py"]) or any(os.listxattr(path) for path in (*self._folders, self.path)):
@@ -73,12 +81,13 @@ def _drop_attributes(folder: str) -> None:
         os.removexattr(folder, name)
 
 
-def empty_folder(folder: str) -> None:
-    """Remove everything below `folder`, however deep, without recursion and without following a link."""
+def empty_folder(folder: str, kept: Collection[str] = ()) -> None:
+    """Remove everything below `folder`, however deep, without recursion and without following a link; names in `kept`
+    stay."""
     serial = 0
     # A name that a program can't have taken beforehand.
     prefix = os.path.join(folder, "." + os.urandom(8).hex())
-    while entries := list(os.scandir(folder)):
+    while entries := [entry for entry in os.scandir(folder) if entry.name not in kept]:
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)

@@ -17,13 +17,18 @@ from typing import Any
 from rewards.sandbox import fusion_driver, outcomes
 from rewards.sandbox.answers import Transient, fusion_result
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
+from rewards.sandbox.clock import WHOLE_CHECK
 from rewards.sandbox.compare import same_output
+from rewards.sandbox.frames import BadFrame, parse
+from rewards.sandbox.known_good import KNOWN_GOOD
+from rewards.sandbox.replies import GONE, Gone, Raised, read_loaded, read_verdict
 from rewards.sandbox.transport import Endpoint, Options
 
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
 _MODULES = (
-    "frames", "codec", "compare", "replies", "exports", "proxies", "remote", "program", "judge", "fusion_driver",
+    "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program", "judge",
+    "fusion_driver",
 )  # fmt: skip
 
 
@@ -68,6 +73,9 @@ async def check(endpoint: Endpoint, program: Program, cases: list[Case], options
 
 
 def _skipped(results: list[CaseResult], options: Options) -> CaseResult | None:
+    total = options.total_timeout or WHOLE_CHECK * options.timeout
+    if sum(result.execution_time for result in results) >= total:
+        return CaseResult(outcomes.TIMEOUT, f"not run: {total:g} s for all cases are over")
     timeouts = sum(result.outcome == outcomes.TIMEOUT for result in results)
     if timeouts >= options.max_timeouts:
         return CaseResult(outcomes.TIMEOUT, f"not run: {timeouts} cases had timed out")
@@ -89,52 +97,82 @@ async def _judged(
     endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
 ) -> list[CaseResult]:
     """Results of the cases up to the first that ends the program, that one included; all of them if it can't be
-    loaded."""
+    loaded.
+
+    A judge that says nothing twice, where it speaks beside a known good program, was silenced by the program.
+    """
+    for _ in range(2):
+        results = await _once(endpoint, program, row, options)
+        if isinstance(results, list):
+            return results
+    good, tests = Program(KNOWN_GOOD["code"]), KNOWN_GOOD["cases"]
+    probe = await _once(endpoint, good, tests, replace(options, timeout=max(10.0, options.timeout), total_timeout=None))
+    if not isinstance(probe, list) or any(not case.passed for case in probe):
+        raise Transient(f"the judge said nothing: {results}")
+    detail = f"the program ended or silenced its judge: {results}"
+    return [CaseResult(outcomes.RUNTIME_ERROR, detail[:500], "SandboxMisuse")] * len(row)
+
+
+async def _once(
+    endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
+) -> list[CaseResult] | str:
+    """The results of one request, or why there are none."""
     nonce = secrets.token_hex(16)
-    tests = {"nonce": nonce, "timeout": options.timeout, "setup": options.setup, "cases": row}
+    total = options.total_timeout or WHOLE_CHECK * options.timeout
+    tests = {
+        "nonce": nonce,
+        "timeout": options.timeout,
+        "total": total,
+        "setup": options.setup,
+        "entry_points": options.entry_points,
+        "cases": row,
+    }
     stdin = "".join(f"{len(text)}\n{text}" for text in (json.dumps(program.code), json.dumps(tests)))
-    seconds = options.timeout * (len(row) + 1) + 5
     body = {"code": wrapper(), "language": "python", "files": program.files, "stdin": stdin}
+    seconds = total + options.timeout + 5
     result = await run(endpoint, body, Options(timeout=seconds, memory_mb=options.memory_mb))
-    messages = _messages(result.stdout, nonce)
-    if not messages:
+    try:
+        loaded, verdicts = _messages(result.stdout, nonce)
+    except BadFrame as error:
         if result.outcome in (outcomes.TIMEOUT, outcomes.MEMORY):
             return [CaseResult(result.outcome, result.error_line)] * len(row)
-        raise Transient(f"the judge said nothing: {result.error_line or result.stderr[-300:]}")
-    loaded, *verdicts = messages
-    if not loaded["loaded"]:
-        return [_load_failure(loaded["error"])] * len(row)
+        return f"{error} {result.error_line or result.stderr[-300:]}"
+    if loaded is not None:
+        return [_load_failure(loaded)] * len(row)
     if not verdicts and result.passed:
-        raise Transient("the judge's output is cut")
+        return "the judge's output is cut"
     # Without a verdict the whole request ran out of its time or memory in the first case.
     first, *others = [_case_result(verdict) for verdict in verdicts[: len(row)]] or [CaseResult(result.outcome)]
     return [replace(first, busy_seconds=result.busy_seconds), *others]
 
 
-def _messages(stdout: str, nonce: str) -> list[dict[str, Any]]:
-    """What the judge said, up to where the server cut it."""
+def _messages(stdout: str, nonce: str) -> tuple[Raised | Gone | None, list[dict[str, Any]]]:
+    """What the judge said, up to where the server cut it: how loading ended, and verdicts. Raises `BadFrame` where it
+    did not say the first."""
     prefix = f"{fusion_driver.MARK} {nonce} "
-    messages = []
-    for line in stdout.split("\n"):
-        if line.startswith(prefix):
-            with contextlib.suppress(ValueError):  # the last one may be cut
-                messages.append(json.loads(line[len(prefix) :]))
-    return messages
+    bodies = [line[len(prefix) :].encode() for line in stdout.split("\n") if line.startswith(prefix)]
+    if not bodies:
+        raise BadFrame("no message of the judge.")
+    loaded = read_loaded(parse(bodies[0]))
+    verdicts = []
+    with contextlib.suppress(BadFrame):  # the last one may be cut
+        for body in bodies[1:]:
+            verdicts.append(read_verdict(parse(body)))
+    return loaded, verdicts
 
 
-def _load_failure(error: dict[str, Any]) -> CaseResult:
-    if error.get("gone"):
-        outcome = outcomes.TIMEOUT if error.get("detail") == "timeout" else outcomes.RUNTIME_ERROR
+def _load_failure(error: Raised | Gone) -> CaseResult:
+    if isinstance(error, Gone):
+        outcome = outcomes.TIMEOUT if error.detail == "timeout" else outcomes.RUNTIME_ERROR
         return CaseResult(outcome, "the program ended while it was loaded" if outcome != outcomes.TIMEOUT else None)
-    if error.get("syntax"):
-        return CaseResult(outcomes.SYNTAX_ERROR, error.get("line"), error.get("type"))
-    outcome = outcomes.MEMORY if error.get("type") == "MemoryError" else outcomes.RUNTIME_ERROR
-    return CaseResult(outcome, error.get("line"), error.get("type"))
+    if error.syntax:
+        return CaseResult(outcomes.SYNTAX_ERROR, error.line, error.type)
+    return CaseResult(outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR, error.line, error.type)
 
 
 def _case_result(verdict: dict[str, Any]) -> CaseResult:
     outcome, detail = verdict["outcome"], verdict.get("detail")
-    if outcome == "gone":
+    if outcome == GONE:
         timed_out = detail == "timeout"
         outcome = outcomes.TIMEOUT if timed_out else outcomes.RUNTIME_ERROR
         detail = detail if timed_out else "the program ended in the middle of a test"
@@ -143,7 +181,7 @@ def _case_result(verdict: dict[str, Any]) -> CaseResult:
 
 @cache
 def wrapper() -> str:
-    """The program that carries the judge: the sources of five modules of this package and a start."""
+    """The program that carries the judge: the sources of some modules of this package and a start."""
     folder = Path(__file__).parent
     sources = {name: (folder / f"{name}.py").read_text() for name in _MODULES}
     return f"""import sys, types

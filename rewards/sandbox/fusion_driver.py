@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 from rewards.sandbox import judge, program
@@ -26,18 +27,23 @@ class PrintingJudge(judge.Judge):
         super().__init__(payload, calls, calls)
         self._nonce = payload["nonce"]
         self._seconds = float(payload["timeout"])
+        self._deadline = time.monotonic() + float(payload["total"])
         self._output = output
         signal.signal(signal.SIGALRM, self._out_of_time)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        self._wind()
+
+    def _wind(self) -> None:
+        """Start the time of the next case: its own limit, or what is left for all cases."""
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, min(self._seconds, self._deadline - time.monotonic())))
 
     def _out_of_time(self, *_: Any) -> None:
-        raise judge.ProgramGone("timeout")
+        raise self.program.gone("timeout")
 
     def _send(self, message: dict[str, Any]) -> None:
         line = f"\n{MARK} {self._nonce} {json.dumps(message)}\n".encode()
         while line:
             line = line[os.write(self._output, line) :]
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        self._wind()
 
 
 def read_block() -> Any:

@@ -1,7 +1,7 @@
 """The layers between a program and the machine: set up once in each fork server, put on each child before it runs.
 
 A layer that the machine refuses is recorded with the reason and reported; whether to go on without it is the server's
-decision (`--isolation strict|best|none`), never this module's.
+decision (`--isolation`, modes.py), never this module's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Isolation:
         try:
             step()
         except (OSError, ValueError, KeyError) as error:
-            self.missing[layer] = str(error)
+            self.missing[layer] = getattr(error, "strerror", None) or str(error)
             return False
         self.active.add(layer)
         return True

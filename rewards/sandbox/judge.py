@@ -90,7 +90,7 @@ class Judge:
                 if library and name not in self.entry_points:
                     self.namespace[name] = importlib.import_module(library)
                 else:
-                    self.namespace[name] = self.program.ask({"op": "name", "name": name})
+                    self.namespace[name] = self.program.ask("name", name=name)
         if self.setup:
             exec(compile(self.setup, "setup", "exec"), self.namespace)  # noqa: S102 - the sandboxed judge
 
@@ -128,7 +128,7 @@ class Judge:
         exec(compile(case["source"], "test", "exec"), self.namespace)  # noqa: S102 - the sandboxed judge
 
     def _call_case(self, case: dict[str, Any]) -> None:
-        target = self.program.ask({"op": "name", "name": case["entry_point"]})
+        target = self.program.ask("name", name=case["entry_point"])
         if not callable(target):
             raise TypeError(f"{case['entry_point']} is not callable")
         actual = target(*decode(case["args"]), **decode(case["kwargs"]))

@@ -11,16 +11,14 @@ import time
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rewards.sandbox import outcomes, zygote
+from rewards.sandbox import zygote
 from rewards.sandbox.execution import Child, Limits, SlotBroken
-from rewards.sandbox.frames import BadFrame, parse
-from rewards.sandbox.replies import Raised, read_reply
+from rewards.sandbox.frames import parse
+from rewards.sandbox.replies import GONE, Gone, Raised, read_loaded, read_verdict
 
 if TYPE_CHECKING:
     from rewards.sandbox.checking import Check, Result
 
-GONE = "gone"
-_OUTCOMES = frozenset({*outcomes.OUTCOMES, GONE})
 _TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
 
 
@@ -53,7 +51,7 @@ def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, N
 
 def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator[Result]:
     body = _next(check, program, judge)
-    loaded = read_loaded(body) if body is not None else GONE
+    loaded = read_loaded(parse(body)) if body is not None else Gone()
     if loaded is not None:
         failure = check.load_failure(program, loaded if isinstance(loaded, Raised) else None, body is None)
         for _ in range(count):
@@ -63,7 +61,7 @@ def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator
         start = time.monotonic()
         body = _next(check, program, judge)
         elapsed = time.monotonic() - start
-        verdict = read_verdict(body) if body is not None else {"outcome": GONE}
+        verdict = read_verdict(parse(body)) if body is not None else {"outcome": GONE}
         if verdict["outcome"] == GONE:
             yield {**check.death(program, body is None), "time": elapsed}
             return
@@ -84,32 +82,5 @@ def _next(check: Check, program: Child, judge: Child) -> bytes | None:
     if judge.report is not None and judge.report.killed == zygote.FOR_MEMORY:
         return _TOO_LARGE
     if in_time:
-        raise SlotBroken(f"the judge ended without a verdict: {judge.stderr.ending()[-500:]}")
+        raise SlotBroken(f"the judge ended without a verdict ({judge.report}): {judge.stderr.ending()[-500:]}")
     return None
-
-
-def read_loaded(body: bytes) -> Raised | str | None:
-    """What a judge's first message says: None for a program that was loaded, the exception, or that it is gone.
-
-    Raises `BadFrame` for anything else.
-    """
-    message = parse(body)
-    if type(message) is not dict or type(message.get("loaded")) is not bool:
-        raise BadFrame("the judge sent no first message of ours")
-    if message["loaded"]:
-        return None
-    error = message.get("error")
-    if type(error) is dict and "gone" not in error:
-        reply = read_reply({"x": error})
-        assert isinstance(reply, Raised)
-        return reply
-    return GONE
-
-
-def read_verdict(body: bytes) -> Result:
-    """A judge's verdict on one case; raises `BadFrame` for anything else."""
-    message = parse(body)
-    if type(message) is not dict or message.get("outcome") not in _OUTCOMES:
-        raise BadFrame("the judge sent no verdict of ours")
-    texts = {name: message[name][:2000] for name in ("detail", "error_type") if type(message.get(name)) is str}
-    return {"outcome": message["outcome"], **texts}

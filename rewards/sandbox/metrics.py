@@ -23,7 +23,15 @@ def render(pool: Pool) -> str:
         ("retried_total", "counter", "Programs run again after a worker failed", [("", counters.retried)]),
         ("infrastructure_failures_total", "counter", "Programs given up", [("", counters.failed)]),
         ("workers_replaced_total", "counter", "Workers that died or stalled", [("", counters.replaced)]),
-        ("workers", "gauge", "Worker processes", [("", len(pool.slots))]),
+        (
+            "blamed_total",
+            "counter",
+            "Programs that the sandbox failed twice beside a good one",
+            [("", counters.blamed)],
+        ),
+        ("preempted_total", "counter", "Programs that gave way to short ones", [("", counters.preempted)]),
+        ("workers", "gauge", "Programs that run at a time, unless they take long", [("", pool.workers)]),
+        ("slots", "gauge", "Worker processes, those for programs that take long included", [("", len(pool.slots))]),
         ("pending_programs", "gauge", "Programs running or waiting", [("", pool.pending)]),
         ("isolation_layer", "gauge", "1 where the layer is active", by_layer),
     ]

@@ -1,56 +1,42 @@
 """The world that a program sees: its own file tree, process table, network and host name.
 
-The tree holds the system's libraries and tools and the Python installation, all read-only, a few devices, and two small
+The tree holds the system's libraries and tools and the Python environment, all read-only, a few devices, and two small
 in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
-not in it.
+not in it. An environment that stands below `/tmp` is found there, and nothing else of this machine's `/tmp`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 
 from rewards.sandbox import syscalls
+from rewards.sandbox.environment import SYSTEM, WRITABLE, mount_points
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _SYSTEM_LINKS = ("/etc/alternatives",)
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _MEMORY_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV
-
-
-def python_folders() -> list[str]:
-    """Folders that an interpreter with this one's packages needs: prefixes, standard library, site-packages."""
-    # Imported here because the server asks this, not its workers, which stay small.
-    import site
-    import sysconfig
-
-    folders = {sys.base_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
-    folders |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
-    existing = {os.path.realpath(folder) for folder in folders if os.path.isdir(folder)}
-    system = ("/", *_SYSTEM)
-    return sorted(folder for folder in existing if folder not in system and not _inside(folder, existing - {folder}))
-
-
-def _inside(path: str, folders: set[str]) -> bool:
-    return any(path.startswith(folder + os.sep) for folder in (*folders, *_SYSTEM))
+_SMALL = "mode=0755,size=4m,nr_inodes=2k"
 
 
 def readable_folders(python: list[str]) -> list[str]:
     """What a program may read where there is no private tree: the same as would be in it."""
-    return [*_SYSTEM, *_SYSTEM_FILES, *_SYSTEM_LINKS, *python, "/proc"]
+    return [*SYSTEM, *_SYSTEM_FILES, *_SYSTEM_LINKS, *python, "/proc"]
 
 
 def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     """Mount the program's tree at the empty folder `root` and make it this process's root.
 
-    `owner`: user id (as seen here) of the writable folders. Raises `OSError` for a mount that is refused.
+    `python`: folders of the environment, read-only. `owner`: user id (as seen here) of the writable folders. Raises
+    `OSError` for a mount that is refused.
     """
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    syscalls.mount("tmpfs", root, "tmpfs", _MEMORY_FILE_SYSTEM, "mode=0755,size=4m,nr_inodes=2k")
-    for path in (*_SYSTEM, *_SYSTEM_LINKS, *python):
+    # Opened first: the tree may be mounted over a folder that they stand in.
+    sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in python if os.path.isdir(path)}
+    syscalls.mount("tmpfs", root, "tmpfs", _MEMORY_FILE_SYSTEM, _SMALL)
+    for path in (*SYSTEM, *_SYSTEM_LINKS):
         _show(root, path)
     for path in _SYSTEM_FILES:
         _show(root, os.path.realpath(path), path)
@@ -61,10 +47,29 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     with contextlib.suppress(OSError):
         syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC)
     writable = f"mode=0700,uid={owner},gid={owner},size={quota_mb}m,nr_inodes=16k"
-    for folder in ("/tmp", "/dev/shm"):
-        os.makedirs(root + folder)
+    for folder in WRITABLE:
+        os.makedirs(root + folder, exist_ok=True)
         syscalls.mount("tmpfs", root + folder, "tmpfs", _MEMORY_FILE_SYSTEM, writable)
+    _show_environment(root, sources)
     _enter(root)
+
+
+def _show_environment(root: str, sources: dict[str, int]) -> None:
+    """Bind the environment at its own names. In a folder that a program owns, the first component of such a name is a
+    read-only mount: neither it nor what is below it can be renamed, removed or written to."""
+    shields = [os.path.join(root + folder, name) for folder in WRITABLE for name in mount_points(folder, list(sources))]
+    for shield in shields:
+        os.mkdir(shield)
+        syscalls.mount("tmpfs", shield, "tmpfs", _MEMORY_FILE_SYSTEM, _SMALL)
+    for path, source in sources.items():
+        os.makedirs(root + path, exist_ok=True)
+        # By descriptor: the name may be hidden by now.
+        flags = syscalls.MS_BIND | syscalls.MS_REC
+        syscalls.mount(f"/proc/self/fd/{source}", root + path, None, flags)
+        syscalls.set_read_only(root + path)
+        os.close(source)
+    for shield in shields:
+        syscalls.set_read_only(shield)
 
 
 def _show(root: str, source: str, name: str | None = None) -> None:

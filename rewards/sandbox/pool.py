@@ -10,18 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewards.sandbox import outcomes
+from rewards.sandbox.known_good import KNOWN_GOOD
 from rewards.sandbox.lanes import Lanes, Turn, spare_slots
 from rewards.sandbox.slot import Preempted, Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
-
-KNOWN_GOOD: dict[str, Any] = {
-    "code": "def double(x):\n    return 2 * x\n", "language": "python", "files": {}, "timeout": 10.0,
-    "compile_timeout": 10.0, "memory_mb": 256, "output_limit": 1 << 16, "setup": "", "max_timeouts": 1,
-    "stop_on_failure": False, "total_timeout": 20.0, "entry_points": [],
-    "cases": [{"source": "assert double(2) == 4"}, {"source": "value = double(3)\nassert value == 6"}],
-}  # fmt: skip
-"""A program that passes wherever the sandbox works."""
 
 
 class Busy(Exception):

@@ -27,7 +27,11 @@ class PrintedRun:
         payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
         self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
         self.alive = True
-        self.result = self._finish(case)
+        try:
+            self.result = self._finish(case)
+        except BaseException:
+            self.close()
+            raise
 
     def again(self, case: dict[str, Any]) -> Result:
         """Run the program once more in the same process."""

@@ -115,10 +115,13 @@ def _finish(code: int) -> int:
 
 
 def _flush() -> None:
-    for stream in {sys.stdout, sys.__stdout__}:
-        # As the interpreter at its end: a stream that the program closed has been written already.
-        if stream is not None and not getattr(stream, "closed", False):
-            stream.flush()
+    # As the interpreter at its end: a stream that the program closed has been written already, and only the one that is
+    # standard output now can fail the program.
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    if sys.__stdout__ is not sys.stdout:
+        with contextlib.suppress(ValueError, OSError, AttributeError):
+            sys.__stdout__.flush()  # type: ignore[union-attr]
 
 
 def fresh_streams() -> None:
@@ -133,14 +136,14 @@ def fresh_streams() -> None:
 
 
 def _reader(descriptor: int, name: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(
-        _named(io.FileIO(descriptor, closefd=False), name, io.BufferedReader), "utf-8", "surrogateescape"
-    )
+    raw = _named(io.FileIO(descriptor, closefd=False), name, io.BufferedReader)
+    # Ends of lines stay what they are, as in Python's own streams.
+    return io.TextIOWrapper(raw, "utf-8", "surrogateescape", newline="\n")
 
 
 def _writer(descriptor: int, name: str, errors: str, *, line_buffering: bool) -> io.TextIOWrapper:
     raw = _named(io.FileIO(descriptor, "w", closefd=False), name, io.BufferedWriter)
-    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering)
+    return io.TextIOWrapper(raw, "utf-8", errors, newline="\n", line_buffering=line_buffering)
 
 
 def _named(file: io.FileIO, name: str, buffered: Any) -> Any:
@@ -199,7 +202,7 @@ def serve_calls(code: str, calls: socket.socket) -> NoReturn:
             request = receive_frame(calls)
         except (EOFError, OSError):
             end(0)
-        send_frame(calls, exports.reply(request))
+        exports.serve(request)
 
 
 def execute_command(payload: dict[str, Any]) -> NoReturn:

@@ -5,12 +5,14 @@ Additions are found through `GET /capabilities`, so a client never guesses which
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rewards.sandbox.cases import require_python
 from rewards.sandbox.codec import UNREADABLE, decode
+from rewards.sandbox.frames import MAX_FRAME
 from rewards.sandbox.languages import KNOWN
 
 CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
@@ -19,30 +21,51 @@ CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch":
 MAX_TIMEOUT = 600.0
 MAX_TOTAL_TIMEOUT = 4 * 3600.0
 MAX_OUTPUT = 16 << 20
+MAX_MEMORY_MB = 1 << 20
 MAX_CASES = 10_000
 MAX_PROGRAMS = 4096
+MAX_RESULTS = 1 << 20
+"""Cases of one request, each counted for every program that they are for."""
 MAX_FILES = 32
+MAX_PATH = 1024
+MAX_FETCH = 32 << 10
+"""Bytes of all paths to fetch as JSON: they travel in one message to the fork server."""
+MAX_JOB = 32 << 20
+"""Bytes of one program as JSON, with its cases, input and files."""
+MAX_VALUES = MAX_FRAME - (64 << 10)
+"""Bytes of a setup, or of one test that calls functions: what a program and its judge can say to each other at a time.
+With larger ones a right program would fail."""
 OUTCOME_HEADER = "x-sandbox-outcome"
 TRUNCATED_HEADER = "x-sandbox-truncated"
+
+
+FilePath = Annotated[str, Field(max_length=MAX_PATH)]
 
 
 class RunCodeRequest(BaseModel):
     """SandboxFusion's request, field by field; unknown fields are ignored, as there."""
 
-    compile_timeout: float = 10
-    run_timeout: float = 10
-    memory_limit_MB: int = -1
+    compile_timeout: float = Field(10, allow_inf_nan=False)
+    run_timeout: float = Field(10, allow_inf_nan=False)
+    memory_limit_MB: int = Field(-1, le=MAX_MEMORY_MB)
     code: str
     stdin: str | None = None
     language: str
-    files: dict[str, str | None] = Field(default_factory=dict)
-    fetch_files: list[str] = Field(default_factory=list)
+    files: dict[FilePath, str | None] = Field(default_factory=dict, max_length=MAX_FILES)
+    fetch_files: list[FilePath] = Field(default_factory=list, max_length=MAX_FILES)
 
     @field_validator("language")
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in KNOWN:
             raise ValueError("Input should be " + ", ".join(repr(name) for name in KNOWN))
+        return value
+
+    @field_validator("fetch_files")
+    @classmethod
+    def _fits_a_message(cls, value: list[str]) -> list[str]:
+        if value and len(json.dumps(value)) > MAX_FETCH:
+            raise ValueError(f"the paths are longer than {MAX_FETCH} bytes together")
         return value
 
 
@@ -110,13 +133,20 @@ class BatchRequest(BaseModel):
     setup: str = ""
     timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
     compile_timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
-    memory_mb: int = Field(-1, le=1 << 20)
+    memory_mb: int = Field(-1, le=MAX_MEMORY_MB)
     output_limit: int = Field(1 << 20, gt=0, le=MAX_OUTPUT)
     max_timeouts: int = Field(2, ge=1)
     total_timeout: float | None = Field(None, gt=0, le=MAX_TOTAL_TIMEOUT)
     entry_points: list[str] = Field(default_factory=list, max_length=256)
     stop_on_failure: bool = False
     ordered: bool = True
+
+    @model_validator(mode="after")
+    def _bounded(self) -> BatchRequest:
+        results = sum(len(program.cases or self.cases or []) for program in self.programs)
+        if results > MAX_RESULTS:
+            raise ValueError(f"programs with {results} cases together; at most {MAX_RESULTS} in one request")
+        return self
 
 
 class CommandRunResult(BaseModel):
@@ -140,11 +170,25 @@ class RunCodeResponse(BaseModel):
     files: dict[str, str] = Field(default_factory=dict)
 
 
+def excess(rest: int, setup: int, cases: list[tuple[bool, int]]) -> str | None:
+    """Why a job is too large for a worker, if it is: bytes of all but its cases, of its setup, and of each case with
+    whether it is one of input and output."""
+    values = max([setup, *(size for printed, size in cases if not printed)])
+    if values > MAX_VALUES:
+        return f"a test or its setup is larger than {MAX_VALUES} bytes as JSON"
+    if rest + sum(size for _, size in cases) > MAX_JOB:
+        return f"code, input, files and cases of one program are larger than {MAX_JOB} bytes as JSON"
+    return None
+
+
 def bad_path(paths: list[str]) -> str | None:
-    """The first path that would leave the program's folder, if there is one."""
-    return next(
-        (path for path in paths if path.startswith("/") or ".." in path.split("/") or not path or "\0" in path), None
-    )
+    """The first path that would leave the program's folder or that no system takes, if there is one."""
+    return next((path for path in paths if _is_bad(path)), None)
+
+
+def _is_bad(path: str) -> bool:
+    leaves = path.startswith("/") or ".." in path.split("/")
+    return leaves or not path or "\0" in path or len(path) > MAX_PATH
 
 
 def command_result(result: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ a namedtuple, a Counter) are compared by that value instead.
 
 from __future__ import annotations
 
+import collections
 import dis
 import operator
 import types
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from rewards.sandbox.exports import IS_CLASS, IS_DATA, IS_EXCEPTION, SPECIAL
+from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, SPECIAL
 
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
@@ -25,7 +26,8 @@ _GENERAL = frozenset({"__bool__", "__hash__", "__iter__", "__next__", "__exit__"
 _TYPES: dict[str, type] = {
     "generator": types.GeneratorType, "function": types.FunctionType, "method": types.MethodType, "type": type,
     "module": types.ModuleType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate, "reversed": reversed,
-    "property": property, "memoryview": memoryview,
+    "property": property, "memoryview": memoryview, "coroutine": types.CoroutineType,
+    "Counter": collections.Counter, "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
 _RAISE = dis.opmap["RAISE_VARARGS"]
 TEST_FILES = ("test", "setup")
@@ -39,17 +41,14 @@ class Unverifiable(BaseException):
 class Remote(Protocol):
     """What a stand-in needs of the program's process."""
 
-    def ask(self, request: dict[str, Any]) -> Any:
-        """The value of a request; raises what the program raised."""
-
-    def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call an object; what it changed in place is changed here as well."""
+    def ask(self, op: str, on: int = 0, *arguments: Any, **fields: Any) -> Any:
+        """The value of a request about an object; raises what the program raised."""
 
     def items(self, number: int, count: int) -> list[Any]:
         """The next items of an iterator, at most `count`; none at its end."""
 
-    def form(self, value: Any) -> Any:
-        """The form of a value or stand-in, for a request."""
+    def exception_class(self, number: int) -> type[BaseException]:
+        """The class here that stands for a class of exceptions of the program."""
 
     def doubt(self, reason: str) -> Unverifiable:
         """The error to raise for a decision that proves nothing; noted, so that no test swallows it."""
@@ -76,9 +75,9 @@ class ClassInfo:
         return bool(self.flags & IS_EXCEPTION)
 
     @property
-    def is_metaclass(self) -> bool:
-        """Whether its instances are classes."""
-        return bool(self.flags & IS_CLASS)
+    def compares(self) -> bool:
+        """Whether it has an equality of its own."""
+        return bool(self.flags & HAS_EQUALITY)
 
 
 def read_class(number: int, form: Any) -> ClassInfo:
@@ -103,39 +102,40 @@ class Stub:
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        return self._remote.ask({"op": "attribute", "on": self._number, "name": name})
+        return self._remote.ask("attribute", self._number, name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._remote.ask({"op": "set", "on": self._number, "name": name, "value": self._remote.form(value)})
+        self._remote.ask("set", self._number, value, name=name)
 
     def __delattr__(self, name: str) -> None:
-        self._remote.ask({"op": "delete", "on": self._number, "name": name})
+        self._remote.ask("delete", self._number, name=name)
 
     def __str__(self) -> str:
-        return str(self._remote.ask({"op": "text", "on": self._number, "as": "str"}))
+        return str(self._remote.ask("text", self._number, how="str"))
 
     def __repr__(self) -> str:
-        return str(self._remote.ask({"op": "text", "on": self._number, "as": "repr"}))
+        return str(self._remote.ask("text", self._number, how="repr"))
 
     def __dir__(self) -> list[str]:
         return [str(name) for name in vars(type(self))]
 
     def __instancecheck__(self, instance: Any) -> bool:
-        value = self._remote.form(instance)
-        return self._remote.ask({"op": "instance", "on": self._number, "value": value}) is True
+        return self._remote.ask("instance", self._number, instance) is True
 
     def __subclasscheck__(self, kind: Any) -> bool:
-        value = self._remote.form(kind)
-        return self._remote.ask({"op": "subclass", "on": self._number, "value": value}) is True
+        return self._remote.ask("subclass", self._number, kind) is True
 
     def __bool__(self) -> bool:
         # Says no more than a plain value would: the program may return what is true for any reason.
         if "__bool__" in self._info.special:
-            return self._remote.ask(_special(self, "__bool__")) is True
-        return "__len__" not in self._info.special or operator.index(self._remote.ask(_special(self, "__len__"))) > 0
+            return _special(self, "__bool__") is True
+        return "__len__" not in self._info.special or operator.index(_special(self, "__len__")) > 0
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
-        return compare(data_of(self), data_of(other) if isinstance(other, Stub) else other)
+        left, right = data_of(self), data_of(other) if isinstance(other, Stub) else other
+        if isinstance(other, Stub) and self._info.name == other._info.name == "OrderedDict":
+            left, right = list(left.items()), list(right.items())  # two of them have an order
+        return compare(left, right)
 
     def __eq__(self, other: object) -> Any:
         return False if other is None else self._compared(other, operator.eq)
@@ -156,40 +156,58 @@ class Stub:
         return self._compared(other, operator.ge)
 
     def __hash__(self) -> int:
-        return hash(data_of(self)) if self._info.holds_data else hash(("stub", self._number))
+        if self._info.holds_data:
+            return hash(data_of(self))
+        if self._info.compares:
+            raise self._remote.doubt(
+                f"the test puts objects of the program's class {self._info.name} into a set or dict"
+            )
+        return hash(("stub", self._number))
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        if self._info.holds_data:
-            return type(data_of(self))
-        return _TYPES.get(self._info.name) or type(self)
+        if self._info.is_exception:
+            return self._remote.exception_class(self._info.number)
+        known = _TYPES.get(self._info.name)
+        return type(data_of(self)) if known is None and self._info.holds_data else known or type(self)
+
+    def __copy__(self) -> Any:
+        return self._remote.ask("copy", self._number, deep=False)
+
+    def __deepcopy__(self, _: Any) -> Any:
+        return self._remote.ask("copy", self._number, deep=True)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"an object of the program's class {self._info.name} can't be pickled by a test")
+
+    def __mro_entries__(self, _: Any) -> Any:
+        raise self._remote.doubt(f"the test derives a class from the program's class {self._info.name}")
 
 
 def data_of(stub: Stub) -> Any:
     """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
-    return stub._remote.ask({"op": "data", "on": stub._number})
+    return stub._remote.ask("data", stub._number)
 
 
-def _special(stub: Stub, name: str, *arguments: Any) -> dict[str, Any]:
-    forms = [stub._remote.form(argument) for argument in arguments]
-    return {"op": "special", "on": stub._number, "name": name, "args": forms}
+def _special(stub: Stub, name: str, *arguments: Any) -> Any:
+    return stub._remote.ask("special", stub._number, *arguments, name=name)
 
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Stub, *arguments: Any) -> Any:
-        return self._remote.ask(_special(self, name, *arguments))
+        return _special(self, name, *arguments)
 
     return method
 
 
 def _call(self: Stub, *arguments: Any, **keywords: Any) -> Any:
-    return self._remote.call(self._number, arguments, keywords)
+    return self._remote.ask("call", self._number, *arguments, *keywords.values(), names=list(keywords))
 
 
 def _iterate(self: Stub) -> Any:
-    return self if "__next__" in self._info.special else self._remote.ask(_special(self, "__iter__"))
+    return self if "__next__" in self._info.special else _special(self, "__iter__")
 
 
 def _advance(self: Stub) -> Any:
@@ -215,7 +233,7 @@ def _leave(
     self: Stub, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> bool:
     described = (None, None, None) if kind is None else (_known(kind), str(error), None)
-    swallowed = self._remote.ask(_special(self, "__exit__", *described)) is True
+    swallowed = _special(self, "__exit__", *described) is True
     # A context manager of the program may swallow what the test raises on purpose; an assertion, or an error of the
     # program's own making, would be a verdict that it gives itself.
     return swallowed and kind is not None and not issubclass(kind, AssertionError) and _raised_by_test(error)
@@ -243,21 +261,41 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__next__": _advance,
     "__contains__": _contains,
     "__exit__": _leave,
-    "__format__": lambda self, spec: format(str(self), spec) if not spec else self._remote.ask(
-        _special(self, "__format__", spec)
-    ),
+    "__format__": lambda self, spec: _special(self, "__format__", spec) if spec else str(self),
 }  # fmt: skip
-_classes: dict[frozenset[str], type[Stub]] = {}
+_classes: dict[tuple[str, frozenset[str]], type[Stub]] = {}
 
 
 def stub_class(info: ClassInfo) -> type[Stub]:
-    """A class of stand-ins with the special methods of a class of the program, and no others."""
-    if info.special not in _classes:
+    """A class of stand-ins with the name and the special methods of a class of the program, and no others."""
+    key = (info.name, info.special)
+    if key not in _classes:
         own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
         if "__hash__" not in info.special:
             own["__hash__"] = None
-        _classes[info.special] = type("Stub", (Stub,), {"__slots__": (), **own})
-    return _classes[info.special]
+        if info.name == "coroutine":
+            own |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
+        own["__doc__"] = property(lambda self: self._remote.ask("attribute", self._number, name="__doc__"))
+        _classes[key] = type(info.name, (Stub,), {"__slots__": (), **own})
+    return _classes[key]
+
+
+def _complete(self: Stub, _: Any) -> Any:
+    # The loop that the coroutine needs is the program's: it runs there to its end, at the first step of this one.
+    raise StopIteration(self._remote.ask("complete", self._number))
+
+
+class _Awaited:
+    """What `await` steps through, for a coroutine of the program: one step."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+
+    def __iter__(self) -> _Awaited:
+        return self
+
+    def __next__(self) -> Any:
+        return _complete(self.stub, None)
 
 
 def mirrored_exception(info: ClassInfo, base_of: Callable[[Any], type[BaseException] | None]) -> type[BaseException]:

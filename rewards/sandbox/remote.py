@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rewards.sandbox.codec import UNREADABLE, NotData, decode, encode
@@ -13,6 +13,7 @@ from rewards.sandbox.exports import describe
 from rewards.sandbox.frames import BadFrame, receive_frame, send_frame
 from rewards.sandbox.proxies import ClassInfo, Stub, Unverifiable, mirrored_exception, read_class, stub_class
 from rewards.sandbox.replies import CalledBack, Raised, Returned, read_reply
+from rewards.sandbox.shared import Shared
 
 MAX_DETAIL = 2000
 
@@ -39,6 +40,7 @@ class RemoteProgram:
         self._infos: dict[int, ClassInfo] = {}
         self._exceptions: dict[int, type[BaseException]] = {}
         self._functions: list[Callable[..., Any]] = []
+        self._shared = Shared(0)
         self.fatal: ProgramGone | Unverifiable | None = None
 
     def loaded(self) -> Raised | None:
@@ -61,55 +63,66 @@ class RemoteProgram:
         with self._lock:
             try:
                 if request is not None:
-                    send_frame(self._calls, request)
+                    self._send(request)
                 while isinstance(reply := read_reply(receive_frame(self._calls)), CalledBack):
-                    send_frame(self._calls, self._called_back(reply))
+                    self._send(self._called_back(reply))
             except (OSError, EOFError):
                 raise self.gone() from None
             except BadFrame as error:
                 raise self.gone(str(error)) from None
             return reply
 
+    def _send(self, message: dict[str, Any]) -> None:
+        updates = self._shared.updates(lambda value: encode(value, self._handle, shared=self._shared, contents=True))
+        send_frame(self._calls, {**message, "sync": updates} if updates else message)
+
     def _called_back(self, call: CalledBack) -> dict[str, Any]:
+        arguments, keywords = [self._decoded(form) for form in call.arguments], self._decoded(call.keywords)
+        self._apply(call.updates)
+        if not 0 <= call.function < len(self._functions):
+            raise self.gone("the program called a function that it was not given")
         try:
-            if not 0 <= call.function < len(self._functions):
-                raise self.gone("the program called a function that it was not given")
-            arguments, keywords = [self._decoded(form) for form in call.arguments], self._decoded(call.keywords)
-            return {"v": self.form(self._functions[call.function](*arguments, **keywords))}
+            value = self._functions[call.function](*arguments, **keywords)
+            return {"v": self._shared.attempt(lambda: self.form(value))}
         except Exception as error:
             known = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
             return {"x": {**describe(error), "type": known.__name__}}
 
-    def ask(self, request: dict[str, Any]) -> Any:
-        """Send a request and return its value; raises what the program raised."""
-        return self._decoded(self._returned(request).form)
+    def _apply(self, updates: tuple[Any, ...]) -> None:
+        """Make the program's changes of shared containers here as well."""
+        try:
+            self._shared.apply(list(updates), self._decoded)
+        except UNREADABLE as error:
+            raise self.gone(f"the program changed what it does not share: {type(error).__name__}") from None
 
-    def _returned(self, request: dict[str, Any]) -> Returned:
-        reply = self._exchange(request)
+    def ask(self, op: str, on: int = 0, *arguments: Any, **fields: Any) -> Any:
+        """The value of a request; raises what the program raised."""
+        reply = self._request(op, on, arguments, fields)
+        value = self._decoded(reply.form)
+        self._apply(reply.updates)
+        return value
+
+    def _request(self, op: str, on: int, arguments: Sequence[Any], fields: dict[str, Any]) -> Returned:
+        forms = self._shared.attempt(lambda: [self.form(argument) for argument in arguments])
+        reply = self._exchange({"op": op, "on": on, "args": forms, **fields})
         if isinstance(reply, Raised):
-            raise self._exception(reply)
+            error = self._exception(reply)
+            self._apply(reply.updates)
+            raise error
         return reply
-
-    def call(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call an object of the program; lists, dicts and sets that it changed in place are changed here as well."""
-        forms = [self.form(argument) for argument in arguments]
-        request = {"op": "call", "on": number, "args": forms, "kwargs": self.form(keywords)}
-        reply = self._returned(request)
-        for argument, before, after in zip(arguments, forms, reply.changed or [], strict=False):
-            if before != after:
-                _overwrite(argument, self._decoded(after))
-        return self._decoded(reply.form)
 
     def items(self, number: int, count: int) -> list[Any]:
         """The next items of an iterator, at most `count`; none at its end."""
-        reply = self._returned({"op": "next", "on": number, "count": count})
+        reply = self._request("next", number, (), {"count": count})
         if type(reply.form) is not list or len(reply.form) > count or not (reply.form or reply.ended):
             raise self.gone("the program sent no items of an iterator")
-        return [self._decoded(form) for form in reply.form]
+        found = [self._decoded(form) for form in reply.form]
+        self._apply(reply.updates)
+        return found
 
     def form(self, value: Any) -> Any:
         """The form of a value, a stand-in or a function of the test, for a request."""
-        return encode(value, self._handle)
+        return encode(value, self._handle, shared=self._shared)
 
     def _handle(self, value: Any) -> Any:
         if issubclass(type(value), Stub):
@@ -125,7 +138,7 @@ class RemoteProgram:
         if type(form) is dict and "n" in form:
             return NotImplemented
         try:
-            return decode(form, self._recalled)
+            return decode(form, self._recalled, shared=self._shared)
         except UNREADABLE as error:
             raise self.gone(f"the program sent a value that can't be read: {type(error).__name__}") from None
 
@@ -134,7 +147,7 @@ class RemoteProgram:
         if type(number) is not int or type(kind) is not int:
             raise ValueError("no handle")
         if is_class and self._info(number).is_exception:
-            return self._exception_class(number)
+            return self.exception_class(number)
         if number not in self._stubs:
             info = self._info(kind)
             self._stubs[number] = stub_class(info)(self, number, info)
@@ -142,10 +155,13 @@ class RemoteProgram:
 
     def _info(self, number: int) -> ClassInfo:
         if number not in self._infos:
-            self._infos[number] = read_class(number, self._returned({"op": "class", "on": number}).form)
+            reply = self._request("class", number, (), {})
+            self._infos[number] = read_class(number, reply.form)
+            self._apply(reply.updates)
         return self._infos[number]
 
-    def _exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
+    def exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
+        """The class here that stands for a class of exceptions of the program."""
         if depth > 50:
             raise ValueError("classes of exceptions without an end")
         if number not in self._exceptions:
@@ -156,13 +172,13 @@ class RemoteProgram:
 
     def _base(self, entry: Any, depth: int) -> type[BaseException] | None:
         if type(entry) is int:
-            return self._exception_class(entry, depth) if self._info(entry).is_exception else None
+            return self.exception_class(entry, depth) if self._info(entry).is_exception else None
         return _builtin_exception(str(entry))
 
     def _exception(self, raised: Raised) -> BaseException:
         """The exception to raise here for one that the program raised."""
         try:
-            kind = _builtin_exception(raised.type) if raised.kind is None else self._exception_class(raised.kind)
+            kind = _builtin_exception(raised.type) if raised.kind is None else self.exception_class(raised.kind)
             arguments = [self._decoded(form) for form in raised.arguments or []]
             error = (kind or ProgramError)(*arguments) if raised.arguments is not None else (kind or ProgramError)(
                 raised.text
@@ -187,13 +203,3 @@ def _of_exception(error: BaseException, name: str) -> Any:
 def _builtin_exception(name: str) -> type[BaseException] | None:
     kind = getattr(builtins, name, None)
     return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
-
-
-def _overwrite(argument: Any, after: Any) -> None:
-    if type(argument) is not type(after):
-        return
-    if isinstance(argument, (list, bytearray)):
-        argument[:] = after
-    elif isinstance(argument, (dict, set)):
-        argument.clear()
-        argument.update(after)

@@ -39,6 +39,8 @@ _DENIED: dict[str, tuple[int | None, int]] = {
     "mq_open": (240, 180), "mq_unlink": (241, 181), "nfsservctl": (180, 42), "set_mempolicy": (238, 237),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
+    # Memory that belongs to no process, so that nobody could count it.
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),
 }  # fmt: skip
 
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)

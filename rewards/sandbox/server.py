@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from rewards.sandbox import metrics, protocol
+from rewards.sandbox.bodies import Bodies, Refused, frame_size, parse
 from rewards.sandbox.languages import available_languages
 from rewards.sandbox.pool import Busy, Pool
 from rewards.sandbox.slot import SlotFailed
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -25,26 +28,6 @@ HEARTBEAT = 5.0
 """Seconds of silence after which a stream carries an empty line."""
 BATCH_SHARE = 4
 """Programs of one batch that wait for a slot at a time, per slot: other callers get their turn in between."""
-MAX_BODY = 256 << 20
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class BadRequest(Exception):
-    """A body that is not what the route asks for; carries FastAPI's list of errors."""
-
-    def __init__(self, errors: list[dict[str, Any]]) -> None:
-        super().__init__("bad request")
-        self.response = JSONResponse({"detail": errors}, status_code=422)
-
-
-def parse(model: type[Model], body: bytes) -> Model:
-    """Validate a body as FastAPI would, without its detour; raises `BadRequest` with FastAPI's answer."""
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        errors = json.loads(error.json(include_url=False), parse_constant=str)
-        raise BadRequest([{**item, "loc": ["body", *item["loc"]]} for item in errors]) from None
 
 
 def run_job(request: protocol.RunCodeRequest, memory_mb: int) -> dict[str, Any]:
@@ -68,7 +51,7 @@ class Service:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.languages = available_languages()
-        self.requests = 0
+        self.bodies = Bodies()
 
     def _refusal(self, language: str, files: list[str], fetched: list[str]) -> str | None:
         """Why a program can't be run here, if it can't."""
@@ -76,54 +59,81 @@ class Service:
             return f"language {language} is not available on this server, which has {', '.join(self.languages)}"
         path = protocol.bad_path([*files, *fetched])
         if path is not None:
-            return f"path {path!r} is not below the working directory"
-        if len(files) > protocol.MAX_FILES or len(fetched) > protocol.MAX_FILES:
+            return f"path {path[:100]!r} is not below the working directory, or too long"
+        if len(files) > protocol.MAX_FILES:
             return f"more than {protocol.MAX_FILES} files"
         return None
 
     async def run_code(self, http: Request) -> Response:
         """`POST /run_code`, as SandboxFusion: 200 also for programs that fail; what is ours is said in headers."""
+        size = 0
         try:
-            request = parse(protocol.RunCodeRequest, await http.body())
-        except BadRequest as bad:
-            return bad.response
-        refusal = self._refusal(request.language, list(request.files), request.fetch_files)
-        if refusal:
-            return JSONResponse(protocol.sandbox_error(refusal))
+            body = await self.bodies.read(http)
+            size = len(body)
+            request = parse(protocol.RunCodeRequest, body)
+            refusal = self._refusal(request.language, list(request.files), request.fetch_files)
+            if refusal:
+                return JSONResponse(protocol.sandbox_error(refusal))
+            job = run_job(request, self.pool.settings.memory_mb)
+            if _may_be_too_large(size) and (reason := protocol.excess(frame_size(job), 0, [])):
+                raise Refused(413, reason)
+            return await self._run(job)
+        except Refused as refused:
+            return refused.response
+        finally:
+            self.bodies.release(size)
+
+    async def _run(self, job: dict[str, Any]) -> Response:
+        self._admit(1)
         try:
-            self.pool.admit(1)
-        except Busy as busy:
-            return _busy(busy)
-        try:
-            async for results, _ in self.pool.results(run_job(request, self.pool.settings.memory_mb)):
+            async for results, _ in self.pool.results(job):
                 if results:
                     result = results[0]
         except SlotFailed as error:
             return JSONResponse(protocol.sandbox_error(f"infrastructure: {error}"))
         finally:
             self.pool.leave(1)
-        return JSONResponse(protocol.run_code_response(result, request.fetch_files), headers=_headers(result))
+        return JSONResponse(protocol.run_code_response(result, job["fetch"]), headers=_headers(result))
+
+    def _admit(self, programs: int) -> None:
+        try:
+            self.pool.admit(programs)
+        except Busy as busy:
+            raise Refused(429, str(busy), {"Retry-After": str(int(busy.retry_after))}) from None
 
     async def run_batch(self, http: Request) -> Response:
         """`POST /run_batch`: see `protocol.BatchRequest`."""
+        size = 0
         try:
-            request = parse(protocol.BatchRequest, await http.body())
-        except BadRequest as bad:
-            return bad.response
-        try:
-            self.pool.admit(len(request.programs))
-        except Busy as busy:
-            return _busy(busy)
-        return StreamingResponse(self._stream(request), media_type="application/x-ndjson")
+            body = await self.bodies.read(http)
+            size = len(body)
+            request = parse(protocol.BatchRequest, body)
+            count = len(request.programs)
+            self._admit(count)
+        except Exception as error:
+            self.bodies.release(size)
+            if isinstance(error, Refused):
+                return error.response
+            raise
 
-    async def _stream(self, request: protocol.BatchRequest) -> AsyncIterator[bytes]:
+        def release() -> None:
+            self.bodies.release(size)
+            self.pool.leave(count)
+
+        return _BatchResponse(self._stream(request, _may_be_too_large(size)), release)
+
+    async def _stream(self, request: protocol.BatchRequest, large: bool) -> AsyncGenerator[bytes, None]:
         shared = _plain(request.cases)
+        # The shared cases are measured once; those of a small body need not be.
+        shared_sizes = _sizes(shared) if large else None
         turn = asyncio.Semaphore(len(self.pool.slots) * BATCH_SHARE)
         count = len(request.programs)
         # One queue in all, or one for each program so that their lines come in order; each program ends with a None.
         queues: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in range(count if request.ordered else 1)]
         tasks = [
-            asyncio.create_task(self._batch_program(request, index, shared, turn, queues[index % len(queues)]))
+            asyncio.create_task(
+                self._batch_program(request, index, (shared, shared_sizes), turn, queues[index % len(queues)])
+            )
             for index in range(count)
         ]
         try:
@@ -135,28 +145,31 @@ class Service:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self.pool.leave(len(tasks))
 
     async def _batch_program(
         self,
         request: protocol.BatchRequest,
         index: int,
-        shared: list[dict[str, Any]] | None,
+        shared: tuple[list[dict[str, Any]] | None, list[tuple[bool, int]] | None],
         turn: asyncio.Semaphore,
         lines: asyncio.Queue[bytes | None],
     ) -> None:
         program = request.programs[index]
         refusal = self._refusal(program.language, list(program.files), [])
-        cases = _plain(program.cases) or shared
+        cases = _plain(program.cases) or shared[0]
         if cases is not None and program.language != "python" and any("stdin" not in case for case in cases):
             refusal = refusal or f"cases that call functions need python, not {program.language}"
+        job = self._batch_job(request, program, cases)
+        if shared[1] is not None and not refusal:
+            sizes = _sizes(cases) if program.cases else shared[1]
+            refusal = protocol.excess(frame_size({**job, "cases": None}), frame_size(request.setup), sizes)
         try:
             if refusal:
                 lines.put_nowait(_line({"index": index, "refused": refusal}))
                 return
             async with turn:
                 first = 0
-                async for results, done in self.pool.results(self._batch_job(request, program, cases)):
+                async for results, done in self.pool.results(job):
                     lines.put_nowait(_line({"index": index, "first": first, "results": results, "done": done}))
                     first += len(results)
         except SlotFailed as error:
@@ -197,7 +210,7 @@ class Service:
         return JSONResponse(
             {
                 **protocol.CAPABILITIES,
-                "workers": len(self.pool.slots),
+                "workers": self.pool.workers,
                 "languages": self.languages,
                 "layers": slot.active,
                 "missing_layers": slot.missing,
@@ -232,9 +245,31 @@ async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:
         return b"\n"
 
 
-def _busy(busy: Busy) -> Response:
-    headers = {"Retry-After": str(int(busy.retry_after))}
-    return JSONResponse({"detail": str(busy)}, status_code=429, headers=headers)
+def _may_be_too_large(size: int) -> bool:
+    """Whether a body of so many bytes may hold a job that no worker takes: written anew, `1e15` and `\u00e9` take up
+    to four times as many."""
+    return 4 * size > min(protocol.MAX_JOB, protocol.MAX_VALUES) - 1024
+
+
+def _sizes(cases: list[dict[str, Any]] | None) -> list[tuple[bool, int]]:
+    return [("stdin" in case, frame_size(case)) for case in cases or []]
+
+
+class _BatchResponse(StreamingResponse):
+    """A stream of lines that gives back what its request holds however it ends, also before its first line."""
+
+    def __init__(self, lines: AsyncGenerator[bytes, None], release: Callable[[], None]) -> None:
+        super().__init__(lines, media_type="application/x-ndjson")
+        self._lines = lines
+        self._release = release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # A generator that was never asked runs no code of its own.
+            self._release()
+            await self._lines.aclose()
 
 
 def _headers(result: dict[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from rewards.sandbox.answers import Transient
 from rewards.sandbox.cases import InfrastructureError
 from rewards.sandbox.connections import Connections, process_limit
-from rewards.sandbox.embedded import shared_server
+from rewards.sandbox.embedded import Address, shared_server
 from rewards.sandbox.transport import Endpoint
 
 FIRST_DELAY = 0.1
@@ -24,15 +24,24 @@ AttemptAt = Callable[[Endpoint], Awaitable[Result]]
 
 class Servers:
     """`urls`: of the servers, with or without `/run_code`; none of them: this machine's embedded server, with the
-    further arguments `embedded`. `attempts`: how often a program is tried when servers fail. `queue_timeout`: seconds
-    to wait for servers that are busy (429).
+    further arguments `embedded`. `token`: what the named servers ask for, sent to them only. `attempts`: how often
+    a program is tried when servers fail. `queue_timeout`: seconds to wait for servers that are busy (429).
     """
 
-    def __init__(self, urls: Sequence[str], embedded: tuple[str, ...], *, attempts: int, queue_timeout: float) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        embedded: tuple[str, ...],
+        *,
+        attempts: int,
+        queue_timeout: float,
+        token: str | None = None,
+    ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
         self._urls = tuple(dict.fromkeys(_base(text) for text in urls))
         self._embedded = None if self._urls else embedded
+        self._token = token
         self._attempts = attempts
         self._queue_timeout = queue_timeout
         self._connections: Connections | None = None
@@ -50,13 +59,14 @@ class Servers:
             self._joining = self._joining or asyncio.Lock()
             async with self._joining:
                 if self._connections is None:
-                    urls = self._urls
-                    if self._embedded is not None:
-                        urls = (await asyncio.to_thread(self._start_embedded),)
-                    self._connections = Connections.join(urls)
+                    if self._embedded is None:
+                        self._connections = Connections.join(self._urls, self._token)
+                    else:
+                        url, token = await asyncio.to_thread(self._start_embedded)
+                        self._connections = Connections.join((url,), token)
         return self._connections
 
-    def _start_embedded(self) -> str:
+    def _start_embedded(self) -> Address:
         try:
             return shared_server(self._embedded or ())
         except (OSError, RuntimeError) as error:
@@ -111,8 +121,8 @@ class Servers:
         # An embedded server that died is started anew, at a new address. One that lives has lost a single connection:
         # what is under way on the others stays.
         if self._embedded is not None and self._connections is connections:
-            url = await asyncio.to_thread(self._start_embedded)
-            if connections.key[1] != (url,) and self._connections is connections:
+            url, token = await asyncio.to_thread(self._start_embedded)
+            if connections.key[1:] != ((url,), token) and self._connections is connections:
                 await self.close()
 
 

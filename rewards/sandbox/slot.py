@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.sandbox import namespaces
 from rewards.sandbox.clock import PATIENCE, WHOLE_CHECK
+from rewards.sandbox.environment import python_folders
 from rewards.sandbox.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.languages import TOOL_PATH
 
@@ -156,7 +156,7 @@ class Slot:
             "user": user,
             "isolate": self.settings.isolate,
             "quota_mb": self.settings.quota_mb,
-            "python": namespaces.python_folders(),
+            "python": python_folders(),
             "packages": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
             "environment": {
                 "PATH": TOOL_PATH,

@@ -19,6 +19,8 @@ FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
 GATHER_SECONDS = 0.02
 """How long programs for a busy server are gathered into one request."""
+LARGEST_BODY = 32 << 20
+"""Bytes of one batch request with several programs: half of what our server takes."""
 SILENCE = 30.0
 """Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
 
@@ -95,6 +97,8 @@ class Endpoint:
         response = await self._request("GET", "/capabilities", timeout=10.0)
         if response.status_code == 429 or response.status_code >= 500:
             raise Transient(f"{self.base} answered {response.status_code}", unreachable=True)
+        if response.status_code in (401, 403):
+            require_success(self.base, response.status_code, response.headers, response.text)
         found = False
         if response.status_code == 200:
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -175,6 +179,11 @@ class Endpoint:
         body = {"programs": [work.program for work in batch], "ordered": False, **vars(options)}
         _share_cases(body)
         content = json.dumps(body, separators=(",", ":")).encode()
+        if len(content) > LARGEST_BODY and len(batch) > 1:
+            middle = len(batch) // 2
+            await self._stream(batch[:middle], options)
+            await self._stream(batch[middle:], options)
+            return
         timeout = httpx.Timeout(SILENCE, connect=5.0)
         url = self.base + "/run_batch"
         async with self.client.stream("POST", url, content=content, timeout=timeout) as response:

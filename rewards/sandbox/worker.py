@@ -32,10 +32,9 @@ from rewards.sandbox.languages import COMMANDS
 from rewards.sandbox.streams import memory_file
 
 MAX_FETCHED = 16 << 20
+MAX_ALL_FETCHED = 32 << 20
 COMPILER_MEMORY_MB = 2048
 CHUNK_SECONDS = 0.02
-MAX_JOB = 256 << 20
-"""Bytes of one job as the front sends it; what a request may hold is bounded there (protocol.py)."""
 
 
 class Worker:
@@ -86,7 +85,7 @@ class Worker:
         """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
         while True:
             try:
-                self._serve_one(receive_frame(self.front, MAX_JOB))
+                self._serve_one(receive_frame(self.front))
             except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
                 os._exit(0)
             except (SlotBroken, BadFrame) as error:
@@ -142,9 +141,13 @@ class Worker:
         memory = max(job["memory_mb"], COMPILER_MEMORY_MB)
         compiling = Limits(memory, int(job["compile_timeout"]) + 2)
         compile_job = {**job, "timeout": job["compile_timeout"], "stdin": None, "fetch": []}
-        compiled = self._run(
-            {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
-        )
+        try:
+            compiled = self._run(
+                {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
+            )
+        except BaseException:
+            self.programs.order(zygote.CLEAN)
+            raise
         if compiled["outcome"] != outcomes.PASSED:
             self.programs.order(zygote.CLEAN)
             failed = outcomes.SYNTAX_ERROR if compiled["outcome"] == outcomes.RUNTIME_ERROR else compiled["outcome"]
@@ -164,6 +167,7 @@ class Worker:
             report = child.end(self.clock)
             return _run_result(child, report, in_time, elapsed)
         finally:
+            child.end(self.clock)
             child.close()
 
 
@@ -192,13 +196,16 @@ def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dic
 
 
 def _fetched(child: Child) -> list[str | None]:
-    """The files that the job asked for, in its order, as base64; None for one that is not there or too large."""
+    """The files that the job asked for, in its order, as base64; None for one that is not there or too large, by itself
+    or with those before it."""
     contents: list[str | None] = []
+    left = MAX_ALL_FETCHED
     for descriptor in child.fetched:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FETCHED:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > min(MAX_FETCHED, left):
             contents.append(None)
             continue
+        left -= status.st_size
         with open(descriptor, "rb", closefd=False) as file:
             contents.append(base64.b64encode(file.read(MAX_FETCHED)).decode())
     return contents

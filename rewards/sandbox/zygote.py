@@ -188,7 +188,7 @@ class ForkServer:
         processes = self._program_processes()
         # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it
         # matters.
-        if sum(_private_bytes(pid) for pid in processes) <= memory:
+        if sum(_resident_bytes(pid) for pid in processes) <= memory:
             return False
         return sum(_proportional_bytes(pid) for pid in processes) > memory
 
@@ -237,22 +237,26 @@ class ForkServer:
         child.run_child()
 
 
-def _private_bytes(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared = file.read().split()[:3]
-        return (int(resident) - int(shared)) * _PAGE
+            return int(file.read().split()[1]) * _PAGE
     except (OSError, ValueError):
         return 0
 
 
+_COUNTED = ("Pss_Anon", "Pss_Shmem", "Private_Hugetlb", "Shared_Hugetlb")
+"""What a process holds itself: not the files of the library, which it maps as everybody does."""
+
+
 def _proportional_bytes(pid: int) -> int:
+    """A process's share of the memory that it holds, with what it shares with its children by mappings."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)
-        return int(lines["Pss_Anon"].split()[0]) << 10
-    except (OSError, ValueError, KeyError):
-        return _private_bytes(pid)
+        return sum(int(lines[name].split()[0]) for name in _COUNTED if name in lines) << 10
+    except (OSError, ValueError):
+        return _resident_bytes(pid)
 
 
 def _descendants(ancestor: int) -> list[int]:

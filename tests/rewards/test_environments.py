@@ -35,7 +35,7 @@ class Sandbox:
 @pytest.fixture
 def sandbox(monkeypatch):
     instance = Sandbox()
-    monkeypatch.setattr(environments, "sandbox_at", lambda url: instance)
+    monkeypatch.setattr(environments, "sandbox_at", lambda url, isolation: instance)
     return instance
 
 
@@ -120,7 +120,7 @@ async def test_a_program_that_reads_and_prints_is_shown_an_input_and_what_was_ex
                 [CaseResult("passed" if case.expected == program.code else "wrong_answer") for case in cases]
             )
 
-    monkeypatch.setattr(environments, "sandbox_at", lambda url: Printing())
+    monkeypatch.setattr(environments, "sandbox_at", lambda url, isolation: Printing())
     cases = [Printed(stdin="1", expected="a"), Printed(stdin="2", expected="b"), Printed(stdin="3", expected="hidden")]
     environment = code("{test}: {detail}", truth=StdioTruth(cases=cases, visible=2))
     assert (await environment.act("a")).text == "'2' -> 'b': wrong_answer"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import Sandbox
+from rewards.sandbox.environment import mount_points, python_folders
+from rewards.sandbox.lanes import spare_slots
 from tests.processes import command_line, living_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,6 +34,11 @@ class ServerProcess:
     url: str = ""
     workers: int = 2
     log: list[str] = field(default_factory=list)
+
+    @property
+    def slots(self) -> int:
+        """How many workers it has, those for long programs included."""
+        return self.workers + spare_slots(self.workers)
 
     def descendants(self) -> dict[int, str]:
         """Process id and command line of everything that the server has started and that still lives."""
@@ -60,16 +67,28 @@ def _reachable(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
 
 
-def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2) -> ServerProcess:
+def start_server(
+    *arguments: str,
+    ordinary_user: bool = False,
+    workers: int = 2,
+    packages: Path | None = None,
+    prefix: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    open_python: bool = False,
+) -> ServerProcess:
     """Start `python -m rewards.sandbox serve` and wait until it serves; raises `RuntimeError` with its log when it
-    ends."""
-    python, prefix = sys.executable, []
-    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2"}
+    ends. `packages`: a further folder to import from; `prefix`: a command that starts the server's; `variables`: of its
+    environment; `open_python`: start it with an interpreter that every user of this machine can start."""
+    python = sys.executable
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "SECRET_OF_THE_SERVER": "hunter2", **(variables or {})}
     if ordinary_user:
+        prefix = [*prefix, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if ordinary_user or open_python:
         python = interpreter_for_anybody() or pytest.fail("no interpreter of this version is open to an ordinary user")
-        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        packages = [path for path in sys.path if path.endswith("site-packages")]
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *packages])
+        installed = [path for path in sys.path if path.endswith("site-packages")]
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *installed])
+    if packages is not None:
+        environment["PYTHONPATH"] = f"{packages}{os.pathsep}{environment['PYTHONPATH']}"
     command = [*prefix, python, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers), *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/")
     server = ServerProcess(process, workers=workers)
@@ -84,6 +103,25 @@ def start_server(*arguments: str, ordinary_user: bool = False, workers: int = 2)
             return server
     process.wait()
     raise RuntimeError("".join(server.log))
+
+
+# Starts a command under a filter that refuses these system calls to it and to all that it starts.
+_LOCKED = """
+import os, sys
+from rewards.sandbox import seccomp, syscalls
+refused = {"namespaces": {"unshare": (272, 97)}, "landlock": {"landlock": (444, 444)}}
+seccomp._DENIED = {name: call for part in sys.argv[1].split("+") for name, call in refused[part].items()}
+for name in ("_SELF_ONLY", "_SIGNALS"): setattr(seccomp, name, ())
+seccomp._SOCKET = seccomp._SOCKETPAIR = seccomp._CLONE3 = seccomp._IOCTL = (9999, 9999)
+syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+seccomp.install(seccomp.build_filter())
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def locked(*refused: str) -> list[str]:
+    """A command that starts another one on a machine that refuses `namespaces`, `landlock` or both, for real."""
+    return [sys.executable, "-c", _LOCKED, "+".join(refused)]
 
 
 def user_kinds() -> list[str]:
@@ -124,7 +162,7 @@ async def any_sandbox(any_server: ServerProcess) -> AsyncIterator[Sandbox]:
 
 LOOK_AROUND = """
 import os, time
-time.sleep(0.1)  # long enough that both workers are asked
+time.sleep(0.4)  # long enough that every worker is asked
 for folder in ("/tmp", "/dev/shm"):
     open(folder + "/probe", "w").close()
     os.unlink(folder + "/probe")
@@ -135,7 +173,10 @@ print([pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (
 
 async def assert_nothing_left(server: ServerProcess, sandbox: Sandbox) -> None:
     """The next program in every slot finds an empty folder and no process; the server has its own processes only."""
-    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.workers)))
-    assert [look.stdout for look in looks] == ["['run'] ['main.py'] []\n[]\n"] * server.workers
+    looks = await asyncio.gather(*(sandbox.run(LOOK_AROUND) for _ in range(server.slots)))
+    # Where the environment stands below /tmp, it is seen there.
+    points = {folder: mount_points(folder, python_folders()) for folder in ("/tmp", "/dev/shm")}
+    empty = f"{sorted(['run', *points['/tmp']])} ['main.py'] {points['/dev/shm']}\n[]\n"
+    assert [look.stdout for look in looks] == [empty] * server.slots
     alive = server.descendants()
-    assert len(alive) == 3 * server.workers, alive
+    assert len(alive) == 3 * server.slots, alive

@@ -231,7 +231,7 @@ def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> Non
     )
 )
 def test_any_request_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> None:
-    from rewards.sandbox.server import BadRequest, parse
+    from rewards.sandbox.bodies import BadRequest, parse
 
     try:
         request = parse(protocol.RunCodeRequest, json.dumps(body).encode())
@@ -262,7 +262,7 @@ OPTIONS = dict.fromkeys(("timeout", "memory_mb", "output_limit", "setup", "max_t
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({"programs": PROGRAMS}, optional={"cases": CASES, **OPTIONS}))
 def test_any_batch_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> None:
-    from rewards.sandbox.server import BadRequest, parse
+    from rewards.sandbox.bodies import BadRequest, parse
 
     try:
         request = parse(protocol.BatchRequest, json.dumps(body).encode())

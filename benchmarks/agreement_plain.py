@@ -1,0 +1,168 @@
+"""The plain harness that the sandbox is compared with: what a researcher's own `exec` would say of a program.
+
+It protects nothing, so it runs trusted programs only: the reference solutions of named data sets and mutants of them.
+Every program gets a Python process in an empty temporary folder, with limits on processor time and memory, as the
+leader of a session that is killed afterwards. A program whose tests call it is loaded as a module that is not
+`__main__`; each test then runs as `exec(setup + test, copy of its names)`. A program that is judged by what it prints
+runs as `__main__`, and its lines are compared without the blanks at their ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import types
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MEMORY_MB = 1024
+_FILE_BYTES = 32 << 20
+_START_SECONDS = 1.0  # for the interpreter, which the sandbox does not charge either
+
+PASSED = "passed"
+TIMEOUT = "timeout"
+OTHER_OUTPUT = "other output"
+_ENDED = "the process ended"
+Verdict = str | None
+"""PASSED, TIMEOUT or the error of one test; None for a test that was not run because an earlier one timed out."""
+
+
+async def judge_tests(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[Verdict]:
+    """The verdict of each test. A process that ends in the middle of one is replaced for those that follow."""
+    verdicts: list[Verdict] = []
+    while len(verdicts) < len(tests):
+        verdicts += await _one_process(program, setup, tests[len(verdicts) :], seconds)
+        if TIMEOUT in verdicts:
+            verdicts += [None] * (len(tests) - len(verdicts))
+    return verdicts
+
+
+async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[Verdict]:
+    job = {"program": program, "setup": setup, "tests": list(tests)}
+    limit = seconds * (len(tests) + 1)
+    async with _python([__file__], json.dumps(job).encode(), asyncio.subprocess.PIPE, limit) as process:
+        assert process.stdout is not None
+        verdicts: list[Verdict] = []
+        for index in range(-1, len(tests)):
+            try:
+                line = await asyncio.wait_for(process.stdout.readline(), seconds + (_START_SECONDS if index < 0 else 0))
+            except TimeoutError:
+                # A program that does not end while it loads fails all its tests in that time.
+                return [TIMEOUT] * len(tests) if index < 0 else [*verdicts, TIMEOUT]
+            verdict = json.loads(line) if line.endswith(b"\n") else _ENDED
+            if index < 0 and verdict != PASSED:
+                return [verdict] * len(tests)
+            if index >= 0:
+                verdicts.append(verdict)
+            if verdict == _ENDED:
+                break
+    return verdicts
+
+
+async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds: float) -> list[Verdict]:
+    """The verdict of each pair of input and expected output, each in a process of its own."""
+    verdicts: list[Verdict] = []
+    for given, expected in cases:
+        if TIMEOUT in verdicts:
+            verdicts.append(None)
+            continue
+        error, text = await printed(program, given, seconds)
+        verdicts.append(error or (PASSED if _lines(text) == _lines(expected) else OTHER_OUTPUT))
+    return verdicts
+
+
+async def printed(program: str, given: str, seconds: float) -> tuple[str | None, str]:
+    """What went wrong when a program ran as `__main__` with this input, if anything did, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
+        path = Path(folder) / "main.py"
+        path.write_bytes(program.encode())
+        async with _python([str(path)], given.encode(), output, seconds) as process:
+            try:
+                code = await asyncio.wait_for(process.wait(), seconds + _START_SECONDS)
+            except TimeoutError:
+                return TIMEOUT, ""
+        output.seek(0)
+        return f"exit code {code}" if code else None, output.read().decode(errors="replace")
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+@contextlib.asynccontextmanager
+async def _python(
+    words: Sequence[str], given: bytes, output: int | BinaryIO, seconds: float
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Python process with this input, in an empty folder and with limits; it and all of its session end with the
+    block."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as stdin:
+        stdin.write(given)
+        stdin.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-I", *words],
+            stdin=stdin,
+            stdout=output,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=folder,
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                _limit(process.pid, seconds)
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def _limit(pid: int, seconds: float) -> None:
+    limits = {
+        resource.RLIMIT_AS: MEMORY_MB << 20,
+        resource.RLIMIT_CPU: int(seconds + _START_SECONDS) + 1,
+        resource.RLIMIT_FSIZE: _FILE_BYTES,
+    }
+    for what, most in limits.items():
+        resource.prlimit(pid, what, (most, most))
+
+
+def main() -> None:
+    """The child: reads a job from standard input and writes PASSED or an error, for loading and for each test."""
+    job = json.load(sys.stdin)
+    channel = os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+
+    def report(verdict: str) -> None:
+        channel.write(json.dumps(verdict) + "\n")
+        channel.flush()
+
+    module = types.ModuleType("program")
+    sys.modules["program"] = module
+    loaded = _outcome(job["program"], module.__dict__, ended_by=SystemExit)
+    report(loaded)
+    for test in job["tests"] if loaded == PASSED else ():
+        report(_outcome(f"{job['setup']}\n{test}", dict(module.__dict__)))
+
+
+def _outcome(source: str, namespace: dict[str, Any], ended_by: tuple[()] | type[BaseException] = ()) -> str:
+    """PASSED, or the exception that running a source raised; `ended_by`: one that only ends it."""
+    try:
+        exec(compile(source, "main.py", "exec"), namespace)  # noqa: S102 - trusted programs, see above
+    except ended_by:
+        return PASSED
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return PASSED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Who may ask a server: its token, the names that it answers to, and no page of another origin."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+OPEN_PATHS = ("/v1/ping",)
+"""Routes that need no token: a load balancer's probe carries none, and "pong" tells nothing."""
+_REMEMBERED = 64
+
+
+class Guard:
+    """An ASGI application that answers for another one where a request may not reach it.
+
+    401: no token, or another one. 403: a Host that is not the server's own (a foreign name that was made to resolve to
+    this machine), or an Origin that is not (a page in somebody's browser). `host`: the address that the server listens
+    on; on a wildcard address any name is its own, and the token decides.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
+        self.app = app
+        self._host = _plain_name(host)
+        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._known: set[bytes] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self.app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        hosts, origins, given = [], [], b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                hosts.append(value)
+            elif name == b"origin":
+                origins.append(value)
+            elif name == b"authorization":
+                given = value
+        if len(hosts) != 1 or not self._is_own(hosts[0]):
+            return _refused(403, "the Host header does not name this server")
+        if any(origin.lower().partition(b"://")[2] != hosts[0].lower() for origin in origins):
+            return _refused(403, "requests of pages from elsewhere are refused (Origin)")
+        if self._expected is None or scope["path"] in OPEN_PATHS or hmac.compare_digest(given, self._expected):
+            return None
+        return _refused(401, "this server asks for its token: Authorization: Bearer ...")
+
+    def _is_own(self, host: bytes) -> bool:
+        if host in self._known:
+            return True
+        name = _plain_name(host.decode("latin-1"))
+        own = is_loopback(name) or name == self._host or is_wildcard(self._host)
+        if own and len(self._known) < _REMEMBERED:
+            self._known.add(host)
+        return own
+
+
+def _refused(status: int, detail: str) -> JSONResponse:
+    # Closed, because the body is not read.
+    headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
+    return JSONResponse({"detail": detail}, status_code=status, headers=headers)
+
+
+def _plain_name(host: str) -> str:
+    """A host without port, brackets and the dot of a full name, in small letters."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() and ":" not in name else host).removesuffix(".")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether a server that listens on this address listens on all addresses of its machine."""
+    try:
+        return ipaddress.ip_address(host or "0.0.0.0").is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,117 @@
+"""Lists, dicts, sets and bytearrays that a test and the program both hold, kept equal on both sides.
+
+Python passes them by reference: what either side changes, the other one sees. Here each side has its own, under one
+number, and every message ends with what its sender has changed since the last one. The two sides never run at the same
+time, so both always see the same.
+
+A container travels as `{"&": [number, contents]}` the first time and as `{"=": number}` from then on. Beyond `ROOM`
+items in all, containers travel as plain data: then what is changed later stays on its side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+ROOM = 20_000
+"""Items that are compared at each message, for both sides together."""
+MUTABLE = (list, dict, set, bytearray)
+
+
+class Shared:
+    """One side's containers. `first`: 0 on the judge's side, 1 on the program's, so that no number is given twice."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._parity = first
+        self._room = ROOM
+        self._numbers: dict[int, int] = {}
+        self._objects: dict[int, Any] = {}
+        self._before: dict[int, list[Any]] = {}
+
+    def form(self, value: Any, contents: Callable[[], Any]) -> Any:
+        """The form of a container; `contents` makes that of what is in it."""
+        number = self._numbers.get(id(value))
+        if number is not None:
+            return {"=": number}
+        if len(value) >= self._room:
+            return contents()
+        number, self._next = self._next, self._next + 2
+        self._add(number, value)
+        return {"&": [number, contents()]}
+
+    def _add(self, number: int, value: Any) -> None:
+        self._room -= 1 + len(value)
+        # The dict keeps it alive, so that its id stays its own.
+        self._objects[number] = value
+        self._numbers[id(value)] = number
+        self._before[number] = _parts(value)
+
+    def value(self, tag: str, body: Any, decode: Callable[[Any], Any]) -> Any:
+        """The container of a form; raises ValueError or KeyError for a number that can't be one."""
+        if tag == "=":
+            return self._objects[body]
+        number, form = body
+        if type(number) is not int or number % 2 == self._parity or number in self._objects or self._room < -ROOM:
+            raise ValueError("no number of the other side")
+        made: Any = [] if type(form) is list else {"d": dict, "s": set, "a": bytearray}[next(iter(form))]()
+        self._add(number, made)
+        self._fill(number, decode(form))
+        return made
+
+    def attempt(self, encode: Callable[[], Any]) -> Any:
+        """What `encode` makes of values that are to be sent; where it raises, nothing of them is shared."""
+        known = len(self._objects)
+        try:
+            return encode()
+        except BaseException:
+            for number in list(self._objects)[known:]:
+                value = self._objects.pop(number)
+                self._before.pop(number, None)
+                del self._numbers[id(value)]
+            raise
+
+    def updates(self, form: Callable[[Any], Any]) -> list[Any]:
+        """What has changed on this side since the last message, as pairs of number and form.
+
+        What can't be sent stays on its side.
+        """
+        found = []
+        for number, value in list(self._objects.items()):
+            parts = _parts(value)
+            if not _identical(parts, self._before[number]):
+                self._before[number] = parts
+                with contextlib.suppress(TypeError):
+                    found.append([number, self.attempt(lambda value=value: form(value))])  # type: ignore[misc]
+        return found
+
+    def apply(self, updates: list[Any], decode: Callable[[Any], Any]) -> None:
+        """Make the changes of the other side here as well; raises ValueError or KeyError for what is no change."""
+        for number, form in updates:
+            if type(number) is not int:
+                raise ValueError("no number")
+            self._fill(number, decode(form))
+
+    def _fill(self, number: int, contents: Any) -> None:
+        value = self._objects[number]
+        if type(contents) is not type(value):
+            raise ValueError("a container does not change its type")
+        if isinstance(value, (list, bytearray)):
+            value[:] = contents
+        else:
+            value.clear()
+            value.update(contents)
+        self._before[number] = _parts(value)
+
+
+def _parts(value: Any) -> list[Any]:
+    if type(value) is bytearray:
+        return list(value)  # small integers, of which there is one each
+    return [*value, *value.values()] if type(value) is dict else list(value)
+
+
+def _identical(left: list[Any], right: list[Any]) -> bool:
+    # By identity, not equality: that costs the same whatever the items are, and asks none of them.
+    return len(left) == len(right) and all(map(operator.is_, left, right))

@@ -1,0 +1,29 @@
+"""The secret that a server asks for and its clients send."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+SHORTEST = 16
+
+
+def read_token(path: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The token in a file, or the one that SANDBOX_TOKEN holds or the file of SANDBOX_TOKEN_FILE; None without any.
+
+    Never an argument of a command line: every user of a machine can read those. Raises `OSError` for a file that can't
+    be read and `ValueError` for what is no token.
+    """
+    path = path or (environment.get("SANDBOX_TOKEN_FILE") if not environment.get("SANDBOX_TOKEN") else None)
+    token = Path(path).read_text().strip() if path else environment.get("SANDBOX_TOKEN", "")
+    if not token and path is None:
+        return None
+    source = path or "SANDBOX_TOKEN"
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError(f"the token of {source} must be printable ASCII without blanks")
+    if len(token) < SHORTEST:
+        raise ValueError(
+            f"the token of {source} has fewer than {SHORTEST} characters; make one with: openssl rand -hex 32"
+        )
+    return token

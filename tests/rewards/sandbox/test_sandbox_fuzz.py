@@ -1,0 +1,151 @@
+"""Whatever bytes a program sends, on whatever channel: a value, a verdict, or the schema's own refusal."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.sandbox import calls, fusion, judge, program
+from rewards.sandbox.codec import QUICK, UNREADABLE, decode, shown
+from rewards.sandbox.execution import Child
+from rewards.sandbox.frames import MAX_FRAME, BadFrame, FrameBuffer, FrameTooLarge, frame, parse
+from rewards.sandbox.literal import Call
+from rewards.sandbox.outcomes import OUTCOMES, classify_end
+from rewards.sandbox.proxies import Unverifiable
+from rewards.sandbox.remote import ProgramGone, RemoteProgram
+from rewards.sandbox.replies import CalledBack, read_loaded, read_reply, read_verdict
+from rewards.sandbox.streams import MAX_ANSWER
+from tests.rewards.sandbox.hostile_frames import FIXED, mutated
+
+FRAMES = 20_000
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("vxkontdsfcbarDFTLqiy"), inner),
+    max_leaves=6,
+)
+CALL = Call("f", [], {"d": []}, "==", 3)
+
+
+def read_by_worker(body: bytes) -> None:
+    try:
+        reply = read_reply(parse(body))
+        if not isinstance(reply, CalledBack):
+            verdict = calls._verdict(CALL, reply)
+            assert verdict["outcome"] in OUTCOMES
+            assert len(str(verdict)) < 6000
+    except (BadFrame, calls.NeedsJudge):
+        pass
+
+
+def read_by_judge(body: bytes) -> None:
+    """Everything that a judge does with an answer, up to the end of a case."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for _ in range(3):  # to what the answer makes the judge ask, it is the answer as well
+            theirs.sendall(len(body).to_bytes(4, "big") + body)
+        theirs.shutdown(socket.SHUT_WR)
+        remote = RemoteProgram(ours)
+        try:
+            shown(remote.ask("name", name="f"))
+        except (ProgramGone, Unverifiable):
+            pass
+        except BaseException as error:
+            if getattr(error, "program_error", None) is None:
+                raise
+
+
+def read_of_judge(body: bytes) -> None:
+    for read in (read_loaded, read_verdict):
+        try:
+            assert len(str(read(parse(body)))) < 8000
+        except BadFrame:
+            continue
+
+
+def read_by_fallback(body: bytes) -> None:
+    text = body.decode("utf-8", "replace").replace("\n", " ")
+    try:
+        loaded, verdicts = fusion._messages(f"verdict n {text}\nverdict n {text}\n", "n")
+    except BadFrame:
+        return
+    for verdict in verdicts:
+        assert fusion._case_result(verdict).outcome in OUTCOMES
+    if loaded is not None:
+        assert fusion._load_failure(loaded).outcome in OUTCOMES
+
+
+READERS = [read_by_worker, read_by_judge, read_of_judge, read_by_fallback]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("body", FIXED)
+def test_valid_and_odd_frames_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> None:
+    read(body[:MAX_ANSWER])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("read", READERS)
+@given(st.integers(0, 1 << 62).map(mutated) | st.binary(max_size=200))
+@settings(max_examples=FRAMES, deadline=None)
+def test_random_and_mutated_frames_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> None:
+    read(body)
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(anything)
+@settings(max_examples=100, deadline=None)
+def test_any_json_raises_nothing_but_the_schemas_own(read: Any, message: object) -> None:
+    read(frame(message)[4:])
+
+
+@pytest.mark.parametrize("read", READERS)
+@given(st.binary(max_size=400))
+@settings(max_examples=500, deadline=None)
+def test_any_bytes_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> None:
+    read(body)
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 9))
+def test_any_stream_is_frames_or_too_large(chunks: list[bytes], limit: int) -> None:
+    buffer = FrameBuffer(limit)
+    try:
+        for chunk in chunks:
+            assert all(len(body) <= limit for body in buffer.feed(chunk))
+    except FrameTooLarge:
+        pass
+
+
+@given(st.binary(max_size=200))
+def test_a_control_channel_hears_one_byte_a_run(data: bytes) -> None:
+    child = object.__new__(Child)
+    child.runs_done, child._frames = 0, None
+    assert child._heard(data) is (bool(data) and set(data) == set(program.DONE))
+    assert child.runs_done == len(data)
+
+
+@given(st.text(max_size=5000), st.integers(-64, 255))
+def test_any_standard_error_is_a_class(stderr: str, code: int) -> None:
+    assert classify_end(code, stderr[-4096:])[0] in OUTCOMES
+
+
+@pytest.mark.parametrize("body", [body for body in FIXED if b'"v"' in body])
+def test_what_the_worker_reads_has_bounds(body: bytes) -> None:
+    # The judge, which is ended with the program, reads more; what it refuses is a refusal, too.
+    try:
+        reply = read_reply(parse(body))
+        decode(getattr(reply, "form", None), lambda handle: handle, QUICK)
+    except (*UNREADABLE, BadFrame):
+        pass
+
+
+def test_a_verdict_is_bounded_whatever_the_program_is_called() -> None:
+    remote = judge.RemoteProgram(socket.socket())
+    reply = read_reply({"x": {"type": "A" * 7_000_000, "text": "b" * 7_000_000, "line": "c" * 7_000_000}})
+    error = remote._exception(reply)  # type: ignore[arg-type]
+    made = judge.Judge.__new__(judge.Judge)._failure(error)
+    assert len(str(made)) < 3000
+    assert MAX_FRAME > 0
