@@ -2,10 +2,12 @@
 
     OMP_NUM_THREADS=1 python benchmarks/rewards.py
     OMP_NUM_THREADS=1 python benchmarks/rewards.py --only tsp gsm8k --nodes 60 --runs 31
+    python benchmarks/rewards.py hostile
 
 `judge` is the verifier on a row that is parsed already, `compute_score` all that a reward worker does for one more
 answer of a group: settings, guardrails, verdict. Programs and queries run in the sandbox: benchmarks/sandbox.py.
 `repeats` is the detector of repeated text, in ms for 32,768 characters of five kinds.
+`hostile` is time against length for every regular expression of rewards/ and for what else reads a hostile answer.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from typing import Any
 # This file's folder comes first otherwise, and this file is called like the package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import hostile
 from rewards import compute_score, registry
 from rewards.registry import JudgeSettings
 from rewards.repetition import repeats_itself
@@ -42,10 +45,14 @@ Row = tuple[dict[str, Any], str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = [*problems(8), "repeats"]
+    parser.add_argument("what", nargs="?", choices=["speed", "hostile"], default="speed")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--nodes", type=int, default=30, help="of every graph, atoms of every molecule")
     parser.add_argument("--runs", type=int, default=15)
     arguments = parser.parse_args()
+    if arguments.what == "hostile":
+        hostile.main()
+        return
     print(f"{'':22}{'judge':>26}{'compute_score':>26}{'target':>9}   checks a second, median (quartiles)")
     for name, row in problems(arguments.nodes).items():
         if name in arguments.only:

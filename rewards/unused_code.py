@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
-from rewards.idle_code import is_pure
+from rewards.idle_expressions import is_pure
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MUTATORS = frozenset(("append", "extend", "insert", "add", "update", "remove", "discard", "sort", "reverse", "clear"))
