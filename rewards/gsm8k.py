@@ -24,6 +24,10 @@ from rewards.verdict import Verdict
 _MARK = "####"
 # Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
 _IMPORT_SECONDS = 10.0
+_SCALES = frozenset(
+    "hundred thousand million billion trillion dozen score half third quarter squared cubed factorial".split()
+)
+_SUFFIXES = frozenset("kKMB!") | {"²", "³"}
 _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
@@ -79,14 +83,27 @@ def _driver() -> str:
 
 
 def marked_number(text: str) -> str | None:
-    """The number right after the last `####`, in canonical form; None where an expression or something else follows."""
+    """The number right after the last `####`, in canonical form; None where an expression or something else follows.
+
+    A unit may follow on its line, but nothing that makes it another number.
+    """
     start = text.rfind(_MARK)
     if start < 0:
         return None
     blank = _SPACE.match(text, start + len(_MARK))
     assert blank is not None
     found = next(numbers(text, blank.end()), None)
-    return None if found is None or found.start > blank.end() or is_joined(text, found.end) else found.value
+    if found is None or found.start > blank.end() or is_joined(text, found.end):
+        return None
+    return None if _is_scaled(text[found.end :].partition("\n")[0]) else found.value
+
+
+def _is_scaled(rest: str) -> bool:
+    """Whether what follows a number on its line makes it another one: a further number, `k`, `thousand`, `squared`."""
+    if any(character.isnumeric() for character in rest):
+        return True
+    words = rest.replace("-", " ").split()
+    return rest[:1] in _SUFFIXES or words[:1] == ["k"] or not _SCALES.isdisjoint(word.lower() for word in words)
 
 
 def last_number(text: str) -> str | None:

@@ -136,7 +136,7 @@ def test_the_right_side_of_an_operation_is_no_last_number(response):
 
 
 def test_only_the_line_of_the_mark_is_read():
-    assert marked_number("#### 42\n- 21\n* 3") == marked_number("#### 42 apples - 21 of them = 21") == "42"
+    assert marked_number("#### 42\n- 21\n* 3") == marked_number("#### 42 apples - all of them") == "42"
 
 
 @pytest.mark.parametrize("exponent", ["0", "400", "+400", "-400", "0000000000000000003"])
@@ -261,3 +261,20 @@ def test_separators_and_zeros_do_not_matter(number, zeros):
 def test_the_expected_answer_is_a_number(answer):
     with pytest.raises(ValidationError):
         Gsm8kTruth(answer=answer)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "42 thousand", "42k", "42 k", "42K", "42M", "42½", "42²", "42_000", "42’000", "42\u00a0000", "42 (or 43)",
+        "42, or 43", "42 vs 43", r"42 \text{ or } 43", r"42\ 43", "42 -> 43", "42 choose 2", "42 squared", "42 [43]",
+        "42 # 43", "42 million dollars", "42 dozen", "42!", "42 and a half", "42 forty-thousand",
+    ],
+)  # fmt: skip
+def test_what_makes_another_number_of_it_is_no_unit(written: str) -> None:
+    assert marked_number(f"#### {written}") is None
+
+
+@pytest.mark.parametrize("written", ["42m", "42 km", "42%", "42 books left.", "**42**", "42 miles per hour", "$42.00"])
+def test_a_unit_may_follow_the_marked_number(written: str) -> None:
+    assert marked_number(f"#### {written}") == "42"
