@@ -25,9 +25,23 @@ _MARK = "####"
 # Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
 _IMPORT_SECONDS = 10.0
 _SCALES = frozenset(
-    "hundred thousand million billion trillion dozen score half third quarter squared cubed factorial".split()
+    [
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "dozen",
+        "score",
+        "half",
+        "third",
+        "quarter",
+        "squared",
+        "cubed",
+        "factorial",
+    ]
 )
-_SUFFIXES = frozenset("kKMB!") | {"²", "³"}
+_SUFFIXES = frozenset("kKMB") | {"²", "³"}
 _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 

@@ -10,9 +10,10 @@ second one, costs the others a quantum and not its limit.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rewards.sandbox.slot import Slot
 
@@ -22,18 +23,21 @@ QUANTUM = 0.1
 
 @dataclass(eq=False)
 class Turn:
-    """One program on one slot. `long`: it may stay; `overdue`: it ran for a quantum while all spare slots were held."""
+    """One program on one slot, since `began` (seconds of the monotonic clock). `long`: it may stay; `given_up`: it was
+    asked to end."""
 
     slot: Slot
     long: bool
-    overdue: bool = False
-    timer: asyncio.TimerHandle | None = None
+    began: float
+    given_up: bool = False
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it has run for a quantum and may not stay."""
+        return not self.long and time.monotonic() >= self.began + QUANTUM
 
 
-@dataclass(eq=False)
-class _Waiting:
-    long: bool
-    future: asyncio.Future[Turn] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+Waiting = asyncio.Future[Turn]
 
 
 class Lanes:
@@ -47,31 +51,35 @@ class Lanes:
         self.spare = spare_slots(short)
         self._preempt = preempt
         self._idle: deque[Slot] = deque()
-        self._turns: set[Turn] = set()
-        self._queues: dict[bool, deque[_Waiting]] = {False: deque(), True: deque()}
+        # In the order in which they began: the oldest first.
+        self._running: dict[bool, dict[Turn, None]] = {False: {}, True: {}}
+        self._queues: dict[bool, deque[Waiting]] = {False: deque(), True: deque()}
+        self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, *, long: bool) -> Turn:
         """Wait for a slot; `long`: for a program that was given up once."""
-        waiting = _Waiting(long)
-        self._queues[long].append(waiting)
+        queue = self._queues[long]
+        if self._idle and not queue and self._has_room(long=long):
+            return self._begin(long)
+        waiting: Waiting = asyncio.get_running_loop().create_future()
+        queue.append(waiting)
         self._dispatch()
         try:
-            return await waiting.future
+            return await waiting
         except asyncio.CancelledError:
-            if waiting.future.done() and not waiting.future.cancelled():
-                self.finish(waiting.future.result())
+            if waiting.done() and not waiting.cancelled():
+                self.finish(waiting.result())
             raise
 
     def finish(self, turn: Turn) -> None:
         """End a turn; its slot is free."""
-        self.forget(turn)
-        self.add(turn.slot)
+        self._running[turn.long].pop(turn, None)
+        self._idle.append(turn.slot)
+        self._dispatch()
 
     def forget(self, turn: Turn) -> None:
         """End a turn whose slot is not free: it is replaced, and comes back with `add`."""
-        if turn.timer is not None:
-            turn.timer.cancel()
-        self._turns.discard(turn)
+        self._running[turn.long].pop(turn, None)
         self._dispatch()
 
     def add(self, slot: Slot) -> None:
@@ -79,53 +87,56 @@ class Lanes:
         self._idle.append(slot)
         self._dispatch()
 
-    def _running(self, *, long: bool) -> int:
-        return sum(turn.long is long for turn in self._turns)
+    def _has_room(self, *, long: bool) -> bool:
+        if not long:
+            return len(self._running[False]) < self.short
+        # Without short programs the long ones may have all slots but one, which the next short one finds free.
+        most = self.spare if self._queues[False] else self.short + self.spare - 1
+        return len(self._running[True]) < most
+
+    def _begin(self, long: bool) -> Turn:
+        turn = Turn(self._idle.popleft(), long, time.monotonic())
+        self._running[long][turn] = None
+        return turn
 
     def _dispatch(self) -> None:
-        for queue in self._queues.values():
-            while queue and queue[0].future.done():
-                queue.popleft()
         self._promote()
-        while self._idle and (chosen := self._next_queue()) is not None:
-            waiting = chosen.popleft()
-            if not waiting.future.done():
-                self._begin(waiting)
+        for long, queue in self._queues.items():
+            while queue and (queue[0].done() or (self._idle and self._has_room(long=long))):
+                waiting = queue.popleft()
+                if not waiting.done():
+                    waiting.set_result(self._begin(long))
         if self._queues[False]:
             self._make_room()
 
-    def _next_queue(self) -> deque[_Waiting] | None:
-        short, long = self._queues[False], self._queues[True]
-        if short and self._running(long=False) < self.short:
-            return short
-        # Without short programs the long ones may have all slots but one, which the next short one finds free.
-        most = self.spare if short else self.short + self.spare - 1
-        return long if long and self._running(long=True) < most else None
-
-    def _begin(self, waiting: _Waiting) -> None:
-        turn = Turn(self._idle.popleft(), waiting.long)
-        self._turns.add(turn)
-        if not turn.long:
-            turn.timer = asyncio.get_running_loop().call_later(QUANTUM, self._is_overdue, turn)
-        waiting.future.set_result(turn)
-
-    def _is_overdue(self, turn: Turn) -> None:
-        turn.overdue = True
-        self._dispatch()
-
     def _promote(self) -> None:
         """Let programs that have run for a quantum stay, as long as they hold no more than the spare slots."""
-        free = self.spare - self._running(long=True)
-        for turn in [turn for turn in self._turns if turn.overdue and not turn.long][: max(0, free)]:
-            turn.long = True
+        short, long = self._running[False], self._running[True]
+        while short and len(long) < self.spare and (oldest := next(iter(short))).overdue and not oldest.given_up:
+            del short[oldest]
+            oldest.long = True
+            long[oldest] = None
 
     def _make_room(self) -> None:
-        """Give up one overdue program where short ones wait."""
-        for turn in self._turns:
-            if turn.overdue and not turn.long:
-                turn.overdue = False
-                self._preempt(turn.slot)
+        """Where short programs wait: give the oldest one up that is overdue, and look again when the next one is."""
+        given_up = 0
+        for turn in self._running[False]:
+            given_up += turn.given_up
+            if given_up >= len(self._queues[False]):
                 return
+            if turn.given_up:
+                continue
+            if turn.overdue:
+                turn.given_up = True
+                self._preempt(turn.slot)
+            elif self._timer is None:
+                left = turn.began + QUANTUM - time.monotonic()
+                self._timer = asyncio.get_running_loop().call_later(max(left, 0.0) + 0.001, self._look_again)
+            return
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._dispatch()
 
 
 def spare_slots(short: int) -> int:

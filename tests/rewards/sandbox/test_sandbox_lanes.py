@@ -21,7 +21,7 @@ class Bench:
             self.lanes.add(f"slot {number}")  # type: ignore[arg-type]
 
     def running(self, *, long: bool) -> int:
-        return self.lanes._running(long=long)
+        return len(self.lanes._running[long])
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def short_quantum(monkeypatch: pytest.MonkeyPatch) -> None:
 async def overdue(bench: Bench) -> None:
     """Wait until every program that runs has run for a quantum."""
     await asyncio.sleep(0.05)
-    assert all(turn.overdue or turn.long for turn in bench.lanes._turns)
+    assert all(turn.overdue for turn in bench.lanes._running[False])
 
 
 async def taken(bench: Bench, *, long: bool = False) -> Turn:
