@@ -50,7 +50,8 @@ class Lanes:
         self.short = short
         self.spare = spare_slots(short)
         self._preempt = preempt
-        self._idle: deque[Slot] = deque()
+        # The last one that was used is the next one: its memory is in the caches.
+        self._idle: list[Slot] = []
         # In the order in which they began: the oldest first.
         self._running: dict[bool, dict[Turn, None]] = {False: {}, True: {}}
         self._queues: dict[bool, deque[Waiting]] = {False: deque(), True: deque()}
@@ -95,7 +96,7 @@ class Lanes:
         return len(self._running[True]) < most
 
     def _begin(self, long: bool) -> Turn:
-        turn = Turn(self._idle.popleft(), long, time.monotonic())
+        turn = Turn(self._idle.pop(), long, time.monotonic())
         self._running[long][turn] = None
         return turn
 
