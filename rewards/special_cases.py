@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rewards.literals import words_of
 
+MAX_NODES, MAX_LEVELS = 8192, 64
 _SMALL = frozenset(("", "0", "1", "2", "3", "True", "False", "None"))
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SCALES = (ast.Mod, ast.FloorDiv, ast.Div, ast.Mult, ast.Pow, ast.LShift, ast.RShift)
@@ -28,6 +29,9 @@ def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
     shown = [set(words) for words in inputs if words]
     if not shown:
         return False
+    if not _is_within_bounds(program):
+        words = set(words_of(program))
+        return any(inputs <= words for inputs in shown)
     looks_up = only_looks_up(program)
     rows = max(4, 2 * len(shown))
     places = list(_choices(program, rows, looks_up))
@@ -41,6 +45,18 @@ def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
             return True
     points = {word for place in _points(program) for word in words_of(place)}
     return len(shown) > 1 and all(words <= points for words in shown)
+
+
+def _is_within_bounds(program: ast.Module) -> bool:
+    """Whether a program is small and flat enough to be looked into: some of what follows looks at a node once for each
+    level above it. In others every constant counts."""
+    level, nodes = [program], 0
+    for _ in range(MAX_LEVELS):
+        nodes += len(level)
+        if not level or nodes > MAX_NODES:
+            break
+        level = [child for node in level for child in ast.iter_child_nodes(node)]  # type: ignore[misc]
+    return not level and nodes <= MAX_NODES
 
 
 def _choices(program: ast.Module, rows: int, looks_up: bool) -> Iterator[ast.AST]:

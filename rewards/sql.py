@@ -1,9 +1,9 @@
 """Verifier `sql`: the response is one SELECT whose results must equal the expected ones on every hidden database.
 
 How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
-not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind and
-equal within 1e-9 relative or absolute; text never equals a number. Truth values are 1 and 0; a blob is its hexadecimal
-text; dates and what else has no number are text. The query runs in the sandbox, on SQLite or DuckDB, read-only.
+not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind: an
+expected integer needs that number, an expected float one within 1e-9 relative or absolute; text never equals a number.
+Truth values are 1 and 0; a blob is its hexadecimal text; dates and what else has no number are text. The query runs in the sandbox, on SQLite or DuckDB, read-only.
 """
 
 import inspect
@@ -106,22 +106,27 @@ def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: 
     )
 
 
-def _row_key(row: list[Value]) -> list[tuple[int, float, str]]:
+Key = tuple[int, float, float, str]
+
+
+def _row_key(row: list[Value]) -> list[Key]:
     return [_value_key(value) for value in row]
 
 
-def _value_key(value: Value) -> tuple[int, float, str]:
-    """A total order over mixed values; numbers are rounded so that nearly equal ones sort alike."""
+def _value_key(value: Value) -> Key:
+    """A total order over mixed values; numbers that are nearly equal sort alike, then by what tells them apart."""
     if value is None:
-        return (0, 0.0, "")
+        return (0, 0.0, 0.0, "")
     if isinstance(value, str):
-        return (2, 0.0, value)
-    return (1, float(f"{value:.9g}"), "")
+        return (2, 0.0, 0.0, value)
+    return (1, float(f"{value:.9g}"), value, "")
 
 
 def _same_value(left: Value, right: Value) -> bool:
     if left is None or right is None or isinstance(left, str) or isinstance(right, str):
         return type(left) is type(right) and left == right
+    if isinstance(right, int):
+        return left == right
     return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
 
 

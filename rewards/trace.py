@@ -60,6 +60,8 @@ def same_literal(left: object, right: object) -> bool:
         return typed(left) == typed(right) and all(same_literal(left[key], right[key]) for key in left)
     if isinstance(left, set) and isinstance(right, set):
         return typed(left) == typed(right)
+    if isinstance(left, float):
+        return repr(left) == repr(right)  # tells -0.0 from 0.0
     return left == right
 
 

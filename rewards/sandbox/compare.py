@@ -4,8 +4,7 @@ Printed output: lines are compared in order; white space at line ends and empty 
 texts of two lines differ, they are compared token by token, so leading and inner blanks do not count either, unless the
 case is about layout. A token that the expected text writes as a whole number needs that number (`12.0` and `1.2e1` are
 12; `012` is another text); one that it writes with a fraction or an exponent may differ by a relative 1e-6 (absolute
-1e-9 near zero). Infinity equals only infinity, NaN only NaN. `True`, `False` and `None` equal JSON's `true`, `false` and
-`null`.
+1e-9 near zero). Infinity equals only infinity, NaN only NaN. `True`, `False` and `None` equal `true`, `false`, `null`.
 
 Returned values: the same for numbers, by the type of the expected value; `True`/`False`/`None` equal only themselves
 (so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by content; a

@@ -6,6 +6,7 @@ compared in the judge (judge.py) or the worker (calls.py).
 
 from __future__ import annotations
 
+import collections
 import copy
 import operator
 import socket
@@ -25,9 +26,10 @@ SPECIAL = (
     "__neg__", "__pos__", "__invert__", "__bool__", "__hash__", "__format__", "__await__", "__divmod__",
     *OPERATORS,
 )  # fmt: skip
-HAS_EQUALITY, IS_EXCEPTION, IS_DATA = 1, 2, 4
+HAS_EQUALITY, IS_EXCEPTION, IS_DATA, IS_LIBRARY = 1, 2, 4, 8
 """Flags of a class: it has an `__eq__` of its own; its instances are exceptions, or hold a builtin value (of a subclass
-of list, say)."""
+of list, say); it is the interpreter's or the library's, not the program's."""
+_HEAP_TYPE = 1 << 9  # of a class that Python code has made
 _DATA = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
 _MAX_TEXT = 2000
 
@@ -176,7 +178,8 @@ class Exports:
         # A builtin class stands for itself, as the base of its mirror.
         above = (target,) if target.__module__ == "builtins" else target.__bases__
         bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in above]
-        return {"v": [target.__name__, flags + IS_DATA * issubclass(target, _DATA), hex(bits), bases]}
+        flags += IS_DATA * issubclass(target, _DATA) + IS_LIBRARY * _is_library(target)
+        return {"v": [target.__name__, flags, hex(bits), bases]}
 
     def _instance(self, target: Any, request: dict[str, Any], value: Any) -> dict[str, Any]:
         return {"v": isinstance(value, target) is True}
@@ -198,6 +201,10 @@ class Exports:
                 self._late[request["on"]] = error
                 break
         return {"v": items} if items or not self._late.get(request["on"]) else self._next(target, request)
+
+
+def _is_library(kind: type) -> bool:
+    return not kind.__flags__ & _HEAP_TYPE or getattr(collections, kind.__name__, None) is kind
 
 
 def _has(kind: type, name: str) -> bool:

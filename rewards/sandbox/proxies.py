@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, OPERATORS, SPECIAL
+from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, IS_LIBRARY, OPERATORS, SPECIAL
 
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
@@ -199,7 +199,7 @@ class Stub:
     def __class__(self) -> Any:
         if self._info.is_exception:
             return self._remote.exception_class(self._info.number)
-        known = _TYPES.get(self._info.name)
+        known = _TYPES.get(self._info.name) if self._info.flags & IS_LIBRARY else None
         return type(data_of(self)) if known is None and self._info.holds_data else known or type(self)
 
     def __copy__(self) -> Any:
@@ -220,7 +220,11 @@ def data_of(stub: Stub) -> Any:
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
     data = stub._remote.ask("data", stub._number)
-    return collections.Counter(data) if stub._info.name == "Counter" and isinstance(data, dict) else data
+    return (
+        collections.Counter(data)
+        if stub._info.name == "Counter" and stub._info.flags & IS_LIBRARY and isinstance(data, dict)
+        else data
+    )
 
 
 def _require_unmixed(stub: Stub) -> None:
@@ -332,17 +336,17 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__exit__": _leave,
     "__format__": lambda self, spec: _special(self, "__format__", spec) if spec else str(self),
 }  # fmt: skip
-_classes: dict[tuple[str, frozenset[str]], type[Stub]] = {}
+_classes: dict[tuple[str, frozenset[str], int], type[Stub]] = {}
 
 
 def stub_class(info: ClassInfo) -> type[Stub]:
     """A class of stand-ins with the name and the special methods of a class of the program, and no others."""
-    key = (info.name, info.special)
+    key = (info.name, info.special, info.flags)
     if key not in _classes:
         own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
         if "__hash__" not in info.special:
             own["__hash__"] = None
-        if info.name == "coroutine":
+        if info.name == "coroutine" and info.flags & IS_LIBRARY:
             own |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
         own["__doc__"] = property(lambda self: self._remote.ask("attribute", self._number, name="__doc__"))
         _classes[key] = type(info.name, (Stub,), {"__slots__": (), **own})

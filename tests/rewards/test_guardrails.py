@@ -1,7 +1,9 @@
 """Guardrails: each sign is told from honest work, logged always, and costs the reward where the run refuses it."""
 
 import ast
+import cProfile
 import json
+import pstats
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from omegaconf import OmegaConf
 
 from rewards import compute_score
 from rewards.code import CodeTruth
-from rewards.guardrails import is_empty, reads_input
+from rewards.guardrails import is_empty, of_program, reads_input
 from rewards.imports import imported_modules
 from rewards.registry import JudgeSettings
 from rewards.special_cases import names_inputs
@@ -150,3 +152,20 @@ def test_the_shipped_configuration_holds_the_settings_defaults():
     chosen = {key: kwargs[key] for key in ("partial_credit", "shape", "refuse")}
     assert JudgeSettings(**chosen) == JudgeSettings()
     assert kwargs.keys() <= {field.name for field in fields(JudgeSettings)}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(x):\n  if 0 < " + "-" * 1500 + "5 < 9: return 4\n  return 4",
+        "def f(x):\n  if 0:\n    a=" + "[(1," * 60 + "1," * 20000 + ")]" * 60 + "\n  return x",
+        "def f(x): return 4 if " + "(x and (x or " * 40 + "x==2 or " * 4000 + " 1" + "))" * 40 + " else 4",
+        "def f(x): return 4 if x or 1" + "<1" * 20000 + " else 4",
+    ],
+)
+def test_a_program_of_any_size_and_depth_is_looked_at_in_bounded_steps(program: str) -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    of_program(ast.parse(program), (), correct=False, passed_inputs=[["5"]])
+    profile.disable()
+    assert pstats.Stats(profile).total_calls < 60 * len(program)  # type: ignore[attr-defined]

@@ -196,3 +196,20 @@ async def test_a_row_whose_tables_cannot_be_made_masks_its_answers(monkeypatch):
 async def test_many_queries_at_once_are_judged_alike():
     results = await asyncio.gather(*(judged("SELECT max(a) FROM t") for _ in range(20)))
     assert results == [(1.0, "none")] * 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "same"),
+    [
+        ([[5000000001]], [[5000000000]], False),
+        ([[9007199254740993]], [[9007199254740992]], False),
+        ([[5.0]], [[5]], True),
+        ([[5.0000000001]], [[5]], False),
+        ([[5.0000000001]], [[5.0]], True),
+        ([[5]], [[5.0000000001]], True),
+        ([[5000000001], [5000000000]], [[5000000000], [5000000001]], True),
+        ([[0.1 + 0.2, 1], [0.3, 2]], [[0.3, 1], [0.3, 2]], True),
+    ],
+)
+def test_a_whole_number_is_exact(rows: list[list[object]], expected: list[list[object]], same: bool) -> None:
+    assert same_rows(rows, expected, ordered=False) is same  # type: ignore[arg-type]

@@ -376,3 +376,40 @@ def zero(): return Zero()
 def test_an_object_is_never_asked_about_what_is_expected(test: str) -> None:
     (verdict,) = check(FAKES, [test])
     assert verdict["outcome"] in ("wrong_answer", "runtime_error")
+
+
+CATCH_ALL = """
+E = Exception
+A = AssertionError
+T = (ValueError, (AssertionError,))
+B = BaseException
+class Counter(dict): pass
+class generator:
+    def __iter__(self): return self
+    def __next__(self): raise StopIteration
+class Mine(ValueError): pass
+V = ValueError
+def quiet(x): pass
+def loud(x): raise Mine(x)
+def counter(): return Counter(a=1)
+def gen(): return generator()
+def nothing():
+    class M: pass
+    return M()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "holds"),
+    [
+        *((f"try:\n    quiet(1)\n    assert False\nexcept {name}:\n    pass", False) for name in ("E", "A", "T", "B")),
+        ("import unittest\nwith unittest.TestCase().assertRaises(E):\n    assert quiet(1) == 2", False),
+        ("try:\n    loud(1)\nexcept V as e:\n    assert e.args == (1,)\nelse:\n    assert False", True),
+        ("try:\n    loud(1)\nexcept Mine:\n    pass\nelse:\n    assert False", True),
+        ("import collections\nassert isinstance(counter(), collections.Counter)", False),
+        ("import types\nassert isinstance(gen(), types.GeneratorType)", False),
+    ],
+)
+def test_a_class_of_the_program_catches_no_failure_and_is_no_class_of_the_library(test: str, holds: bool) -> None:
+    (verdict,) = check(CATCH_ALL, [test])
+    assert (verdict["outcome"] == "passed") is holds, verdict
