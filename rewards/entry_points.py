@@ -7,48 +7,18 @@ program can supply its own. A row whose program is to define such a name says so
 
 import ast
 import builtins
-import symtable
 import sys
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-LIBRARY_NAMES = _words("""
-    np numpy pd pandas plt matplotlib sp scipy nx networkx sns seaborn tf tensorflow torch sklearn sympy sy
-    requests bs4 nltk cv2 PIL jax jnp
-""")
-"""Names that mean a library beyond the standard one; a test that uses one must import it."""
+from rewards.sandbox.names import LIBRARIES, free_names
 
 _STANDARD = frozenset(dir(builtins)) | sys.stdlib_module_names | {"__name__", "__file__", "__doc__"}
-
-
-@lru_cache(maxsize=8192)
-def free_names(test: str) -> frozenset[str]:
-    """The names that a test reads and neither defines nor imports. Raises SyntaxError for what is no Python."""
-    table = symtable.symtable(test, "test", "exec")
-    bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    read: set[str] = set()
-    tables = [table]
-    while tables:
-        current = tables.pop()
-        tables += current.get_children()
-        for symbol in current.get_symbols():
-            is_global = symbol.is_global() or current is table
-            if is_global and symbol.is_assigned():
-                bound.add(symbol.get_name())
-            if is_global and symbol.is_referenced():
-                read.add(symbol.get_name())
-    return frozenset(read - bound)
 
 
 def derived(tests: Sequence[str]) -> list[str]:
     """The names of these tests that can only be the program's, sorted."""
     used = frozenset[str]().union(*map(free_names, tests))
-    return sorted(used - _STANDARD - LIBRARY_NAMES)
+    return sorted(used - _STANDARD - LIBRARIES.keys())
 
 
 def require_entry_points(tests: Sequence[str], named: Collection[str]) -> None:
@@ -59,7 +29,7 @@ def require_entry_points(tests: Sequence[str], named: Collection[str]) -> None:
     known = set(named) | set(derived(tests))
     for number, test in enumerate(tests):
         names = free_names(test)
-        if missing := sorted(names & LIBRARY_NAMES - known):
+        if missing := sorted((names & LIBRARIES.keys()) - known):
             raise ValueError(
                 f"test {number} uses {', '.join(missing)} without importing it: {test[:200]!r}; import it in the test, "
                 "or name it in entry_points where the program is to define it"

@@ -3,7 +3,8 @@
 How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
 not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind: an
 expected integer needs that number, an expected float one within 1e-9 relative or absolute; text never equals a number.
-Truth values are 1 and 0; a blob is its hexadecimal text; dates and what else has no number are text. The query runs in the sandbox, on SQLite or DuckDB, read-only.
+Truth values are 1 and 0; a blob is its hexadecimal text; dates and what else has no number are text. The query runs in
+the sandbox, on SQLite or DuckDB, read-only.
 """
 
 import inspect

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Handlers = dict[int, tuple[int, Callable[[], object]]]
 """What is watched: descriptor to the events of poll(2) and what serves them."""
+NOTICEABLE = 0.02
+"""Seconds from which on it is worth asking how many of them a program waited for a processor."""
 WHOLE_CHECK = 4.0
 """Time limits of a case that all cases of a check may take together, unless the request says otherwise."""
 PATIENCE = 4.0
@@ -82,6 +84,7 @@ class Clock:
         other processes or by other machines on the same host.
         """
         start, stolen = time.monotonic(), seconds_stolen()
+        waited_before = sum(child.waited for child in children)
         deadline, latest = start + seconds, start + seconds * PATIENCE
         try:
             while not self.watch(done, children, deadline):
@@ -92,4 +95,7 @@ class Clock:
                     return done()
             return True
         finally:
-            self.charged += min(seconds, time.monotonic() - start)
+            elapsed = time.monotonic() - start
+            if elapsed > NOTICEABLE:
+                elapsed -= sum(child.time_waited() for child in children) - waited_before + seconds_stolen() - stolen
+            self.charged += min(seconds, max(0.0, elapsed))

@@ -103,7 +103,7 @@ class Child:
         self.fetched: list[int] = []
         self.channel: Channel | None = None
         self.over_limit = False
-        self.timed_out = False
+        self.waited = 0.0
         self.ready = False
         self._control_open = True
         self._killed = False
@@ -211,15 +211,18 @@ class Child:
             self.server.order(zygote.KILL)
 
     def time_waited(self) -> float:
-        """Seconds that the program could not run because processors were busy; 0.0 if it has just ended."""
+        """Seconds since its start that the program could not run because processors were busy, as far as is known."""
+        if self.report is not None:
+            return self.waited
         self.server.order(zygote.WAITED)
         message, descriptors = self.server.receive()
         kind, _, _, seconds = zygote.REPORT.unpack(message)
         if kind == zygote.WAITING:
-            return float(seconds)
+            self.waited = float(seconds)
+            return self.waited
         # The report crossed our question; the fork server drops a question about no child.
         self._note_end(message, descriptors)
-        return 0.0
+        return self.waited
 
     def end(self, clock: Clock) -> End:
         """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""

@@ -27,8 +27,8 @@ from rewards.sandbox.transport import Endpoint, Options
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
 _MODULES = (
-    "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program", "judge",
-    "fusion_driver",
+    "frames", "names", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program",
+    "judge", "fusion_driver",
 )  # fmt: skip
 
 

@@ -7,44 +7,22 @@ one: expected values, test source, verdicts and the checker's frames are in an a
 
 from __future__ import annotations
 
-import ast
 import builtins
 import contextlib
 import importlib
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from rewards.sandbox.codec import decode, shown
 from rewards.sandbox.compare import same_value
 from rewards.sandbox.frames import send_frame
+from rewards.sandbox.names import LIBRARIES, free_names
 from rewards.sandbox.proxies import Stub, Unverifiable, data_of
 from rewards.sandbox.remote import MAX_DETAIL, ProgramGone, RemoteProgram
 
-LIBRARY_ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "sp": "scipy", "nx": "networkx"}
-"""Names that mean a library in every test that uses them without an import."""
-
-
-def needed_names(sources: list[str], entry_points: Collection[str] = ()) -> list[str]:
-    """Names that the tests use and neither define nor import: what the program, a builtin or a library must supply.
-
-    Builtins are left out, except those that are `entry_points`.
-    """
-    used: set[str] = set()
-    defined: set[str] = set()
-    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else defined).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            defined.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            defined.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.arg):
-            defined.add(node.arg)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            defined.add(node.name)
-    return sorted(used - defined - (set(dir(builtins)) - set(entry_points)))
+_BUILTINS = frozenset(dir(builtins))
 
 
 class Judge:
@@ -81,8 +59,9 @@ class Judge:
 
     def _bind(self) -> None:
         sources = [self.setup, *(case["source"] for case in self.cases if "source" in case)]
-        for name in needed_names(sources, self.entry_points):
-            library = name if name in sys.stdlib_module_names else LIBRARY_ALIASES.get(name)
+        used = frozenset[str]().union(*map(free_names, sources))
+        for name in sorted(used - (_BUILTINS - self.entry_points)):
+            library = name if name in sys.stdlib_module_names else LIBRARIES.get(name)
             # A test that says math.isclose without importing math means the library's, never one of the program's
             # making; what is no library here, or what the program defines no name for, stays unbound: Python's
             # NameError for the test that needs it.

@@ -171,7 +171,8 @@ class Pool:
 
     async def _works(self) -> bool:
         """Whether a known good program passes on a slot of this server."""
-        turn = await self._lanes.acquire(long=False)
+        # As a long one, which is never given up: whose fault it is must not hang on who waits.
+        turn = await self._lanes.acquire(long=True)
         try:
             found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
         except (SlotFailed, Preempted):

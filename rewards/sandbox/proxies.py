@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from rewards.sandbox.exports import HAS_EQUALITY, IS_DATA, IS_EXCEPTION, IS_LIBRARY, OPERATORS, SPECIAL
+from rewards.sandbox.shared import MUTABLE
 
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
@@ -115,10 +116,18 @@ class Stub:
     """An object that lives in the program's process; what it can do beyond this depends on its class
     (`stub_class`)."""
 
-    __slots__ = ("_info", "_mixed", "_number", "_remote", "_taken", "_waiting")
+    __slots__ = ("_data", "_info", "_mixed", "_number", "_remote", "_taken", "_waiting")
 
     def __init__(self, remote: Remote, number: int, info: ClassInfo) -> None:
-        own = {"_remote": remote, "_number": number, "_info": info, "_mixed": False, "_taken": 0, "_waiting": []}
+        own = {
+            "_remote": remote,
+            "_number": number,
+            "_info": info,
+            "_mixed": False,
+            "_taken": 0,
+            "_waiting": [],
+            "_data": None,
+        }
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -219,7 +228,11 @@ def data_of(stub: Stub) -> Any:
     """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
-    data = stub._remote.ask("data", stub._number)
+    data = stub._data
+    if data is None:
+        data = stub._remote.ask("data", stub._number)
+        if not isinstance(data, MUTABLE):  # what can't change is asked once
+            object.__setattr__(stub, "_data", data)
     return (
         collections.Counter(data)
         if stub._info.name == "Counter" and stub._info.flags & IS_LIBRARY and isinstance(data, dict)

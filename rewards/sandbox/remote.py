@@ -84,6 +84,8 @@ class RemoteProgram:
         try:
             value = self._functions[call.function](*arguments, **keywords)
             return {"v": self._shared.attempt(lambda: self.form(value))}
+        except AssertionError:
+            raise self.doubt("an assertion of the test failed in a function that it gave to the program") from None
         except Exception as error:
             known = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
             return {"x": {**describe(error), "type": known.__name__}}

@@ -24,6 +24,7 @@ DROP_SECONDS = 10.0
 """How long a worker may take to end a program that nobody waits for any more."""
 FIRST_USER = 1_610_612_736
 USERS_PER_SLOT = 8
+MOST_SLOTS = 256
 MAX_RESULT = 256 << 20
 """Bytes of one message of a worker: streams, fetched files and a chunk of cases fit with room."""
 
@@ -151,7 +152,7 @@ class Slot:
 
     def _worker_settings(self) -> dict[str, Any]:
         # Servers of one machine must not share user ids: limits and signals go by them.
-        user = FIRST_USER + (os.getpid() % 32768 * 64 + self.number % 64) * USERS_PER_SLOT
+        user = FIRST_USER + (os.getpid() % 32768 * MOST_SLOTS + self.number % MOST_SLOTS) * USERS_PER_SLOT
         return {
             "user": user,
             "isolate": self.settings.isolate,

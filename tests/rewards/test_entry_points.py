@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from data_prep.entry_points import named_entry_points
 from rewards import compute_score
 from rewards.code import CodeTruth
-from rewards.entry_points import derived, free_names, of_solution, with_imports
+from rewards.entry_points import derived, of_solution, with_imports
 from rewards.refactor import RefactorTruth
+from rewards.sandbox.names import free_names
 
 
 @pytest.mark.parametrize(

@@ -168,4 +168,4 @@ def test_a_program_of_any_size_and_depth_is_looked_at_in_bounded_steps(program: 
     profile.enable()
     of_program(ast.parse(program), (), correct=False, passed_inputs=[["5"]])
     profile.disable()
-    assert pstats.Stats(profile).total_calls < 60 * len(program)  # type: ignore[attr-defined]
+    assert pstats.Stats(profile).total_calls < 150 * len(program)  # type: ignore[attr-defined]

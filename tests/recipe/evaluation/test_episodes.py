@@ -123,9 +123,9 @@ def test_the_same_rows_are_answered_in_one_turn_where_no_agents_are_asked_for(tm
 @pytest.mark.parametrize(
     ("fields", "agent", "visible"),
     [
-        ({"verifier": "code", "ground_truth": {"tests": ["assert 1"] * 5}}, "code_agent", 2),
-        ({"verifier": "code", "ground_truth": {"tests": ["assert 1"]}}, "code_agent", 1),
-        ({"verifier": "code", "ground_truth": {"tests": ["assert 1"] * 5, "visible": 3}}, "code_agent", 3),
+        ({"verifier": "code", "ground_truth": {"tests": ["assert f(1)"] * 5}}, "code_agent", 2),
+        ({"verifier": "code", "ground_truth": {"tests": ["assert f(1)"]}}, "code_agent", 1),
+        ({"verifier": "code", "ground_truth": {"tests": ["assert f(1)"] * 5, "visible": 3}}, "code_agent", 3),
         ({"verifier": "stdio", "ground_truth": {"cases": [{"stdin": "", "expected": "1"}] * 4}}, "code_agent", 2),
         ({}, "single_turn_agent", None),
     ],

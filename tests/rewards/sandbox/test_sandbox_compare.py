@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from rewards.sandbox.codec import UNREADABLE, NotData, decode, encode
 from rewards.sandbox.compare import same_output, same_value
 from rewards.sandbox.frames import FrameBuffer, FrameTooLarge, frame, parse, receive_frame
-from rewards.sandbox.judge import needed_names
 from rewards.sandbox.literal import as_calls, parse_assert
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=8)
@@ -252,14 +251,6 @@ def test_equality_of_an_assert_is_pythons() -> None:
     assert not call.holds(0.1 + 0.2)
     assert call.holds(0.3)
     assert math.isclose(0.1 + 0.2, 0.3)
-
-
-def test_needed_names_are_what_tests_neither_define_nor_find() -> None:
-    sources = [
-        "import math as m\nfrom a import b\nx = f(1)\nassert [g(i) for i in x] == len(x)",
-        "def h(y): return k(y)\nh(m, b)",
-    ]
-    assert needed_names(sources) == ["f", "g", "k"]
 
 
 @pytest.mark.parametrize(
