@@ -52,7 +52,14 @@ async def _first_failing(sandbox: Sandbox, program: str, truth: CodeTruth) -> st
     cases = [AssertCase(test) for test in truth.tests]
     entry_points = truth.all_entry_points()
     result = await sandbox.check(
-        Program(program), cases, timeout=_SECONDS, memory_mb=512, max_timeouts=1, entry_points=entry_points
+        Program(program),
+        cases,
+        timeout=_SECONDS,
+        # A test that was left out for want of time would pass for one that fails.
+        total_timeout=_SECONDS * (len(cases) + 1),
+        memory_mb=512,
+        max_timeouts=1,
+        entry_points=entry_points,
     )
     return next((test for test, case in zip(truth.tests, result.cases, strict=True) if not case.passed), None)
 

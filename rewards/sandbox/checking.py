@@ -13,7 +13,7 @@ from typing import Any
 
 from rewards.sandbox import outcomes, zygote
 from rewards.sandbox.calls import NeedsJudge, called_run
-from rewards.sandbox.clock import WHOLE_CHECK, Clock
+from rewards.sandbox.clock import Clock, whole_check
 from rewards.sandbox.execution import Child, Limits, Server
 from rewards.sandbox.judged import judged_run
 from rewards.sandbox.literal import as_calls
@@ -35,7 +35,7 @@ class Check:
         self.judges = judges
         self.limits = limits
         self.seconds: float = job["timeout"]
-        self.total: float = job.get("total_timeout") or WHOLE_CHECK * self.seconds
+        self.total = whole_check(self.seconds, len(job["cases"]), job.get("total_timeout"))
         self.spent_before = clock.charged
         self.output_limit: int = job["output_limit"]
         self.timeouts = 0

@@ -101,10 +101,10 @@ class Sandbox:
 
         `setup`: statements that run before the tests, in the tests' process. `entry_points`: names that the tests take
         from the program even where a builtin or a module of the library has that name. `timeout`: seconds for loading
-        the program and for each case; `total_timeout`: for all of it together (default: four times `timeout`), after
-        which the rest counts as timed out. After `max_timeouts` cases that timed out the rest counts as timed out
-        without being run; with `stop_on_failure` the rest counts as wrong after the first failure. Raises
-        `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
+        the program and for each case; `total_timeout`: for all of it together (default: four times `timeout`, or half
+        of it for each case), after which the rest counts as timed out. After `max_timeouts` cases that timed out the
+        rest counts as timed out without being run; with `stop_on_failure` the rest counts as wrong after the first
+        failure. Raises `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
         """
         options = Options(
             timeout=timeout,

@@ -18,14 +18,18 @@ Handlers = dict[int, tuple[int, Callable[[], object]]]
 """What is watched: descriptor to the events of poll(2) and what serves them."""
 NOTICEABLE = 0.02
 """Seconds from which on it is worth asking how many of them a program waited for a processor."""
-WHOLE_CHECK = 4.0
-"""Time limits of a case that all cases of a check may take together, unless the request says otherwise."""
 PATIENCE = 4.0
 """A program that waits for a processor gets more wall time, up to this many times its limit."""
 
 
 class FrontGone(Exception):
     """The server closed our socket: everything ends."""
+
+
+def whole_check(timeout: float, cases: int, total: float | None = None) -> float:
+    """Seconds that all cases of a check may take together: `total`, or by default four time limits of a case, or half
+    of one for each case where that is more."""
+    return total or timeout * max(4.0, cases / 2)
 
 
 def seconds_stolen() -> float:

@@ -17,7 +17,7 @@ from typing import Any
 from rewards.sandbox import fusion_driver, outcomes
 from rewards.sandbox.answers import Transient, fusion_result
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
-from rewards.sandbox.clock import WHOLE_CHECK
+from rewards.sandbox.clock import whole_check
 from rewards.sandbox.compare import same_output
 from rewards.sandbox.frames import BadFrame, parse
 from rewards.sandbox.known_good import KNOWN_GOOD
@@ -56,7 +56,7 @@ async def check(endpoint: Endpoint, program: Program, cases: list[Case], options
     """Check by `/run_code`, one request for a case with stdin and one for a row of others."""
     results: list[CaseResult] = []
     while len(results) < len(cases):
-        skipped = _skipped(results, options)
+        skipped = _skipped(results, options, len(cases))
         if skipped is not None:
             results.append(skipped)
         elif isinstance(cases[len(results)], StdioCase):
@@ -68,13 +68,13 @@ async def check(endpoint: Endpoint, program: Program, cases: list[Case], options
                     break
                 row.append(case.to_wire())
             for result in await _judged(endpoint, program, row, options):
-                results.append(_skipped(results, options) or result)
+                results.append(_skipped(results, options, len(cases)) or result)
     return CheckResult(results)
 
 
-def _skipped(results: list[CaseResult], options: Options) -> CaseResult | None:
-    total = options.total_timeout or WHOLE_CHECK * options.timeout
-    if sum(result.execution_time for result in results) >= total:
+def _skipped(results: list[CaseResult], options: Options, count: int) -> CaseResult | None:
+    total = whole_check(options.timeout, count, options.total_timeout)
+    if sum(result.busy_seconds for result in results) >= total:
         return CaseResult(outcomes.TIMEOUT, f"not run: {total:g} s for all cases are over")
     timeouts = sum(result.outcome == outcomes.TIMEOUT for result in results)
     if timeouts >= options.max_timeouts:
@@ -118,7 +118,7 @@ async def _once(
 ) -> list[CaseResult] | str:
     """The results of one request, or why there are none."""
     nonce = secrets.token_hex(16)
-    total = options.total_timeout or WHOLE_CHECK * options.timeout
+    total = whole_check(options.timeout, len(row), options.total_timeout)
     tests = {
         "nonce": nonce,
         "timeout": options.timeout,
@@ -129,7 +129,7 @@ async def _once(
     }
     stdin = "".join(f"{len(text)}\n{text}" for text in (json.dumps(program.code), json.dumps(tests)))
     body = {"code": wrapper(), "language": "python", "files": program.files, "stdin": stdin}
-    seconds = total + options.timeout + 5
+    seconds = total + options.timeout + 2
     result = await run(endpoint, body, Options(timeout=seconds, memory_mb=options.memory_mb))
     try:
         loaded, verdicts = _messages(result.stdout, nonce)

@@ -60,7 +60,8 @@ class Judge:
     def _bind(self) -> None:
         sources = [self.setup, *(case["source"] for case in self.cases if "source" in case)]
         used = frozenset[str]().union(*map(free_names, sources))
-        for name in sorted(used - (_BUILTINS - self.entry_points)):
+        # An entry point is bound also where a test gives its name another meaning further down.
+        for name in sorted((used - _BUILTINS) | self.entry_points):
             library = name if name in sys.stdlib_module_names else LIBRARIES.get(name)
             # A test that says math.isclose without importing math means the library's, never one of the program's
             # making; what is no library here, or what the program defines no name for, stays unbound: Python's

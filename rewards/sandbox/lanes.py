@@ -3,8 +3,8 @@
 A server has a slot for each program that runs at a time, and a few spare ones. A program that has run for a quantum of
 time moves, where it is, to the long ones; these may hold the spare slots, so another program begins in its place. Where
 the spare slots are held already and short programs wait, it is given up instead, and begins anew as a long one when its
-turn comes: at most a quantum of its time is lost. So a program that sleeps or computes to its limit, and be it every
-second one, costs the others a quantum and not its limit.
+turn comes. What it had run is lost: a quantum, where others wait all the time. So a program that sleeps or computes to
+its limit, and be it every second one, costs the others a quantum and not its limit.
 """
 
 from __future__ import annotations

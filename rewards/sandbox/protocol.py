@@ -118,8 +118,10 @@ class BatchRequest(BaseModel):
     """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
 
     Times in seconds, sizes in MiB (`output_limit`: bytes per stream). `timeout` is for each case, `total_timeout` for
-    all cases of a program (default: four times `timeout`). `entry_points`: names that tests take from the program even
-    where a builtin or a module of the library has that name. The answer is a stream of JSON lines, those of a
+    all cases of a program (default: four times `timeout`, or half of it for each case). `entry_points`: names that the
+    tests take from the program even where a builtin or a module of the library has that name.
+
+    The answer is a stream of JSON lines, those of a
     program together and in the order of the programs: `{"index", "first", "results", "done"}` with results of
     consecutive cases (a run has one result) and whether they are the last, `{"index", "error"}` for a program that
     could not be run,

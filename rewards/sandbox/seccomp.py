@@ -46,6 +46,7 @@ _DENIED: dict[str, tuple[int | None, int]] = {
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _IOCTL = (16, 29)
+_SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE forms
 _NAMESPACE_FLAGS = 0x7E020080
 # Calls that take a process: (x86_64, aarch64), index of the argument; only 0 (= myself) is let through.
 _SELF_ONLY = (((302, 261), 0), ((203, 122), 0), ((141, 140), 1))  # prlimit64, sched_setaffinity, setpriority
@@ -105,6 +106,8 @@ def build_filter(own_signals_only: int | None = None) -> bytes:
     # clone3 hides its flags behind a pointer; the C library falls back to clone on ENOSYS.
     program += _when(_CLONE3[column], [_statement(_RETURN, _ERRNO | _ENOSYS)])
     program += _when(_IOCTL[column], _forbid_values(1, (_TIOCSTI, _TIOCLINUX)))
+    # Buffers of sockets are memory of the kernel's: counted by the socket (zygote.py), at the size that they have.
+    program += _when(_SETSOCKOPT[column], _forbid_values(2, _BUFFER_SIZES))
     for numbers, index in _SELF_ONLY:
         program += _when(numbers[column], _only(index, 0, _EPERM))
     if own_signals_only is not None:
@@ -128,11 +131,10 @@ def _forbid_bits(index: int, bits: int) -> list[bytes]:
     ]
 
 
-def _forbid_values(index: int, values: tuple[int, int]) -> list[bytes]:
+def _forbid_values(index: int, values: tuple[int, ...]) -> list[bytes]:
     return [
         _argument(index),
-        _statement(_EQUAL, values[0], 2, 0),
-        _statement(_EQUAL, values[1], 1, 0),
+        *(_statement(_EQUAL, value, len(values) - place, 0) for place, value in enumerate(values)),
         _statement(_RETURN, _ALLOW),
         _statement(_RETURN, _ERRNO | _EPERM),
     ]

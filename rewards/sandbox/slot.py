@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.sandbox.clock import PATIENCE, WHOLE_CHECK
+from rewards.sandbox.clock import PATIENCE, whole_check
 from rewards.sandbox.environment import python_folders
 from rewards.sandbox.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.languages import TOOL_PATH
@@ -186,7 +186,8 @@ class Slot:
     async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
         """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` when there is no last
         one."""
-        seconds = job["timeout"] if "cases" not in job else job["total_timeout"] or WHOLE_CHECK * job["timeout"]
+        cases = job.get("cases")
+        seconds = job["timeout"] if cases is None else whole_check(job["timeout"], len(cases), job["total_timeout"])
         allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
         self._cancelling = False
         async for message in self._exchange(job, allowed):

@@ -42,6 +42,8 @@ REPORT = struct.Struct("!ciid")
 ENDED, WAITING = b"e", b"w"
 NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
 _PAGE = resource.getpagesize()
+SOCKET_BYTES = 256 << 10
+"""What one unix socket holds at most, its buffers being of the usual size: programs can't change that (seccomp.py)."""
 
 
 def preload() -> None:
@@ -186,11 +188,22 @@ class ForkServer:
     def _uses_more_than(self, memory: int) -> bool:
         """Whether all processes of the program together hold more than so many bytes."""
         processes = self._program_processes()
-        # Cheap and too high, because it counts a page that processes share for each of them; then exact, where it
-        # matters.
-        if sum(_resident_bytes(pid) for pid in processes) <= memory:
+        held = self._socket_bytes()
+        # Cheap and too high, because it counts what processes share, or have not touched, for each of them; then
+        # exact, where it matters.
+        if held + sum(_mapped_bytes(pid) for pid in processes) <= memory:
             return False
-        return sum(_proportional_bytes(pid) for pid in processes) > memory
+        if len(processes) > 1:
+            held += _shared_bytes(processes)
+        return held + sum(_proportional_bytes(pid) for pid in processes) > memory
+
+    def _socket_bytes(self) -> int:
+        """What the unix sockets of the program, those under way in messages too, may hold in the kernel."""
+        if "net_ns" not in self.isolation.active:
+            return 0
+        with contextlib.suppress(OSError), open("/proc/self/net/unix", "rb") as file:
+            return max(0, file.read().count(b"\n") - 1) * SOCKET_BYTES
+        return 0
 
     def _program_processes(self) -> list[int]:
         if self.first_of_namespace:
@@ -237,26 +250,40 @@ class ForkServer:
         child.run_child()
 
 
-def _resident_bytes(pid: int) -> int:
+def _mapped_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError):
+            return int(file.read().split()[0]) * _PAGE
+    except (OSError, ValueError, IndexError):
         return 0
 
 
-_COUNTED = ("Pss_Anon", "Pss_Shmem", "Private_Hugetlb", "Shared_Hugetlb")
+def _shared_bytes(processes: list[int]) -> int:
+    """The size of all mappings that the processes share, each once: pages that one of them touched before it ended are
+    in nobody's share."""
+    sizes: dict[str, int] = {}
+    for pid in processes:
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/maps") as file:
+            for line in file:
+                addresses, flags, _, _, inode = line.split(maxsplit=5)[:5]
+                if flags[3] == "s":
+                    start, _, end = addresses.partition("-")
+                    sizes[inode] = max(sizes.get(inode, 0), int(end, 16) - int(start, 16))
+    return sum(sizes.values())
+
+
+_COUNTED = ("Pss_Anon", "Private_Hugetlb", "Shared_Hugetlb")
 """What a process holds itself: not the files of the library, which it maps as everybody does."""
 
 
 def _proportional_bytes(pid: int) -> int:
-    """A process's share of the memory that it holds, with what it shares with its children by mappings."""
+    """A process's share of the memory that it holds, shared mappings left out: see `_shared_bytes`."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)
         return sum(int(lines[name].split()[0]) for name in _COUNTED if name in lines) << 10
     except (OSError, ValueError):
-        return _resident_bytes(pid)
+        return _mapped_bytes(pid)
 
 
 def _descendants(ancestor: int) -> list[int]:

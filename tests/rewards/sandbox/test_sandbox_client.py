@@ -1,6 +1,8 @@
 """The client against servers that misbehave as SandboxFusion does: what is retried, what is a result, what is
 neither."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import asyncio
@@ -445,3 +447,21 @@ async def test_verdicts_that_are_always_cut_off_are_no_result() -> None:
             await sandbox.check(Program("def f(x): return x"), [CallCase("f", [1], expected=1)])
         # Twice for each attempt, and once beside a known good program: the fault is the server's.
         assert len(server.requests) == 2 * (2 + 1)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+        "import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGTERM)",
+        "import os\nfor d in range(3, 64):\n    try: os.write(d, (5).to_bytes(4, 'big') + b'[[[[[')\n    except OSError: pass\ndef f(x): return x + 1",
+        "import os\nfor d in range(3, 64):\n    try: os.write(d, (7).to_bytes(4, 'big') + b'{\"x\":5}')\n    except OSError: pass",
+        "import os\nos._exit(0)",
+    ],
+)
+async def test_a_program_that_silences_its_judge_fails_and_is_not_masked(attack: str) -> None:
+    async with stub(run_for_real) as server, Sandbox(server.url, attempts=2) as sandbox:
+        result = await sandbox.check(Program(attack), [CallCase("f", [1], expected=3)], timeout=3.0)
+        assert [case.outcome for case in result.cases] == ["runtime_error"]
+        # Twice, and once a known good program, at most: no attempt is spent on what is the program's own doing.
+        assert len(server.requests) <= 3
