@@ -30,6 +30,8 @@ _TYPES: dict[str, type] = {
     "property": property, "memoryview": memoryview, "coroutine": types.CoroutineType,
     "Counter": collections.Counter, "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
+# Whose instances compare and count differently.
+_DICTS = {"Counter": collections.Counter, "OrderedDict": collections.OrderedDict}
 _CONVERSIONS = (
     "__len__", "__index__", "__int__", "__float__", "__complex__", "__round__", "__abs__", "__neg__", "__pos__",
     "__invert__",
@@ -173,8 +175,6 @@ class Stub:
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], Any]) -> Any:
         left, right = data_of(self), data_of(other) if isinstance(other, Stub) else other
-        if isinstance(other, Stub) and self._info.name == other._info.name == "OrderedDict":
-            left, right = list(left.items()), list(right.items())  # two of them have an order
         return compare(left, right)
 
     def __eq__(self, other: object) -> Any:
@@ -233,11 +233,8 @@ def data_of(stub: Stub) -> Any:
         data = stub._remote.ask("data", stub._number)
         if not isinstance(data, MUTABLE):  # what can't change is asked once
             object.__setattr__(stub, "_data", data)
-    return (
-        collections.Counter(data)
-        if stub._info.name == "Counter" and stub._info.flags & IS_LIBRARY and isinstance(data, dict)
-        else data
-    )
+    known = _DICTS.get(stub._info.name) if stub._info.flags & IS_LIBRARY and isinstance(data, dict) else None
+    return known(data) if known else data
 
 
 def _require_unmixed(stub: Stub) -> None:

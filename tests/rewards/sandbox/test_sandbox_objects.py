@@ -298,6 +298,8 @@ def ordered(*keys): return collections.OrderedDict.fromkeys(keys)
         ("assert len({Point(1), Point(1)}) == 2", False),
         ("assert {Point(1): 'a'}.get(Point(1)) is None", False),
         ("assert ordered('a', 'b') == ordered('b', 'a')", False),
+        ("import collections\nassert ordered('a', 'b') == collections.OrderedDict.fromkeys(['b', 'a'])", False),
+        ("import collections\nassert ordered('a', 'b') == collections.OrderedDict.fromkeys(['a', 'b'])", True),
         ("assert ordered('a', 'b') == ordered('a', 'b') == {'b': None, 'a': None}", True),
         ("try:\n    same([object()])\nexcept TypeError: pass\nx = [1]\nassert same(x) is x", True),
     ],
