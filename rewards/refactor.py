@@ -1,8 +1,9 @@
 """Verifier `refactor`: the response is a Python program that does what a given one does, written in another way.
 
-It must differ from the given program in more than what does nothing (rewards/normal_form.py): names, layout and idle
-code are no refactoring. Every unit test is one share. A program that passes them all can earn another for its form
-(`is_tidy`), and one for having few statements where the problem asks for that (`is_brief`).
+It must differ from the given program in more than what does nothing (rewards/normal_form.py) or was added
+(rewards/additions.py): names, layout, idle code and further statements are no refactoring. Every unit test is one
+share. A program that passes them all can earn another for its form (`is_tidy`), and one for having few statements where
+the problem asks for that (`is_brief`).
 """
 
 import ast
@@ -10,6 +11,7 @@ import ast
 from pydantic import BaseModel, Field, field_validator
 
 from rewards import registry
+from rewards.additions import only_adds
 from rewards.code import CodeTruth
 from rewards.extraction import extract_block
 from rewards.hidden_code import hides_code
@@ -47,7 +49,8 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     assert isinstance(truth, RefactorTruth)
     source = extract_block(response, "python") or ""
     names = truth.all_entry_points()
-    if parse(source) is not None and same_program(source, truth.original, names):
+    same = parse(source) is not None and same_program(source, truth.original, names)
+    if same or only_adds(source, truth.original, names):
         return Verdict.failed("wrong_answer", well_formed=True)
     cases = [AssertCase(test) for test in truth.tests]
     verdict = await judge_program(response, cases, settings, truth.shown_inputs(), names)

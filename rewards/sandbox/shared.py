@@ -56,7 +56,7 @@ class Shared:
         number, form = body
         if type(number) is not int or number % 2 == self._parity or number in self._objects or self._room < -ROOM:
             raise ValueError("no number of the other side")
-        made: Any = [] if type(form) is list else {"d": dict, "s": set, "a": bytearray}[next(iter(form))]()
+        made: Any = [] if type(form) is list else {"d": dict, "s": set, "a": bytearray}[next(iter(form), "")]()
         self._add(number, made)
         self._fill(number, decode(form))
         return made

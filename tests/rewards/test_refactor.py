@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from rewards import compute_score
+from rewards.additions import only_adds
 from rewards.refactor import RefactorTruth, is_tidy, statements
 
 ORIGINAL = "def f(x):\n    y = x * x\n    return y"
@@ -77,3 +78,26 @@ def test_statements_are_counted_inside_each_other_and_without_docstrings():
 def test_what_is_not_tidy(source):
     assert not is_tidy(source)
     assert is_tidy("x = 1\ny = 2\n")
+
+
+_GIVEN = "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x * 2)\n    return out\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "adds"),
+    [
+        (_GIVEN, True),
+        (_GIVEN + "print()\n", True),
+        (_GIVEN + "f(())\n", True),
+        (_GIVEN.replace("    out = []\n", "    out = []\n    len(xs)\n"), True),
+        (_GIVEN.replace("out", "result").replace("xs", "items"), True),
+        ("import math\n" + _GIVEN + "X = math.pi\n", True),
+        ("def f(xs):\n    return [x * 2 for x in xs]\n", False),
+        ("def f(xs):\n    return list(map(lambda x: x * 2, xs))\n", False),
+        ("def f(xs):\n    out = [x * 2 for x in xs]\n    return out\n", False),
+        ("x = 0\n", False),
+        ("def f(:", False),
+    ],
+)
+def test_the_original_with_something_added_is_no_refactoring(program: str, adds: bool) -> None:
+    assert only_adds(program, _GIVEN, ["f"]) is adds
