@@ -107,20 +107,20 @@ def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: 
     )
 
 
-Key = tuple[int, float, float, str]
+Key = tuple[int, float, str]
 
 
-def _row_key(row: list[Value]) -> list[Key]:
-    return [_value_key(value) for value in row]
+def _row_key(row: list[Value]) -> tuple[list[Key], list[Key]]:
+    """A total order over rows: nearly equal ones sort alike, then by what tells them apart."""
+    return [_value_key(value, 9) for value in row], [_value_key(value, None) for value in row]
 
 
-def _value_key(value: Value) -> Key:
-    """A total order over mixed values; numbers that are nearly equal sort alike, then by what tells them apart."""
+def _value_key(value: Value, digits: int | None) -> Key:
     if value is None:
-        return (0, 0.0, 0.0, "")
+        return (0, 0.0, "")
     if isinstance(value, str):
-        return (2, 0.0, 0.0, value)
-    return (1, float(f"{value:.9g}"), value, "")
+        return (2, 0.0, value)
+    return (1, value if digits is None else float(f"{value:.{digits}g}"), "")
 
 
 def _same_value(left: Value, right: Value) -> bool:

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +38,7 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     environment = OmegaConf.merge(
         get_ppo_ray_runtime_env(config),
         {"env_vars": run_environment(run)},
+        interpreter(sys.executable),
         options.pop("runtime_env", None) or {},
     )
     options["runtime_env"] = OmegaConf.to_container(environment)
@@ -54,6 +57,15 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
     require_accelerators(config)
+
+
+def interpreter(path: str) -> dict[str, str]:
+    """The part of Ray's runtime environment that names the interpreter: only where its path has blanks or the like.
+
+    Ray hands the path to a shell as it is, so that its workers would never start.
+    """
+    quoted = shlex.quote(path)
+    return {} if quoted == path else {"py_executable": quoted}
 
 
 _claims: list[IO[str]] = []

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from recipe.training.cluster import ClusterError, claim_machine
+from recipe.training.cluster import ClusterError, claim_machine, interpreter
 
 HOLDER = """
 import sys
@@ -30,3 +30,15 @@ def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_go
     claim_machine(path)
     with open(path) as file:
         assert file.read() == str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/usr/bin/python3", {}),
+        ("/home/a b/.venv/bin/python", {"py_executable": "'/home/a b/.venv/bin/python'"}),
+        ("/home/it's/python", {"py_executable": "'/home/it'\"'\"'s/python'"}),
+    ],
+)
+def test_an_interpreter_whose_path_a_shell_would_split_is_quoted_for_ray(path: str, named: dict[str, str]) -> None:
+    assert interpreter(path) == named
