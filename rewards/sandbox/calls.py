@@ -86,6 +86,8 @@ class _Session:
         self.timed_out = not self.check.limited(over, [child])
         if channel.open and not channel.pending:
             channel.read()
+        if channel.misused:
+            child.kill()  # it need not be waited for
         body = channel.take()
         if body is None:
             if channel.oversized:
@@ -94,6 +96,7 @@ class _Session:
         try:
             reply = read_reply(parse(body))
         except BadFrame:
+            child.kill()
             return None
         return None if not isinstance(reply, (Returned, Raised)) else reply
 

@@ -92,6 +92,7 @@ class Channel:
         self.socket = end
         self.open = True
         self.oversized = False
+        self.misused = False
         self.expected = 0
         self.pending: deque[bytes] = deque()
         self.unsent = b""
@@ -103,7 +104,8 @@ class Channel:
         try:
             data = self.socket.recv(READ_SIZE)
             self.pending.extend(self._frames.feed(data))
-            self.open = bool(data) and len(self.pending) <= self.expected
+            self.misused = len(self.pending) > self.expected
+            self.open = bool(data) and not self.misused
         except BlockingIOError:
             pass
         except FrameTooLarge:
