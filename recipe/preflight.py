@@ -1,6 +1,6 @@
 """Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` tells in seconds what would fail in an hour.
 
-Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox, prints what is wrong and how to mend
+Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox, prints what is wrong and how to fix
 it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
 """
 

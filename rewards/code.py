@@ -47,7 +47,7 @@ class CodeTruth(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Rows that name no entry points keep the bytes they had before there were any.
+        # The bytes of a row, and so its fingerprint, do not hang on a field that it leaves out.
         written: dict[str, Any] = write(self)
         if not self.entry_points:
             written.pop("entry_points", None)

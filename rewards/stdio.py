@@ -36,7 +36,7 @@ class StdioTruth(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Rows without layout keep the bytes they had before there was any.
+        # The bytes of a row, and so its fingerprint, do not hang on a field that it leaves out.
         written: dict[str, Any] = write(self)
         if not self.layout:
             written.pop("layout", None)

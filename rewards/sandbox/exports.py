@@ -27,7 +27,7 @@ SPECIAL = (
     *OPERATORS,
 )  # fmt: skip
 HAS_EQUALITY, IS_EXCEPTION, IS_DATA, IS_LIBRARY = 1, 2, 4, 8
-"""Flags of a class: it has an `__eq__` of its own; its instances are exceptions, or hold a builtin value (of a subclass
+"""Flags of a class: it defines `__eq__`; its instances are exceptions, or hold a builtin value (of a subclass
 of list, say); it is the interpreter's or the library's, not the program's."""
 _HEAP_TYPE = 1 << 9  # of a class that Python code has made
 _DATA = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)

@@ -100,7 +100,7 @@ class ClassInfo:
 
     @property
     def compares(self) -> bool:
-        """Whether it has an equality of its own."""
+        """Whether it defines an equality."""
         return bool(self.flags & HAS_EQUALITY)
 
 
@@ -239,7 +239,7 @@ def data_of(stub: Stub) -> Any:
 
 def _require_unmixed(stub: Stub) -> None:
     if stub._mixed:
-        raise stub._remote.doubt(f"the test computes with a value of its own and the program's class {stub._info.name}")
+        raise stub._remote.doubt(f"the test computes with its own value and the program's class {stub._info.name}")
 
 
 def _special(stub: Stub, name: str, *arguments: Any) -> Any:
@@ -266,7 +266,7 @@ def _binary(name: str) -> Callable[..., Any]:
         if not issubclass(type(value), Stub):
             if value is NotImplemented:
                 return value
-            raise self._remote.doubt(f"the test computes with a value of its own and the program's {self._info.name}")
+            raise self._remote.doubt(f"the test computes with its own value and the program's {self._info.name}")
         object.__setattr__(value, "_mixed", True)
         return value
 

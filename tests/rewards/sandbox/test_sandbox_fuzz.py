@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rewards.sandbox import calls, fusion, judge, program
 from rewards.sandbox.codec import QUICK, UNREADABLE, decode, shown
 from rewards.sandbox.execution import Child
-from rewards.sandbox.frames import MAX_FRAME, BadFrame, FrameBuffer, FrameTooLarge, frame, parse
+from rewards.sandbox.frames import BadFrame, FrameBuffer, FrameTooLarge, frame, parse
 from rewards.sandbox.literal import Call
 from rewards.sandbox.outcomes import OUTCOMES, classify_end
 from rewards.sandbox.proxies import Unverifiable
@@ -148,4 +148,3 @@ def test_a_verdict_is_bounded_whatever_the_program_is_called() -> None:
     error = remote._exception(reply)  # type: ignore[arg-type]
     made = judge.Judge.__new__(judge.Judge)._failure(error)
     assert len(str(made)) < 3000
-    assert MAX_FRAME > 0
