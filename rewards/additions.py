@@ -13,32 +13,35 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 def only_adds(program: str, original: str, kept: Collection[str]) -> bool:
     """Whether a program holds every statement of the original, in order, whatever its own names are called.
 
-    kept: names that others ask for, which are never renamed.
+    kept: names that others ask for, which are never renamed. A program whose statements have no text (a number of more
+    digits than Python writes, too deep a nest) is not told from any other: that is True.
     """
     names = tuple(kept)
     # With its own names as well: one more name may shift those that renaming gives.
     return any(_contains(_statements(program, chosen), _statements(original, chosen)) for chosen in (names, None))
 
 
-def _contains(statements: Sequence[str], wanted: Sequence[str]) -> bool:
+def _contains(statements: Sequence[str] | None, wanted: Sequence[str] | None) -> bool:
+    if statements is None or wanted is None:
+        return True
     left = iter(statements)
     # Each membership test takes up where the one before it has found its statement.
     return bool(wanted) and all(statement in left for statement in wanted)
 
 
 @lru_cache(maxsize=256)
-def _statements(source: str, kept: tuple[str, ...] | None) -> tuple[str, ...]:
+def _statements(source: str, kept: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The statements of a program in the order of its text, compound ones without what is inside them; renamed but for
-    the names that are kept, or as they are (None)."""
+    the names that are kept, or as they are (None). None where one of them has no text."""
     tree = parse(source)
     if tree is None:
         return ()
-    if kept is not None:
-        rename(tree, kept)
     try:
+        if kept is not None:
+            rename(tree, kept)
         return tuple(_dumps(tree.body))
-    except RecursionError:
-        return ()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _dumps(block: list[ast.AST] | list[ast.stmt]) -> Iterator[str]:

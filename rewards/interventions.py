@@ -6,12 +6,11 @@ from the tree, so comments and layout may differ; what it does may not.
 """
 
 import ast
-import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from rewards.extraction import find_block
-from rewards.segments import LineOffsets, Step, parse, statements
+from rewards.segments import LineOffsets, Step, parse, statements, written
 
 Kind = Literal["delete", "truncate", "replace"]
 KINDS: tuple[Kind, ...] = ("delete", "truncate", "replace")
@@ -51,11 +50,10 @@ def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str |
     if tree is None:
         text = _without(solution, [step for index, step in enumerate(steps) if index not in chosen])
         return text if _still_parses(solution, text) else None
-    pruned = copy.deepcopy(tree)
-    numbered = dict(zip(statements(pruned), positions, strict=True))
-    _filter_bodies(pruned, lambda node: numbered[node] in chosen)
+    numbered = dict(zip(statements(tree), positions, strict=True))
+    _filter_bodies(tree, lambda node: numbered[node] in chosen)
     dropped = [step for index, step in enumerate(steps) if step.kind == "text" and index not in chosen]
-    return _with_code(solution, ast.unparse(ast.fix_missing_locations(pruned)), dropped)
+    return _with_code(solution, tree, dropped)
 
 
 def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str) -> str | None:
@@ -66,10 +64,9 @@ def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str)
     patch = parse(replacement.strip())
     if patch is None or not patch.body:
         return None
-    changed = copy.deepcopy(tree)
-    place = list(statements(changed))[positions.index(index)]
-    _filter_bodies(changed, lambda node: True, lambda node: patch.body if node is place else [node])
-    return _with_code(solution, ast.unparse(ast.fix_missing_locations(changed)), [])
+    place = list(statements(tree))[positions.index(index)]
+    _filter_bodies(tree, lambda node: True, lambda node: patch.body if node is place else [node])
+    return _with_code(solution, tree, [])
 
 
 def _is_compound(node: ast.stmt) -> bool:
@@ -92,9 +89,9 @@ def _tree_of(solution: str, steps: Sequence[Step]) -> tuple[ast.Module | None, l
 def _filter_bodies(
     node: ast.AST,
     kept: Callable[[ast.stmt], bool],
-    written: Callable[[ast.stmt], list[ast.stmt]] = lambda node: [node],
+    replaced: Callable[[ast.stmt], list[ast.stmt]] = lambda node: [node],
 ) -> None:
-    """Keep in every body below this node the statements that are wanted, each as `written` gives it."""
+    """Keep in every body below this node the statements that are wanted, each as `replaced` gives it."""
     for field, value in ast.iter_fields(node):
         if not isinstance(value, list):
             continue
@@ -102,12 +99,12 @@ def _filter_bodies(
         if inner:
             remaining = [item for item in inner if kept(item)]
             for item in remaining:
-                _filter_bodies(item, kept, written)
-            body = [new for item in remaining for new in written(item)]
+                _filter_bodies(item, kept, replaced)
+            body = [new for item in remaining for new in replaced(item)]
             setattr(node, field, body or ([] if _may_be_empty(node, field) else [ast.Pass()]))
         for item in value:
             if isinstance(item, ast.excepthandler | ast.match_case):
-                _filter_bodies(item, kept, written)
+                _filter_bodies(item, kept, replaced)
 
 
 def _may_be_empty(node: ast.AST, field: str) -> bool:
@@ -116,8 +113,13 @@ def _may_be_empty(node: ast.AST, field: str) -> bool:
     return field == "finalbody" and bool(getattr(node, "handlers", None))
 
 
-def _with_code(solution: str, code: str, dropped: Sequence[Step]) -> str:
-    """The solution with another program in the place of its own, without the dropped text."""
+def _with_code(solution: str, tree: ast.Module, dropped: Sequence[Step]) -> str | None:
+    """The solution with another program in the place of its own, without the dropped text; None where the program
+    has no text.
+    """
+    code = written(tree)
+    if code is None:
+        return None
     block = find_block(solution, "python")
     assert block is not None
     before, after = Step(0, block[0], "text"), Step(block[1], len(solution), "text")

@@ -91,6 +91,14 @@ def parse(code: str) -> ast.Module | None:
         return None
 
 
+def written(tree: ast.AST) -> str | None:
+    """The text of a syntax tree, None when it has none: a number of more digits than Python writes, too deep a nest."""
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree))
+    except (ValueError, RecursionError):
+        return None
+
+
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
     """Every statement below this node in the order of the text, a compound statement before its body."""
     for child in ast.iter_child_nodes(tree):

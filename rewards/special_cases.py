@@ -108,14 +108,23 @@ def _condition(test: ast.expr, looks_up: bool) -> Iterator[ast.AST]:
 
 def _both_bounds(compares: Sequence[ast.Compare]) -> Iterator[ast.AST]:
     """The constants that bound a value from below and from above at once: `7 <= x <= 7`."""
-    seen: set[str] = set()
+    seen: set[tuple[object, ...]] = set()
     for compare in compares:
         if all(isinstance(operator, _ORDERINGS) for operator in compare.ops):
             for side in (compare.left, *compare.comparators):
                 if isinstance(side, ast.Constant | ast.UnaryOp):
-                    if ast.dump(side) in seen:
+                    if (key := _key(side)) in seen:
                         yield side
-                    seen.add(ast.dump(side))
+                    seen.add(key)
+
+
+def _key(node: ast.AST) -> tuple[object, ...]:
+    """Equal for equal constants below equal signs; a number of any length, which `ast.dump` can't write."""
+    signs: list[object] = []
+    while isinstance(node, ast.UnaryOp):
+        signs.append(type(node.op))
+        node = node.operand
+    return (*signs, type(node.value), node.value) if isinstance(node, ast.Constant) else (node,)
 
 
 def _named(node: ast.AST, groups: bool) -> Iterator[ast.AST]:

@@ -9,12 +9,14 @@ from pathlib import Path
 SHORTEST = 16
 
 
-def read_token(path: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+def read_token(path: str | None = None, environment: Mapping[str, str] | None = None) -> str | None:
     """The token in a file, or the one that SANDBOX_TOKEN holds or the file of SANDBOX_TOKEN_FILE; None without any.
 
     Never an argument of a command line: every user of a machine can read those. Raises `OSError` for a file that can't
     be read and `ValueError` for what is no token.
     """
+    # Read at each call: `datasets` puts another object into os.environ when it maps with several processes.
+    environment = os.environ if environment is None else environment
     path = path or (environment.get("SANDBOX_TOKEN_FILE") if not environment.get("SANDBOX_TOKEN") else None)
     token = Path(path).read_text().strip() if path else environment.get("SANDBOX_TOKEN", "")
     if not token and path is None:

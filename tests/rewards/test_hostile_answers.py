@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rewards import compute_score, registry
+from rewards.interventions import KINDS, intervene
 from rewards.literals import text_of, typed, words_of
+from rewards.segments import segment
 from tests.rewards.examples import EXAMPLES, thought
 
 IN_SANDBOX = ("code", "refactor", "stdio", "sql")
@@ -62,6 +64,16 @@ PROGRAMS += [
     f"def f(x):\n    return {one}" for one in (HUGE, f"{{{HUGE}: 1}}", "-" * 900 + "1", "not " * 900 + "x", "'\0'")
 ]
 PROGRAMS += [f"exec({HUGE})", f"__import__('x' * {HUGE})", f"import {'x' * 60_000}", f"{{{HUGE}: 1}}.get(input())"]
+PROGRAMS += [
+    f"def f(x):\n    return 42 if {HUGE} <= x <= {HUGE} else 0",
+    f"def f(x):\n    return x == -{HUGE} == -{HUGE}",
+]
+DEEP = [
+    *(f"x = {'1+' * n}1\ny = 2" for n in (200, 800, 3_000)),
+    *(f"x = {'-' * n}1\ny = 2" for n in (180, 900)),
+    *(f"x{'.a' * n}\ny = 1" for n in (200, 5_000)),
+    *("if a:\n    pass\n" + "elif b:\n    pass\n" * n for n in (300, 900)),
+]
 QUERIES = [
     "SELECT " + "1+" * 20_000 + "1",
     "SELECT '\ud800'",
@@ -132,6 +144,17 @@ async def test_duckdb_answers_every_nasty_query():
     databases = [{"setup": "CREATE TABLE t(a INTEGER)", "expected": [[1]]}]
     for query in ("SELECT (9e99)::VARINT", "SELECT 1e38::HUGEINT", "SELECT 'nan'::DOUBLE, 'inf'::FLOAT", *QUERIES):
         assert (await judged("sql", query, engine="duckdb", databases=databases))["score"] == 0.0
+
+
+@pytest.mark.parametrize("unit", ["statement", "line"])
+def test_every_nasty_program_has_interventions_or_none(unit):
+    given = 0
+    for program in [*PROGRAMS, *DEEP]:
+        solution = f"```python\n{program}\n```"
+        steps = segment(solution, unit)
+        for index in (0, len(steps) - 1):
+            given += sum(intervene(solution, steps, index, kind, replacement="z = 1") is not None for kind in KINDS)
+    assert given > 0
 
 
 def test_a_literal_of_any_size_has_a_text():

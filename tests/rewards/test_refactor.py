@@ -97,6 +97,9 @@ _GIVEN = "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x * 2)\
         ("def f(xs):\n    out = [x * 2 for x in xs]\n    return out\n", False),
         ("x = 0\n", False),
         ("def f(:", False),
+        # Neither has statements that could be written down.
+        (f"x = 0x{'f' * 4_000}\n{_GIVEN}", True),
+        ("x = " + "-" * 900 + f"1\n{_GIVEN}", True),
     ],
 )
 def test_the_original_with_something_added_is_no_refactoring(program: str, adds: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -181,6 +182,12 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     assert read_token(str(file), {"SANDBOX_TOKEN": OTHER}) == TOKEN
     with pytest.raises(OSError, match="nowhere"):
         read_token("/nowhere", {})
+
+
+def test_a_token_is_found_in_an_environment_that_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    # `datasets` does that when it maps with several processes.
+    monkeypatch.setattr(os, "environ", {"SANDBOX_TOKEN": TOKEN})
+    assert read_token() == TOKEN
 
 
 @pytest.mark.parametrize("text", ["", "\n", "short", "two words that are long", "line\nline line line", "\u00e9" * 20])
