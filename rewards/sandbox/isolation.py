@@ -164,7 +164,7 @@ class Isolation:
             os.close(ruleset)
 
         def seccomp_layer() -> None:
-            self._filter = seccomp.build_filter()
+            self._filter = seccomp.build_filter(alone=alone)
             if alone:
                 seccomp.install(self._filter)
 

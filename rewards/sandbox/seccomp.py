@@ -48,8 +48,7 @@ _CLONE, _CLONE3 = (56, 220), (435, 435)
 _IOCTL = (16, 29)
 _SETSOCKOPT, _BUFFER_SIZES = (54, 208), (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE forms
 _NAMESPACE_FLAGS = 0x7E020080
-# Calls that take a process: (x86_64, aarch64), index of the argument; only 0 (= myself) is let through.
-_SELF_ONLY = (((302, 261), 0), ((203, 122), 0), ((141, 140), 1))  # prlimit64, sched_setaffinity, setpriority
+_PRLIMIT, _SETAFFINITY, _SETPRIORITY = (302, 261), (203, 122), (141, 140)
 _SIGNALS = ((62, 129), (200, 130), (234, 131), (129, 138), (424, 424))  # kill, tkill, tgkill, rt_sigqueueinfo, pidfd
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
@@ -81,11 +80,12 @@ def _only(index: int, value: int, otherwise: int) -> list[bytes]:
     ]
 
 
-def build_filter(own_signals_only: int | None = None) -> bytes:
+def build_filter(own_signals_only: int | None = None, *, alone: bool = False) -> bytes:
     """Assemble the filter for this machine.
 
     `own_signals_only`: process id of the program where no process namespace protects the others; signals then go to
-    itself only. Raises `OSError` on an architecture that this table does not cover.
+    itself only. `alone`: such a namespace protects them, and the fork server is its first process. Raises `OSError` on
+    an architecture that this table does not cover.
     """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
@@ -108,8 +108,12 @@ def build_filter(own_signals_only: int | None = None) -> bytes:
     program += _when(_IOCTL[column], _forbid_values(1, (_TIOCSTI, _TIOCLINUX)))
     # Buffers of sockets are memory of the kernel's: counted by the socket (zygote.py), at the size that they have.
     program += _when(_SETSOCKOPT[column], _forbid_values(2, _BUFFER_SIZES))
-    for numbers, index in _SELF_ONLY:
-        program += _when(numbers[column], _only(index, 0, _EPERM))
+    program += _when(_PRLIMIT[column], _only(0, 0, _EPERM))
+    # The fork server has this filter as well, and keeps the processes of its program on one processor.
+    program += _when(_SETAFFINITY[column], _forbid_values(0, (1,)) if alone else _only(0, 0, _EPERM))
+    # Of a process: a user may be everybody's.
+    single = [_argument(0), _statement(_EQUAL, 0, 1, 0), _statement(_RETURN, _ERRNO | _EPERM)]
+    program += _when(_SETPRIORITY[column], single + _only(1, 0, _EPERM))
     if own_signals_only is not None:
         for numbers in _SIGNALS:
             program += _when(numbers[column], _only(0, own_signals_only, _EPERM))

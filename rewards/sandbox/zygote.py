@@ -19,6 +19,7 @@ import signal
 import site
 import socket
 import struct
+import time
 from typing import Any, NoReturn
 
 from rewards.sandbox import child, program, syscalls
@@ -31,7 +32,10 @@ PRELOADED = (
     "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap",
     "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
-_TICK_MS = 20
+_TICK = 0.02
+"""Seconds between two looks at a running program."""
+_LOOKING = 0.2
+"""The share of a processor that looking at a program may take, at most."""
 MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
 LAUNCH = struct.Struct("!IIB")
@@ -150,17 +154,21 @@ class ForkServer:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.link, select.POLLIN)
-        killed = NOT_KILLED
+        killed, tick = NOT_KILLED, _TICK
         try:
             while True:
-                ready = [descriptor for descriptor, _ in poll.poll(_TICK_MS)]
+                ready = [descriptor for descriptor, _ in poll.poll(tick * 1000)]
                 if pidfd in ready:
                     return killed
                 if ready:
                     killed = self._obey(pid) or killed
-                elif not killed and self.sees_processes and self._uses_more_than(memory):
-                    killed = FOR_MEMORY
-                    self._kill()
+                elif not killed and self.sees_processes:
+                    began = time.process_time()
+                    if self._uses_more_than(memory):
+                        killed = FOR_MEMORY
+                        self._kill()
+                    # Many processes take long to look at, and the look must not take what others need.
+                    tick = max(_TICK, (time.process_time() - began) * (1 / _LOOKING - 1))
         finally:
             os.close(pidfd)
 
@@ -186,8 +194,10 @@ class ForkServer:
             return 0.0
 
     def _uses_more_than(self, memory: int) -> bool:
-        """Whether all processes of the program together hold more than so many bytes."""
+        """Whether all processes of the program together hold more than so many bytes; they share a processor."""
         processes = self._program_processes()
+        if len(processes) > 1:
+            _share_one_processor(processes)
         held = self._socket_bytes()
         # Cheap and too high, because it counts what processes share, or have not touched, for each of them; then
         # exact, where it matters.
@@ -248,6 +258,14 @@ class ForkServer:
             os._exit(1)
         os.write(child.CONTROL, program.READY)
         child.run_child()
+
+
+def _share_one_processor(processes: list[int]) -> None:
+    """Keep all processes of a program on one processor, as if they were one; what they fork inherits it."""
+    processor = {max(os.sched_getaffinity(0))}
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(pid, processor)
 
 
 def _mapped_bytes(pid: int) -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -291,7 +292,11 @@ for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0", "/proc/1/maps", "
 
 
 async def test_parent_can_not_be_killed_stopped_or_slowed(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
-    before = set(any_server.descendants())
+    def rights() -> list[tuple[int, int, set[int]]]:
+        servers = [any_server.process.pid, *any_server.descendants()]
+        return [(pid, os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid)) for pid in servers]
+
+    before = rights()
     code = """
 import os, signal, resource
 def attempt(action, *arguments):
@@ -302,13 +307,28 @@ def attempt(action, *arguments):
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
     attempt(os.kill, os.getppid(), number)
 attempt(os.setpriority, os.PRIO_PROCESS, os.getppid(), 19)
+attempt(os.setpriority, os.PRIO_USER, 0, 19)
+attempt(os.setpriority, os.PRIO_USER, os.getuid(), 19)
+attempt(os.setpriority, os.PRIO_PGRP, 0, 19)
 attempt(resource.prlimit, os.getppid(), resource.RLIMIT_NOFILE, (0, 0))
 attempt(os.sched_setaffinity, os.getppid(), [0])
 print("still here")
 """
     results = await asyncio.gather(*(run(any_sandbox, code) for _ in range(4)))
     assert [result.stdout for result in results] == ["still here\n"] * 4
-    assert set(any_server.descendants()) == before
+    assert rights() == before
+
+
+async def test_several_processes_share_one_processor(sandbox: Sandbox) -> None:
+    code = """
+import os, time
+children = [os.fork() for _ in range(2)]
+time.sleep(0.3)
+print(len(os.sched_getaffinity(0)), flush=True)
+for child in filter(None, children):
+    os.waitpid(child, 0)
+"""
+    assert (await run(sandbox, code)).stdout == "1\n" * 4
 
 
 @pytest.mark.parametrize(
