@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewards.sandbox import outcomes
+from rewards.sandbox.clock import whole_check
 from rewards.sandbox.known_good import KNOWN_GOOD
 from rewards.sandbox.lanes import Lanes, Turn, spare_slots
 from rewards.sandbox.slot import Preempted, Settings, Slot, SlotFailed
 
 log = logging.getLogger("rewards.sandbox")
+
+
+PAUSE = 0.1
+"""Seconds until a program that was killed is run once more."""
 
 
 class Busy(Exception):
@@ -50,9 +55,11 @@ class Counters:
 
 @dataclass
 class _Progress:
-    """What is known of one job: cases done, failures of the sandbox, whether it was killed from outside or is long."""
+    """What is known of one job: cases done and their seconds, failures of the sandbox, whether it was killed from
+    outside or is long."""
 
     done: int = 0
+    seconds: float = 0.0
     failures: int = 0
     kills: int = 0
     long: bool = False
@@ -109,7 +116,7 @@ class Pool:
         self.counters.programs += 1
         progress = _Progress()
         while not progress.finished:
-            rest = job if not progress.done else {**job, "cases": job["cases"][progress.done :]}
+            rest = _rest(job, progress)
             try:
                 async with contextlib.aclosing(self._attempt(rest, progress)) as attempt:
                     async for results, last in attempt:
@@ -142,6 +149,7 @@ class Pool:
                 sure = results if progress.kills else _before_a_kill(results)
                 cut = len(sure) < len(results)
                 progress.done += len(sure)
+                progress.seconds += sum(result["busy"] for result in sure)
                 progress.kills += cut
                 progress.finished = last and not cut
                 self.counters.count(sure)
@@ -152,6 +160,10 @@ class Pool:
                 yield sure, progress.finished
                 if cut:
                     self.counters.retried += 1
+                    # It has had its turn, and most programs that are killed do it themselves: the others come first. A
+                    # machine that is short of memory needs the moment.
+                    progress.long = True
+                    await asyncio.sleep(PAUSE)
                     return
         except Preempted:
             ended, progress.long = True, True
@@ -214,6 +226,15 @@ class Pool:
                 return
             delay = min(10.0, delay * 2 or 0.2)
             await asyncio.sleep(delay)
+
+
+def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
+    """What is left to do of a job, in what is left of its time."""
+    rest = {**job, "kill_ends": not progress.kills}
+    if "cases" in job and progress.done:
+        total = whole_check(job["timeout"], len(job["cases"]), job["total_timeout"])
+        rest |= {"cases": job["cases"][progress.done :], "total_timeout": max(0.001, total - progress.seconds)}
+    return rest
 
 
 def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:

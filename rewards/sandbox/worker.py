@@ -113,6 +113,8 @@ class Worker:
                 now = time.monotonic()
                 chunk.append({**result, "busy": round(now - before, 6)})
                 before = now
+                if result.get("lost") and job.get("kill_ends"):
+                    break  # the server runs it once more: what follows here would be thrown away
                 if now - sent > CHUNK_SECONDS:
                     send_frame(self.front, {"results": chunk, "done": False})
                     chunk, sent = [], now

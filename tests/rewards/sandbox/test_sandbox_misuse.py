@@ -239,3 +239,12 @@ async def test_checks_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, kin
     quick = [sandbox.run(f"print({n})") for n in range(200)]
     results = await asyncio.gather(*slow, *quick)
     assert all(result.all_passed for result in results[:6]), results[:6]
+
+
+async def test_a_check_that_is_run_once_more_has_what_is_left_of_its_time(sandbox: Sandbox) -> None:
+    code = "import os, time\ndef f(x):\n    if x == 2: os.kill(os.getpid(), 9)\n    time.sleep(0.6)\n    return x + 1\n"
+    cases = [CallCase("f", [n], expected=n + 1) for n in (1, 2, 3)]
+    found = await sandbox.check(Program(code), cases, timeout=2.0, total_timeout=1.0)
+    assert [case.outcome for case in found.cases] == ["passed", "runtime_error", "timeout"]
+    found = await sandbox.check(Program(code), cases, timeout=2.0, total_timeout=2.0)
+    assert [case.outcome for case in found.cases] == ["passed", "runtime_error", "passed"]
