@@ -4,6 +4,7 @@
     python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
     python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
     python benchmarks/sandbox.py hostile      # honest callers beside hostile ones, one worker; the slowest frame
+    python benchmarks/sandbox.py pairs --other FOLDER   # /run_code in turns with another checkout of the project
 
 The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its
 cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
@@ -46,11 +47,11 @@ SANDBOX_FUSION = {"print(1)": 39.5, "MBPP-like": 41.5}
 
 
 @contextmanager
-def running_server(workers: int) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own: its url and process id."""
+def running_server(workers: int, root: Path = ROOT) -> Iterator[tuple[str, int]]:
+    """A server of a checkout in a process of its own: its url and process id."""
     command = [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=root)
     assert process.stderr is not None
     try:
         for line in process.stderr:
@@ -216,6 +217,24 @@ async def scaling(runs: int, seconds: float) -> None:
     print("2 workers to 1:", "  ".join(f"{two / one:.2f}" for one, two in zip(rows[0][1], rows[1][1], strict=True)))
 
 
+async def pairs(other: Path, workers: int, runs: int, seconds: float) -> None:
+    """Programs per second of `/run_code` with this checkout's server and another's, in turns, and their ratios."""
+    with running_server(workers) as (ours, _), running_server(workers, other) as (theirs, _):
+        for name, code in (("print(1)", PRINT), ("MBPP-like", MBPP)):
+            ratios = []
+            for turn in range(-1, runs):
+                urls = (ours, theirs) if turn % 2 else (theirs, ours)
+                rates = {url: (await run_code_load(url, code, 16, seconds))[0] for url in urls}
+                if turn < 0:
+                    continue  # warm now
+                ratios.append(rates[ours] / rates[theirs])
+                print(
+                    f"{name:10s} this {rates[ours]:6.1f}  other {rates[theirs]:6.1f}  ratio {ratios[-1]:.3f}",
+                    flush=True,
+                )
+            print(f"{name:10s} median ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} .. {max(ratios):.3f})")
+
+
 HOSTILE = [
     ("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "timeout"),
     ("x = []\nwhile True: x.append(bytearray(1 << 24))", "memory"),
@@ -368,15 +387,21 @@ def slowest_frames() -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("speed", "scaling", "soak", "hostile"))
+    parser.add_argument("what", choices=("speed", "scaling", "soak", "hostile", "pairs"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
     parser.add_argument("--count", type=int, default=20_000, help="programs of the soak")
+    parser.add_argument("--other", type=Path, help="the other checkout of pairs")
     options = parser.parse_args()
+    if (options.what == "pairs") != (options.other is not None):
+        parser.error("pairs takes --other FOLDER, and nothing else does")
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start, Python {sys.version.split()[0]}")
     if options.what == "scaling":
         asyncio.run(scaling(options.runs, options.seconds))
+        return
+    if options.what == "pairs":
+        asyncio.run(pairs(options.other.resolve(), options.workers, options.runs, options.seconds))
         return
     if options.what == "hostile":
         slowest_frames()
