@@ -1,10 +1,10 @@
 """Who runs next: programs that take long must not keep the short ones waiting.
 
-A server has a slot for each program that runs at a time, and a few spare ones. A program that has run for a quantum of
-time moves, where it is, to the long ones; these may hold the spare slots, so another program begins in its place. Where
-the spare slots are held already and short programs wait, it is given up instead, and begins anew as a long one when its
-turn comes. What it had run is lost: a quantum, where others wait all the time. So a program that sleeps or computes to
-its limit, and be it every second one, costs the others a quantum and not its limit.
+A server has a slot for each program that runs at a time, and a few spare ones. A program that has run for a moment
+moves, where it is, to the long ones; these may hold the spare slots, so another program begins in its place. Where the
+spare slots are held already and short programs wait, it may stay for a quantum of time, then it is given up, and begins
+anew as a long one when its turn comes. What it had run is lost: a quantum, where others wait all the time. So a program
+that sleeps or computes to its limit, and be it every second one, costs the others a quantum and not its limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from rewards.sandbox.slot import Slot
 
 QUANTUM = 0.1
-"""Seconds after which a program is a long one."""
+"""Seconds after which a program is given up where it keeps others waiting."""
+MOMENT = 0.005
+"""Seconds after which a program moves to the long ones, if there is room."""
 
 
 @dataclass(eq=False)
@@ -31,10 +33,9 @@ class Turn:
     began: float
     given_up: bool = False
 
-    @property
-    def overdue(self) -> bool:
-        """Whether it has run for a quantum and may not stay."""
-        return not self.long and time.monotonic() >= self.began + QUANTUM
+    def overdue(self, seconds: float) -> bool:
+        """Whether it has run for so many seconds and may not stay."""
+        return not self.long and time.monotonic() >= self.began + seconds
 
 
 Waiting = asyncio.Future[Turn]
@@ -111,9 +112,11 @@ class Lanes:
             self._make_room()
 
     def _promote(self) -> None:
-        """Let programs that have run for a quantum stay, as long as they hold no more than the spare slots."""
+        """Let programs that have run for a moment stay, as long as they hold no more than the spare slots."""
         short, long = self._running[False], self._running[True]
-        while short and len(long) < self.spare and (oldest := next(iter(short))).overdue and not oldest.given_up:
+        while (
+            short and len(long) < self.spare and (oldest := next(iter(short))).overdue(MOMENT) and not oldest.given_up
+        ):
             del short[oldest]
             oldest.long = True
             long[oldest] = None
@@ -127,11 +130,12 @@ class Lanes:
                 return
             if turn.given_up:
                 continue
-            if turn.overdue:
+            if turn.overdue(QUANTUM):
                 turn.given_up = True
                 self._preempt(turn.slot)
             elif self._timer is None:
-                left = turn.began + QUANTUM - time.monotonic()
+                wait = MOMENT if len(self._running[True]) < self.spare else QUANTUM
+                left = turn.began + wait - time.monotonic()
                 self._timer = asyncio.get_running_loop().call_later(max(left, 0.0) + 0.001, self._look_again)
             return
 

@@ -32,7 +32,7 @@ def short_quantum(monkeypatch: pytest.MonkeyPatch) -> None:
 async def overdue(bench: Bench) -> None:
     """Wait until every program that runs has run for a quantum."""
     await asyncio.sleep(0.05)
-    assert all(turn.overdue for turn in bench.lanes._running[False])
+    assert all(turn.overdue(lanes.QUANTUM) for turn in bench.lanes._running[False])
 
 
 async def taken(bench: Bench, *, long: bool = False) -> Turn:
@@ -61,6 +61,20 @@ async def test_a_program_that_takes_long_makes_room_where_it_is() -> None:
     await asyncio.sleep(0)
     assert first.long
     assert second.done()
+    assert bench.preempted == []
+
+
+async def test_it_makes_room_after_a_moment_and_is_given_up_after_a_quantum_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "QUANTUM", 60.0)
+    bench = Bench(1)
+    first = await taken(bench)
+    second = await asyncio.wait_for(bench.lanes.acquire(long=False), 5)
+    assert (first.long, second.long) == (True, False)
+    third = await waits(bench)
+    await asyncio.sleep(4 * lanes.MOMENT)
+    assert not third.done()
     assert bench.preempted == []
 
 
