@@ -109,7 +109,9 @@ def test_any_bytes_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> 
     read(body)
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 9))
+@settings(max_examples=FRAMES, deadline=None)
 def test_any_stream_is_frames_or_too_large(chunks: list[bytes], limit: int) -> None:
     buffer = FrameBuffer(limit)
     try:
@@ -119,7 +121,9 @@ def test_any_stream_is_frames_or_too_large(chunks: list[bytes], limit: int) -> N
         pass
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200))
+@settings(max_examples=FRAMES, deadline=None)
 def test_a_control_channel_hears_one_byte_a_run(data: bytes) -> None:
     child = object.__new__(Child)
     child.runs_done, child._frames = 0, None
@@ -127,7 +131,9 @@ def test_a_control_channel_hears_one_byte_a_run(data: bytes) -> None:
     assert child.runs_done == len(data)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=5000), st.integers(-64, 255))
+@settings(max_examples=FRAMES, deadline=None)
 def test_any_standard_error_is_a_class(stderr: str, code: int) -> None:
     assert classify_end(code, stderr[-4096:])[0] in OUTCOMES
 
