@@ -22,6 +22,14 @@ _JOINT = re.compile(
 _OPENING = "$([{\\€£"
 _CURRENCY = "$€£"
 _POWERS = tuple("⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+# Factors without a sign between: 42√2, 42π, 42½. `42!` in prose is a number that somebody is glad about.
+_FACTORS = tuple("√∛∜π½⅓⅔¼¾⅕⅛")
+_NUMBER_WORD = re.compile(
+    r"(?:(?:a|one)[ ])?(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|"
+    r"fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|"
+    r"million|half|third|quarter|dozen|pi)(?![A-Za-z])",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ def canonical(written: str, negative: bool = False) -> str | None:
 def is_joined(text: str, end: int) -> bool:
     """Whether what follows a number on its line makes it a part of an expression or of a list of answers."""
     place = _after_blanks(text, end)
-    if _begins_number(text, place) or text[end : end + 1] in _POWERS:
+    if _begins_number(text, place) or text.startswith(_POWERS, end) or text.startswith(_FACTORS, place):
         return True
     if place == end and text[place : place + 1] == "(":
         return _begins_number(text, _after_opening(text, place))
@@ -119,7 +127,14 @@ def is_joined(text: str, end: int) -> bool:
         # LaTeX: `\times 2`, `\frac12`; a blank (`\ `) or a unit (`\text{cm}`, `\%`) is none.
         return joint[0] not in ("\\text", "\\mathrm", "\\textbf", "\\quad", "\\qquad")
     after = _after_opening(text, joint.end())
+    if joint[0][0].isalpha() and joint[0] not in ("and", "to", "or", "x", "X"):
+        return _begins_operand(text, after)
     return _begins_number(text, after)
+
+
+def _begins_operand(text: str, place: int) -> bool:
+    """Whether an operator word has something to work on: `42 minus two`, but not `42 times a day`."""
+    return _begins_number(text, place) or _NUMBER_WORD.match(text, place) is not None
 
 
 def _after_blanks(text: str, place: int) -> int:
@@ -140,10 +155,12 @@ def _begins_number(text: str, place: int) -> bool:
 
 
 def joins(text: str, start: int) -> bool:
-    """Whether a number that begins here is the right side of an operator after another number: `84/2`, `10-5`."""
+    """Whether a number that begins here is the right side of an operator: `84/2`, `10-5`, `√42`."""
     place = start
     while place and text[place - 1] in _BLANKS:
         place -= 1
+    if place and text[place - 1] in "√∛∜":
+        return True
     if not place or text[place - 1] not in "*/^×÷·+-−":
         return False
     place -= 1

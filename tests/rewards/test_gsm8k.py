@@ -46,6 +46,8 @@ async def error_of(response, answer, **settings):
         ("42!", "42"),
         ("42, as it was", "42"),
         ("42 - that is all", "42"),
+        ("42 times a day", "42"),
+        ("42 over all two weeks", "42"),
         ("42-year-old", "42"),
         ("42 (forty-two)", "42"),
         ("42/hour", "42"),
@@ -121,6 +123,17 @@ async def test_other_numbers_are_wrong(written):
             "42e-401",
             "42 ~ 43",
         ),
+        *(
+            "42√2",
+            "42 √",
+            "42π",
+            "42 π",
+            "42½",
+            "42 minus two",
+            "42 times Three",
+            "42 divided by two",
+            "42 over a half",
+        ),
         *("the 42", "", "x = 42", "(42)", "√42", "forty-two"),
     ],
 )
@@ -129,7 +142,7 @@ def test_an_expression_or_a_list_after_the_mark_is_no_number(written):
 
 
 @pytest.mark.parametrize(
-    "response", ["84/2", "6*7", "so 6 * 7", "84 / $2", "50-8", "(50) - 8", "2^42", "6×42", "6 + 42"]
+    "response", ["84/2", "6*7", "so 6 * 7", "84 / $2", "50-8", "(50) - 8", "2^42", "6×42", "6 + 42", "√42", "∛ 42"]
 )
 def test_the_right_side_of_an_operation_is_no_last_number(response):
     assert last_number(response) is None
