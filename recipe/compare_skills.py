@@ -15,7 +15,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +69,10 @@ class FinishedRun:
 
 
 def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
-    """Those of these runs that measured their skills at the end of every stage, by name; others are named."""
+    """Those of these runs that measured their skills at the end of every stage, by name; others are named.
+
+    What one run names to be protected is watched in all: arms are compared on the same skills.
+    """
     found = []
     for run in finished:
         config = run.read_config()
@@ -99,7 +102,8 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                     else {},
                 )
             )
-    return found
+    named = sorted({name for run in found for name in run.record.protected})
+    return [replace(run, record=replace(run.record, protected=named)) for run in found]
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:

@@ -59,12 +59,12 @@ def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Pat
 
 
 def draw_forgetting(record: SkillRecord, path: Path) -> Path:
-    """Accuracy after each stage, and beside it how far each skill is below its best stage so far.
+    """Accuracy after each stage, and beside it how far each skill is below the best seen before, the start included.
 
     A star marks the stages that train a skill; forgetting below 0 is a skill that got better without being trained.
     """
     matrix = record.matrix
-    lost = np.array([forgetting(matrix[: stage + 1]) for stage in range(len(matrix))])
+    lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     ticks = ["start", *map(_broken, record.stages)]
     for skill, name in enumerate(record.skills):
@@ -74,7 +74,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
         left.plot(own, accuracy[own], marker="*", markersize=13, linestyle="", color=line.get_color())
         right.plot(range(1, len(ticks)), lost[:, skill], marker=".", color=line.get_color())
     left.set(ylabel="accuracy", ylim=(0, 1), title="accuracy (star: trained in that stage)")
-    right.set(title="below the best earlier stage", xlim=left.get_xlim())
+    right.set(title="below the best before (start included)", xlim=left.get_xlim())
     right.axhline(0, color="black", linewidth=0.8)
     for axes in (left, right):
         axes.set_xticks(range(len(ticks)), ticks, fontsize=8)

@@ -70,6 +70,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
         trained=None if stages is None else [[skills.index(skill) for skill in stage] for stage in stages[: len(ends)]],
         predicted=predicted if foreseen else None,
         predicted_by="solutions" if source == "solutions" else "rollouts",
+        protected=tuple(settings.projection.protected or ()),
     )
 
 

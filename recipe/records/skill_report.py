@@ -22,6 +22,7 @@ class SkillRecord:
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
     trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
+    protected: names of skills that are to be kept although no stage before the last need train them.
     predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
     (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
     """
@@ -32,6 +33,7 @@ class SkillRecord:
     trained: Stages | None = None
     predicted: ArrayLike | None = None
     predicted_by: Literal["rollouts", "solutions"] = "rollouts"
+    protected: Sequence[str] = ()
 
     @property
     def stages(self) -> list[str]:
@@ -58,22 +60,28 @@ class SkillRecord:
 
     @property
     def earlier(self) -> list[int]:
-        """Skills that training could forget: those of earlier stages that the last one does not train."""
+        """Skills that training could forget: of earlier stages or protected by name, and not trained last."""
         if self.trained is None:
             return list(range(len(self.skills)))
         *before, last = map(set, self.trained)
-        return sorted(set().union(*before) - last)
+        named = {index for index, name in enumerate(self.skills) if name in self.protected}
+        return sorted(named.union(*before) - last)
+
+    @property
+    def forgetting(self) -> Array:
+        """Of each skill (skills,)."""
+        return skill_metrics.forgetting(self.matrix, self.initial)
 
     @property
     def mean_forgetting(self) -> float:
         """Of the earlier skills; NaN when there is none."""
-        values = skill_metrics.forgetting(self.matrix)[self.earlier]
+        values = self.forgetting[self.earlier]
         return float(values.mean()) if len(values) else math.nan
 
     @property
     def most_forgotten(self) -> float:
         """Forgetting of the earlier skill that lost most; NaN when there is none."""
-        values = skill_metrics.forgetting(self.matrix)[self.earlier]
+        values = self.forgetting[self.earlier]
         return float(values.max()) if len(values) else math.nan
 
     @property
@@ -131,7 +139,7 @@ def measures(record: SkillRecord) -> dict[str, Any]:
         "average": plain(skill_metrics.average(record.matrix)),
         "worst_skill": plain(skill_metrics.worst_skill(record.matrix)),
         "new_skill": plain(record.new_skill),
-        "forgetting": plain(skill_metrics.forgetting(record.matrix)),
+        "forgetting": plain(record.forgetting),
         "mean_forgetting_of_earlier_skills": plain(record.mean_forgetting),
         "forward_transfer": plain(record.forward_transfer),
         "interference": {
@@ -160,7 +168,7 @@ def skill_table(record: SkillRecord) -> str:
     lines = [f"| stage | {' | '.join(record.skills)} | average | worst |", "|---|" + "---:|" * (len(record.skills) + 2)]
     lines += [_row(name, [*row, row.mean(), row.min()]) for name, row in rows]
     final = [record.mean_forgetting, math.nan]
-    lines.append(_row("forgetting", [*skill_metrics.forgetting(matrix), *final], signed=True))
+    lines.append(_row("forgetting", [*record.forgetting, *final], signed=True))
     lines.append(_row("forward transfer", [*record.forward_transfer, math.nan, math.nan], signed=True))
     return "\n".join(lines)
 

@@ -102,6 +102,21 @@ def test_stages_that_train_the_same_skills_together_share_a_row_of_the_interfere
     assert is_png(draw_mean_interference([first, other], tmp_path / "interference.png"))
 
 
+def test_one_stage_forgets_the_skills_that_are_named_to_be_protected() -> None:
+    """Training sql takes `write` from 0.9 to 0.3 and `repair` from 0.5 to 0.6; `trace` is nobody's care."""
+    skills, accuracy, initial = ["write", "repair", "trace", "sql"], [[0.3, 0.6, 0.0, 0.8]], [0.9, 0.5, 0.4, 0.2]
+    record = SkillRecord(skills, accuracy, initial, trained=[[3]], protected=["write", "repair", "poetry"])
+    assert record.earlier == [0, 1]
+    assert record.mean_forgetting == pytest.approx((0.6 - 0.1) / 2)
+    assert record.most_forgotten == pytest.approx(0.6)
+    assert measures(record)["mean_forgetting_of_earlier_skills"] == pytest.approx(0.25)
+
+
+def test_a_named_skill_that_the_last_stage_trains_is_not_forgotten() -> None:
+    record = SkillRecord(["write", "sql"], [[0.8, 0.1], [0.5, 0.9]], [0.2, 0.1], [[0], [1]], protected=["sql"])
+    assert record.earlier == [0]
+
+
 def test_the_most_forgotten_skill_is_one_of_the_earlier_ones() -> None:
     assert RECORD.most_forgotten == pytest.approx(0.2)  # write, from 0.8 to 0.6; trace got better, sql is new
     assert math.isnan(SkillRecord(["sql"], [[0.5]], [0.2], trained=[[0]]).most_forgotten)
