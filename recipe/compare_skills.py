@@ -4,9 +4,10 @@
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
 ``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
-``arms.png``, and ``interference.png`` of the arm that the others are compared with, beside what gradients foresaw in
-runs that train as that one and measure (``arm=measured``). With ``--pareto`` also the curve over ``projection.epsilon``
-of the runs whose arm begins with ARM (of all without ARM), from the orders and seeds that every epsilon has.
+``arms.png``, and ``interference.md`` and ``.png`` of the arm that the others are compared with, the picture beside what
+gradients foresaw in runs that train as that one and measure (``arm=measured``). Each picture is an SVG, too. With
+``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM), from
+the orders and seeds that every epsilon has.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from recipe.records.intervals import t_interval
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
-from recipe.records.skill_report import SkillRecord, measures, plain
+from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
 from recipe.training.settings import read_settings
 from workers import skill_metrics
 
@@ -167,6 +168,7 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     if against in records and any(record.trained for record in records[against]):
         foreseen = [run.record for run in runs if run.method == "none" and run.record.predicted is not None]
         draw_mean_interference(records[against], out / "interference.png", foreseen)
+        write_atomically(out / "interference.md", f"{interference_table(records[against])}\n")
     if pareto is not None:
         write_pareto_report(curve(runs, against, pareto), out)
     return table

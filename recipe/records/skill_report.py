@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from recipe.records.intervals import Interval, t_interval
 from workers import skill_metrics
 from workers.skill_metrics import Array, Interference, Spread, Stages, seed_spread
 
@@ -101,30 +102,68 @@ class SkillRecord:
         return skill_metrics.interference(self.matrix, self.initial, self.predicted, self.trained)
 
 
-def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> tuple[list[str], list[str], Array]:
-    """What stages train and the names of all skills, both sorted, and the mean change of each skill's accuracy in these
-    stages (trained, skills); NaN where no run knows it.
+@dataclass(frozen=True)
+class InterferenceRow:
+    """What stages that train some skills did to each skill, over runs.
+
+    stage: the names of the skills that they train. first: stages that begin a run, at the starting model. changes: by
+    the skill's name, mean and 95% interval (Student's t); without skills that no run knows it of. runs: the most that
+    know a change.
+    """
+
+    stage: str
+    first: bool
+    changes: Mapping[str, Interval]
+    runs: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.stage}, first" if self.first else self.stage
+
+
+def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> list[InterferenceRow]:
+    """The mean change of each skill's accuracy in stages of the same skills; those that begin a run apart, at the end.
+
+    A first stage may help all skills, where the start is unsure of everything: that is no effect of one skill on
+    another, and a mean over all stages hides what later ones cost.
 
     records: of protocols with stages, of the same skills in any order. predicted: the changes that the constraint
-    gradients foresaw, which every record has then.
+    gradients foresaw, which every record has then. A row that no run knows anything of is left out.
     """
-    names = sorted(records[0].skills)
-    changes = defaultdict(list)
+    changes: dict[tuple[bool, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        columns = [list(record.skills).index(name) for name in names]
         found = record.interference.predicted if predicted else record.interference.measured
         assert found is not None
-        for stage, change in zip(record.trained or [], found, strict=False):
-            changes[" + ".join(sorted(record.names(stage)))].append(change[columns])
-    trained = sorted(changes)
-    return trained, names, np.array([_known_mean(changes[stage]) for stage in trained])
+        for number, (stage, row) in enumerate(zip(record.trained or [], found, strict=False)):
+            known = changes[number == 0, " + ".join(sorted(record.names(stage)))]
+            for name, change in zip(record.skills, row, strict=True):
+                if math.isfinite(change):
+                    known[name].append(float(change))
+    return [
+        InterferenceRow(
+            stage,
+            first,
+            {name: t_interval(values) for name, values in sorted(of.items())},
+            max(map(len, of.values())),
+        )
+        for (first, stage), of in sorted(changes.items())
+        if of
+    ]
 
 
-def _known_mean(rows: Sequence[Array]) -> Array:
-    """The mean of each column's known values; NaN without any."""
-    values = np.array(rows)
-    known = np.isfinite(values)
-    return np.where(known, values, 0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)
+def interference_table(records: Sequence[SkillRecord]) -> str:
+    """The measured changes in points as Markdown."""
+    names = sorted(records[0].skills)
+    lines = [
+        "Points: mean change of the accuracy in a stage [95% intervals over runs, Student's t].",
+        "",
+        f"| trained in the stage | runs | {' | '.join(names)} |",
+        "|---|" + "---:|" * (len(names) + 1),
+    ]
+    for row in mean_interference(records):
+        cells = [row.changes[name].scaled(100).text(sign="+") if name in row.changes else "-" for name in names]
+        lines.append(f"| {row.label} | {row.runs} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:

@@ -152,5 +152,7 @@ def test_the_report_is_written_with_its_pictures(run: RunDirectory):
         "skills.json",
         "skills.md",
         "forgetting.png",
+        "forgetting.svg",
         "interference.png",
+        "interference.svg",
     }
