@@ -24,6 +24,7 @@ import numpy as np
 from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
 from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import t_interval
+from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
@@ -46,6 +47,7 @@ class Column:
 
 COLUMNS = (
     Column("average", lambda record: skill_metrics.average(record.matrix), paired=True),
+    Column("greedy average", lambda record: record.greedy_average),
     Column("worst skill", lambda record: skill_metrics.worst_skill(record.matrix)),
     Column("forgetting", lambda record: record.mean_forgetting, paired=True),
     Column("most forgotten", lambda record: record.most_forgotten),
@@ -148,9 +150,14 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     return "\n".join(lines)
 
 
-def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None) -> str:
-    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables."""
-    table = "\n\n".join(filter(None, [arm_table(runs, against), constraint_table(runs)]))
+def write_comparison(
+    runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None, notes: Sequence[str] = ()
+) -> str:
+    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables.
+
+    notes: what is to be said of the runs, a paragraph each, below the table of the arms.
+    """
+    table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs)]))
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
@@ -223,7 +230,8 @@ def main(arguments: list[str]) -> int:
         return 2
     for difference in different_starts(finished):
         print(difference, file=sys.stderr)
-    print(write_comparison(runs, options.against, options.out or options.folder / "summary", options.pareto))
+    out = options.out or options.folder / "summary"
+    print(write_comparison(runs, options.against, out, options.pareto, cautions(finished)))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from recipe.records.figure import MARKERS, plt, save
-from recipe.records.intervals import t_interval
+from recipe.records.intervals import RUNS_OF_AN_INTERVAL, t_interval
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,
@@ -26,7 +26,6 @@ from recipe.records.skill_report import (
 from workers.skill_metrics import Array, forgetting
 
 _POINTS, _SMALL = ".1f", ".3g"  # how the numbers of a heat map are written
-_RUNS_OF_AN_INTERVAL = 3  # that of two runs is 13 standard errors to each side, and says nothing in a picture
 _PREDICTED = {
     "rollouts": "predicted change of the skill\n(in advantages)",
     "solutions": "predicted change of solutions'\nlog-likelihood (nats a token)",
@@ -134,7 +133,7 @@ def _mean_panel(
         if change is None:
             continue
         cells[number, column, 0] = scale * change.estimate
-        if row.runs >= _RUNS_OF_AN_INTERVAL and change.low is not None and change.high is not None:
+        if row.runs >= RUNS_OF_AN_INTERVAL and change.low is not None and change.high is not None:
             cells[number, column, 1:] = scale * change.low, scale * change.high
     within = "; in brackets 95% t intervals)" if np.isfinite(cells[..., 1:]).any() else ")"
     labels = [f"{row.label} ({row.runs})" for row in rows]

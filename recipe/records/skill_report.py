@@ -23,6 +23,7 @@ class SkillRecord:
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
     trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
+    greedy: (stages, skills) as `accuracy`, of greedy answers; None where none was asked for.
     protected: names of skills that are to be kept although no stage before the last need train them.
     predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
     (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
@@ -35,6 +36,7 @@ class SkillRecord:
     predicted: ArrayLike | None = None
     predicted_by: Literal["rollouts", "solutions"] = "rollouts"
     protected: Sequence[str] = ()
+    greedy: ArrayLike | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -67,6 +69,11 @@ class SkillRecord:
         *before, last = map(set, self.trained)
         named = {index for index, name in enumerate(self.skills) if name in self.protected}
         return sorted(named.union(*before) - last)
+
+    @property
+    def greedy_average(self) -> float:
+        """Mean over skills of the greedy accuracy after the last stage; NaN where it was not measured."""
+        return math.nan if self.greedy is None else skill_metrics.average(self.greedy)
 
     @property
     def forgetting(self) -> Array:
@@ -175,7 +182,9 @@ def measures(record: SkillRecord) -> dict[str, Any]:
         "trained": None if record.trained is None else [record.names(stage) for stage in record.trained],
         "initial": plain(record.initial),
         "accuracy": plain(record.matrix),
+        "greedy_accuracy": plain(record.greedy),
         "average": plain(skill_metrics.average(record.matrix)),
+        "greedy_average": plain(record.greedy_average),
         "worst_skill": plain(skill_metrics.worst_skill(record.matrix)),
         "new_skill": plain(record.new_skill),
         "forgetting": plain(record.forgetting),
