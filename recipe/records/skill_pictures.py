@@ -104,10 +104,9 @@ def draw_mean_interference(records: Sequence[SkillRecord], path: Path, foreseen:
     foresaw; its mean stands beside.
     """
     names = sorted(records[0].skills)
-    panels = [_mean_panel("change of the accuracy in a stage (points", records, names, 100, _POINTS)]
+    panels = [_mean_panel("mean change of the accuracy in a stage (points)", records, names, 100, _POINTS)]
     if foreseen:
-        title = f"{_PREDICTED[foreseen[0].predicted_by]}\n(mean"
-        panels.append(_mean_panel(title, foreseen, names, 1, _SMALL, predicted=True))
+        panels.append(_mean_panel(_PREDICTED[foreseen[0].predicted_by], foreseen, names, 1, _SMALL, predicted=True))
     return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path)
 
 
@@ -135,7 +134,7 @@ def _mean_panel(
         cells[number, column, 0] = scale * change.estimate
         if row.runs >= RUNS_OF_AN_INTERVAL and change.low is not None and change.high is not None:
             cells[number, column, 1:] = scale * change.low, scale * change.high
-    within = "; in brackets 95% t intervals)" if np.isfinite(cells[..., 1:]).any() else ")"
+    within = "\n[95% t intervals over runs]" if np.isfinite(cells[..., 1:]).any() else ""
     labels = [f"{row.label} ({row.runs})" for row in rows]
     return _Panel(title + within, cells[..., 0], labels, form, cells[..., 1:])
 
