@@ -47,11 +47,11 @@ def draw_learning_curve(run: RunDirectory) -> Path | None:
     if greedy[0]:
         axes.plot(*greedy, marker="o", color="black", linestyle="--", markerfacecolor="white", label="mean, greedy")
     bars = any("skill/mean/standard_error" in row for row in rows)
-    within = " (bars: 95% intervals)" if bars else ""
-    axes.set(xlabel="policy updates", ylabel=f"sampled accuracy on validation prompts{within}", ylim=(0, 1))
+    axes.set(xlabel="policy updates", ylabel="sampled accuracy on validation prompts", ylim=(0, 1))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", ncols=2, frameon=False)
-    axes.set_title(f"{run.path.parent.name} / {run.path.name}", fontsize=10)
+    within = "; bars: 95% intervals" if bars else ""
+    axes.set_title(f"{run.path.parent.name} / {run.path.name}{within}", fontsize=10)
     return save(figure, run.path / "plots" / "learning_curve.png")
 
 
