@@ -4,9 +4,10 @@
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
 ``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
-``arms.png``, and ``interference.png`` of the arm that the others are compared with, beside what gradients foresaw in
-runs that train as that one and measure (``arm=measured``). With ``--pareto`` also the curve over ``projection.epsilon``
-of the runs whose arm begins with ARM (of all without ARM), from the orders and seeds that every epsilon has.
+``arms.png``, and ``interference.md`` and ``.png`` of the arm that the others are compared with, the picture beside what
+gradients foresaw in runs that train as that one and measure (``arm=measured``). Each picture is an SVG, too. With
+``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM), from
+the orders and seeds that every epsilon has.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,11 @@ import numpy as np
 from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
 from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import t_interval
+from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import read_skill_record
-from recipe.records.skill_report import SkillRecord, measures, plain
+from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
 from recipe.training.settings import read_settings
 from workers import skill_metrics
 
@@ -45,6 +47,7 @@ class Column:
 
 COLUMNS = (
     Column("average", lambda record: skill_metrics.average(record.matrix), paired=True),
+    Column("greedy average", lambda record: record.greedy_average),
     Column("worst skill", lambda record: skill_metrics.worst_skill(record.matrix)),
     Column("forgetting", lambda record: record.mean_forgetting, paired=True),
     Column("most forgotten", lambda record: record.most_forgotten),
@@ -69,7 +72,10 @@ class FinishedRun:
 
 
 def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
-    """Those of these runs that measured their skills at the end of every stage, by name; others are named."""
+    """Those of these runs that measured their skills at the end of every stage, by name; others are named.
+
+    What one run names to be protected is watched in all: arms are compared on the same skills.
+    """
     found = []
     for run in finished:
         config = run.read_config()
@@ -99,7 +105,8 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                     else {},
                 )
             )
-    return found
+    named = sorted({name for run in found for name in run.record.protected})
+    return [replace(run, record=replace(run.record, protected=named)) for run in found]
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
@@ -143,9 +150,14 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     return "\n".join(lines)
 
 
-def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None) -> str:
-    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables."""
-    table = "\n\n".join(filter(None, [arm_table(runs, against), constraint_table(runs)]))
+def write_comparison(
+    runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None, notes: Sequence[str] = ()
+) -> str:
+    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables.
+
+    notes: what is to be said of the runs, a paragraph each, below the table of the arms.
+    """
+    table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs)]))
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
@@ -163,6 +175,7 @@ def write_comparison(runs: Sequence[FinishedRun], against: str, out: Path, paret
     if against in records and any(record.trained for record in records[against]):
         foreseen = [run.record for run in runs if run.method == "none" and run.record.predicted is not None]
         draw_mean_interference(records[against], out / "interference.png", foreseen)
+        write_atomically(out / "interference.md", f"{interference_table(records[against])}\n")
     if pareto is not None:
         write_pareto_report(curve(runs, against, pareto), out)
     return table
@@ -217,7 +230,8 @@ def main(arguments: list[str]) -> int:
         return 2
     for difference in different_starts(finished):
         print(difference, file=sys.stderr)
-    print(write_comparison(runs, options.against, options.out or options.folder / "summary", options.pareto))
+    out = options.out or options.folder / "summary"
+    print(write_comparison(runs, options.against, out, options.pareto, cautions(finished)))
     return 0
 
 

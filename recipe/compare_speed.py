@@ -4,7 +4,7 @@
 
 FOLDER holds run directories named ``<arm>.<anything>``, such as ``shapley.s0``; only finished runs count. Accuracies
 are compared at the same number of generated tokens: as many as the run had that generated fewest. Writes ``speed.md``,
-``speed.json`` and ``speed.png``.
+``speed.json`` and ``speed.png`` (also as SVG).
 """
 
 import argparse
@@ -12,14 +12,16 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 
 from recipe.records.arms import by_arm, different_starts, finished_runs, over_runs, repeat_of
-from recipe.records.figure import plt, save
-from recipe.records.intervals import Interval, t_interval
-from recipe.records.learning_speed import LearningCurve, read_curve
+from recipe.records.figure import MARKERS, plt, save
+from recipe.records.intervals import RUNS_OF_AN_INTERVAL, Interval, t_interval
+from recipe.records.learning_speed import Array, LearningCurve, read_curve
+from recipe.records.precision import cautions
 from recipe.records.run_directory import write_atomically
 
 Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run's name says besides it
@@ -32,7 +34,7 @@ class SpeedRow:
     steps, seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
     seconds is over the runs that measured them, None where none did. gain, steps_more: accuracy and steps beyond those
     of the arm that it is compared with, in pairs of runs with the same seed; None without pairs. pairs, measured: how
-    many there are of both.
+    many there are of both. greedy: after the last update, of the runs that measured it; None where none did.
     """
 
     arm: str
@@ -46,6 +48,7 @@ class SpeedRow:
     tokens: Interval
     pairs: int
     measured: int
+    greedy: Interval | None
 
 
 def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
@@ -55,6 +58,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
     for arm, own in curves.items():
         spent = [spent_until(curve, reach) for curve in own.values()]
         measured = [seconds for _, seconds in spent if np.isfinite(seconds)]
+        greedy = [float(curve.greedy[-1]) for curve in own.values() if np.isfinite(curve.greedy[-1])]
         others = curves.get(against, {}) if arm != against else {}
         pairs = [(own[name], others[name]) for name in own if name in others]
         gains = [curve.at(budget) - other.at(budget) for curve, other in pairs]
@@ -72,6 +76,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
                 tokens=t_interval([float(curve.tokens[-1]) for curve in own.values()]),
                 pairs=len(pairs),
                 measured=len(measured),
+                greedy=t_interval(greedy) if greedy else None,
             )
         )
     return rows
@@ -94,8 +99,8 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
         "",
         f"| arm | runs | accuracy at {budget / 1000:,.0f} k tokens (%) | against {against}, paired (points) "
         f"| updates to {reach:.0%} | against {against}, paired | sandbox seconds to {reach:.0%} | reached "
-        "| k tokens a run |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| k tokens a run | greedy at the end (%) |",
+        "|---|" + "---:|" * 9,
     ]
     for row in rows:
         gain = over_runs(row.gain.scaled(100).text(sign="+"), row.pairs, row.runs) if row.gain else ""
@@ -103,49 +108,74 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
         seconds = over_runs(row.seconds.text(), row.measured, row.runs) if row.seconds else "-"
         lines.append(
             f"| {row.arm} | {row.runs} | {row.accuracy.scaled(100).text()} | {gain} | {row.steps.text()} "
-            f"| {more} | {seconds} | {row.reached} of {row.runs} | {row.tokens.scaled(1e-3).text()} |"
+            f"| {more} | {seconds} | {row.reached} of {row.runs} | {row.tokens.scaled(1e-3).text()} "
+            f"| {row.greedy.scaled(100).text() if row.greedy else '-'} |"
         )
     return "\n".join(lines)
 
 
 def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
-    """Mean accuracy of each arm at its validations with 95% intervals, over generated tokens and sandbox seconds.
+    """Mean accuracy of each arm at its validations over generated tokens and sandbox seconds, with bands of 95%
+    intervals from three runs on; of fewer the single runs are thin lines.
 
-    The window is that of the runs: intervals of two or three of them may reach out of it.
+    The window is that of the arms that end above their start: one that collapses leaves it, and its name says so.
     """
-    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained", sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained", sharey=True)
+    inside = [arm for arm, own in curves.items() if _learns(own)] or list(curves)
     for axes, field, scale, label in (
         (panels[0], "tokens", 1e-3, "generated tokens (thousands)"),
         (panels[1], "seconds", 1.0, "sandbox seconds"),
     ):
-        for arm, own in curves.items():
+        furthest = 0.0
+        for (arm, own), marker in zip(curves.items(), cycle(MARKERS), strict=False):
             shown = [curve for curve in own.values() if np.isfinite(getattr(curve, field)).all()]
             if not shown:
                 continue
-            # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
-            length = min(len(curve.accuracy) for curve in shown)
-            places = scale * np.mean([getattr(curve, field)[:length] for curve in shown], axis=0)
-            values = [t_interval(each) for each in np.array([curve.accuracy[:length] for curve in shown]).T]
-            means = np.array([value.estimate for value in values])
-            below, above = np.array([value.bars for value in values]).T
-            (line,) = axes.plot(places, means, marker=".", linewidth=1.4, label=arm)
-            axes.fill_between(places, means - below, means + above, color=line.get_color(), alpha=0.15, linewidth=0)
+            places = [scale * getattr(curve, field) for curve in shown]
+            end = max(place[-1] for place in places)
+            furthest = max(furthest, end) if arm in inside else furthest
+            name = arm if arm in inside else f"{arm} (falls to {_mean_end(own):.0%})"
+            _draw_arm(axes, places, [curve.accuracy for curve in shown], name, marker)
         axes.axhline(reach, color="gray", linewidth=0.8, linestyle=":")
-        axes.set_xlabel(label)
+        axes.set(xlabel=label, xlim=(0, 1.03 * furthest or None))
         axes.grid(alpha=0.3)
-    accuracies = np.concatenate([curve.accuracy for own in curves.values() for curve in own.values()])
-    panels[0].set(
-        ylabel="sampled accuracy on validation prompts", ylim=(accuracies.min() - 0.03, accuracies.max() + 0.03)
-    )
+    seen = np.concatenate([curve.accuracy for arm in inside for curve in curves[arm].values()])
+    panels[0].set(ylabel="sampled accuracy on validation prompts", ylim=(seen.min() - 0.03, seen.max() + 0.03))
+    panels[1].set_title("runs that measured them; thin: single runs of an arm with fewer than three", fontsize=9)
     arms = panels[0].get_legend_handles_labels()
-    figure.legend(*arms, loc="outside upper center", ncols=8, frameon=False, fontsize=8)
+    figure.legend(*arms, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
     return save(figure, path)
 
 
-def write_speed(curves: Curves, reach: float, against: str, out: Path) -> str:
-    """Write table, numbers and picture; returns the table."""
+def _mean_end(own: Mapping[str, LearningCurve]) -> float:
+    return float(np.mean([curve.accuracy[-1] for curve in own.values()]))
+
+
+def _learns(own: Mapping[str, LearningCurve]) -> bool:
+    """Whether an arm's mean accuracy ends at least where it began."""
+    return _mean_end(own) >= float(np.mean([curve.accuracy[0] for curve in own.values()]))
+
+
+def _draw_arm(axes: plt.Axes, places: list[Array], accuracies: list[Array], name: str, marker: str) -> None:
+    """The mean of an arm's runs; their interval as a band, or where they are too few for one the runs."""
+    # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
+    length = min(map(len, accuracies))
+    values = [t_interval(each) for each in np.array([accuracy[:length] for accuracy in accuracies]).T]
+    means = np.array([value.estimate for value in values])
+    middle = np.mean([place[:length] for place in places], axis=0)
+    (line,) = axes.plot(middle, means, marker=marker, markersize=4, linewidth=1.4, label=name)
+    if len(accuracies) >= RUNS_OF_AN_INTERVAL:
+        below, above = np.array([value.bars for value in values]).T
+        axes.fill_between(middle, means - below, means + above, color=line.get_color(), alpha=0.15, linewidth=0)
+    else:
+        for place, accuracy in zip(places, accuracies, strict=True):
+            axes.plot(place, accuracy, color=line.get_color(), linewidth=0.6, alpha=0.6)
+
+
+def write_speed(curves: Curves, reach: float, against: str, out: Path, notes: Sequence[str] = ()) -> str:
+    """Write table, numbers and picture; returns the table, below it the notes, a paragraph each."""
     rows = speed_rows(curves, reach, against)
-    table = speed_table(rows, reach, against, common_tokens(curves))
+    table = "\n\n".join([speed_table(rows, reach, against, common_tokens(curves)), *notes])
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "speed.md", f"{table}\n")
     write_atomically(out / "speed.json", json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False) + "\n")
@@ -175,7 +205,8 @@ def main(arguments: list[str]) -> int:
         return 2
     for difference in different_starts(runs):
         print(difference, file=sys.stderr)
-    print(write_speed(curves, options.reach, options.against, options.out or options.folder / "summary"))
+    out = options.out or options.folder / "summary"
+    print(write_speed(curves, options.reach, options.against, out, cautions(runs)))
     return 0
 
 

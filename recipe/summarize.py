@@ -3,12 +3,14 @@
 import sys
 from pathlib import Path
 
+from recipe.records.precision import cautions
 from recipe.records.report import skill_table
 from recipe.records.run_directory import RunDirectory
 
 
 def summarize(runs: list[RunDirectory]) -> str:
-    """Sampled accuracy at the first and the last validation of each run, per skill and in the mean, as Markdown.
+    """Accuracy at the first and the last validation of each run, as Markdown: sampled, per skill and in the mean, and
+    the mean of greedy answers.
 
     Raises:
         ValueError: a folder holds no run with a validation, or the runs have different skills.
@@ -19,16 +21,23 @@ def summarize(runs: list[RunDirectory]) -> str:
             raise ValueError(f"{run.path} holds no run with a validation")
     skills = [row.skill for row in tables[runs[0]]]
     lines = [
-        f"| run | updates | {' | '.join(skills)} | change of the mean (points) |",
-        "|---|---:|" + "---:|" * (len(skills) + 1),
+        f"| run | updates | {' | '.join(skills)} | change of the mean (points) | mean, greedy |",
+        "|---|---:|" + "---:|" * (len(skills) + 2),
     ]
     for run, table in tables.items():
         if [row.skill for row in table] != skills:
             raise ValueError(f"{run.path} has other skills than {runs[0].path}")
-        cells = [f"{100 * row.before:.1f} -> {100 * row.after:.1f}" for row in table]
+        cells = [_change(row.before, row.after) for row in table]
         updates = int(run.metrics()[-1]["step"])
-        lines.append(f"| {run.path.name} | {updates} | {' | '.join(cells)} | {100 * table[-1].change:+.1f} |")
-    return "\n".join(lines)
+        lines.append(
+            f"| {run.path.name} | {updates} | {' | '.join(cells)} | {100 * table[-1].change:+.1f} "
+            f"| {_change(*table[-1].greedy) if table[-1].greedy else '-'} |"
+        )
+    return "\n".join([*lines, *(f"\n{caution}" for caution in cautions(runs))])
+
+
+def _change(before: float, after: float) -> str:
+    return f"{100 * before:.1f} -> {100 * after:.1f}"
 
 
 def main(arguments: list[str]) -> int:

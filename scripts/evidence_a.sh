@@ -6,6 +6,8 @@
 # table compares them at the same number of generated tokens. The controls replay as `delete` does, and give a solution's
 # credits in another order or with the opposite sign. Can be stopped and started again: finished runs are not done again.
 # With KEPT, runs kept in that folder count as done, and new ones are kept there: to go on with a study on another machine.
+# A run counts as done only with the same settings: those of docs/evidence_a/runs were validated with
+# actor_rollout_ref.rollout.val_kwargs.n=2.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
 study=evidence_a data=data/${suite// /_}

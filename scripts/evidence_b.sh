@@ -4,7 +4,7 @@
 #       bash scripts/evidence_b.sh [key=value ...]
 # Can be stopped and started again: finished runs are not done again. All arms generate the same number of samples.
 # EPSILONS: how much protected skills may lose, as a cosine; with the arm qp_solutions, whose epsilon is 0, a curve.
-# A run has 32 steps (4 stages of 8) and takes 5 to 9 minutes. KEPT: as in scripts/evidence_a.sh.
+# A run has 32 steps (4 stages of 8). KEPT: as in scripts/evidence_a.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 micro_start
 arms=${ARMS-grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}

@@ -25,17 +25,20 @@ def worst_skill(accuracy: ArrayLike) -> float:
     return float(_matrix(accuracy)[-1].min())
 
 
-def forgetting(accuracy: ArrayLike) -> Array:
-    """Best accuracy after any earlier stage minus that after the last one, of each skill (skills,).
+def forgetting(accuracy: ArrayLike, initial: ArrayLike) -> Array:
+    """Best accuracy before training or after any earlier stage minus that after the last one, of each skill (skills,).
 
-    Negative where the skill is better than ever (backward transfer): not clipped. NaN with a single stage. A skill
-    trained in the last stage has a value too, usually negative; leave it out of a mean over earlier skills
-    (Chaudhry et al. 2018, arXiv 1801.10112, eq. 3).
+    Negative where the skill is better than ever (backward transfer): not clipped. A skill trained in the last stage
+    has a value too, usually negative; leave it out of a mean over earlier skills. Chaudhry et al. 2018 (arXiv
+    1801.10112, eq. 3) count stages alone; what the model could do before training can be lost as well.
+
+    Args:
+        accuracy: (stages, skills).
+        initial: (skills,), before any stage. What was not measured, here or after a stage, is no peak.
     """
     matrix = _matrix(accuracy)
-    earlier = np.where(np.isnan(matrix[:-1]), -np.inf, matrix[:-1])
-    best = earlier.max(axis=0, initial=-np.inf)
-    return np.where(np.isfinite(best), best, np.nan) - matrix[-1]
+    before = np.vstack([_of_each_skill(initial, matrix), matrix[:-1]])
+    return np.fmax.reduce(before, axis=0) - matrix[-1]
 
 
 def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | None = None) -> Array:

@@ -9,6 +9,9 @@ from scipy.stats import binomtest, bootstrap, sem, t
 
 _RESAMPLES = 2000
 
+# Fewer runs have no interval in a picture: that of two is 13 standard errors to each side, and hides the others.
+RUNS_OF_AN_INTERVAL = 3
+
 
 @dataclass(frozen=True)
 class Interval:

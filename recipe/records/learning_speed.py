@@ -16,13 +16,14 @@ class LearningCurve:
 
     accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (also for credit),
     and seconds that workers of the sandbox were busy with answers and replays (NaN where a run did not measure them),
-    all since the start.
+    all since the start. greedy: the metric of greedy answers, NaN where there were none.
     """
 
     accuracy: Array
     steps: Array
     tokens: Array
     seconds: Array
+    greedy: Array
 
     def at(self, tokens: float) -> float:
         """Accuracy when so many tokens were generated, on straight lines between validations."""
@@ -55,7 +56,8 @@ def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
         tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
         seconds += row.get("reward/sandbox_seconds", 0.0 if row["step"] == 0 else np.nan)
         if metric in row:
-            points.append((row[metric], row["step"], tokens, seconds))
+            greedy = row.get(metric.replace("/accuracy", "/greedy_accuracy"), np.nan)
+            points.append((row[metric], row["step"], tokens, seconds, greedy))
     if not points:
         raise ValueError(f"{run.path} has no validation with {metric}")
     return LearningCurve(*np.array(points, dtype=np.float64).T)

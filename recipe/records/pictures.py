@@ -1,8 +1,12 @@
 """The pictures of a run, drawn from its metrics."""
 
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
-from recipe.records.figure import plt, save
+import numpy as np
+
+from recipe.records.figure import MARKERS, plt, save
 from recipe.records.run_directory import RunDirectory
 
 TRAINING_CURVES = {
@@ -28,19 +32,35 @@ def skill_names(rows: list[dict[str, float]]) -> list[str]:
 
 
 def draw_learning_curve(run: RunDirectory) -> Path | None:
-    """``plots/learning_curve.png``: sampled accuracy on the validation prompts, per skill and in the mean."""
+    """``plots/learning_curve.png``: accuracy on the validation prompts, per skill and in the mean.
+
+    Sampled, with 95% intervals where the run knows standard errors; dashed the mean of greedy answers.
+    """
     rows = run.metrics()
     if not any("skill/mean/accuracy" in row for row in rows):
         return None
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for skill in skill_names(rows):
-        axes.plot(*series(rows, f"skill/{skill}/accuracy"), marker=".", linewidth=1.2, label=skill)
-    axes.plot(*series(rows, "skill/mean/accuracy"), marker="o", color="black", linewidth=2.4, label="mean of skills")
+    for skill, marker in zip(skill_names(rows), cycle(MARKERS), strict=False):
+        _draw_accuracy(axes, rows, skill, marker=marker, markersize=4, linewidth=1.2, label=skill)
+    _draw_accuracy(axes, rows, "mean", marker="o", color="black", linewidth=2.4, label="mean of skills")
+    greedy = series(rows, "skill/mean/greedy_accuracy")
+    if greedy[0]:
+        axes.plot(*greedy, marker="o", color="black", linestyle="--", markerfacecolor="white", label="mean, greedy")
+    bars = any("skill/mean/standard_error" in row for row in rows)
     axes.set(xlabel="policy updates", ylabel="sampled accuracy on validation prompts", ylim=(0, 1))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", ncols=2, frameon=False)
-    axes.set_title(f"{run.path.parent.name} / {run.path.name}", fontsize=10)
+    within = "; bars: 95% intervals" if bars else ""
+    axes.set_title(f"{run.path.parent.name} / {run.path.name}{within}", fontsize=10)
     return save(figure, run.path / "plots" / "learning_curve.png")
+
+
+def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:
+    """The accuracy of a skill (or their mean) over updates; bars of 1.96 standard errors."""
+    steps, values = series(rows, f"skill/{skill}/accuracy")
+    errors = {row["step"]: row.get(f"skill/{skill}/standard_error", np.nan) for row in rows}
+    reach = [1.96 * errors[step] for step in steps]
+    axes.errorbar(steps, values, yerr=reach, elinewidth=0.8, capsize=2, **look)
 
 
 def draw_training_curves(run: RunDirectory) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
+from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 
 PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
@@ -19,11 +20,15 @@ PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
 
 @dataclass(frozen=True)
 class SkillRow:
-    """Sampled accuracy of one skill at the first and the last validation, as shares of 1."""
+    """Accuracy of one skill at the first and the last validation, as shares of 1.
+
+    before, after: of sampled answers. greedy: of greedy ones, both; None where they were not measured.
+    """
 
     skill: str
     before: float
     after: float
+    greedy: tuple[float, float] | None = None
 
     @property
     def change(self) -> float:
@@ -36,8 +41,9 @@ def skill_table(run: RunDirectory) -> list[SkillRow]:
     table = []
     for skill in [*skill_names(rows), "mean"]:
         _, values = series(rows, f"skill/{skill}/accuracy")
+        _, greedy = series(rows, f"skill/{skill}/greedy_accuracy")
         if values:
-            table.append(SkillRow(skill, values[0], values[-1]))
+            table.append(SkillRow(skill, values[0], values[-1], (greedy[0], greedy[-1]) if greedy else None))
     return table
 
 
@@ -63,6 +69,7 @@ def update_report(run: RunDirectory) -> Path:
         config=config,
         command=config.run.get("command", ""),
         table=skill_table(run),
+        cautions=cautions([run]),
         recovery=recovery_rates(run),
         step=int(rows[-1]["step"]) if rows else 0,
         started=_when(started) if started else "-",

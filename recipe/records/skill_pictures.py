@@ -3,14 +3,15 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recipe.records.figure import plt, save
-from recipe.records.intervals import t_interval
+from recipe.records.figure import MARKERS, plt, save
+from recipe.records.intervals import RUNS_OF_AN_INTERVAL, t_interval
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,
@@ -59,12 +60,12 @@ def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Pat
 
 
 def draw_forgetting(record: SkillRecord, path: Path) -> Path:
-    """Accuracy after each stage, and beside it how far each skill is below its best stage so far.
+    """Accuracy after each stage, and beside it how far each skill is below the best seen before, the start included.
 
     A star marks the stages that train a skill; forgetting below 0 is a skill that got better without being trained.
     """
     matrix = record.matrix
-    lost = np.array([forgetting(matrix[: stage + 1]) for stage in range(len(matrix))])
+    lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     ticks = ["start", *map(_broken, record.stages)]
     for skill, name in enumerate(record.skills):
@@ -74,7 +75,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
         left.plot(own, accuracy[own], marker="*", markersize=13, linestyle="", color=line.get_color())
         right.plot(range(1, len(ticks)), lost[:, skill], marker=".", color=line.get_color())
     left.set(ylabel="accuracy", ylim=(0, 1), title="accuracy (star: trained in that stage)")
-    right.set(title="below the best earlier stage", xlim=left.get_xlim())
+    right.set(title="below the best before (start included)", xlim=left.get_xlim())
     right.axhline(0, color="black", linewidth=0.8)
     for axes in (left, right):
         axes.set_xticks(range(len(ticks)), ticks, fontsize=8)
@@ -87,40 +88,68 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
 def draw_interference(record: SkillRecord, path: Path) -> Path:
     """Change of each skill's accuracy in each stage; beside it the predicted one, each with a scale of its own."""
     found = record.interference
-    panels = [("measured change of the accuracy (points)", 100 * found.measured, _POINTS)]
+    panels = [_Panel("measured change of the accuracy (points)", 100 * found.measured, record.stages, _POINTS)]
     if found.predicted is not None:
         correlation = "undefined" if np.isnan(found.correlation) else f"{found.correlation:.2f}"
         over = "" if record.trained is None else " between skills"
         title = f"{_PREDICTED[record.predicted_by]}\n(correlation{over}: {correlation})"
-        panels.append((title, found.predicted, _SMALL))
-    stages, skills = found.measured.shape
-    width, height = 2.2 + 0.9 * skills, 1.8 + 0.55 * stages
-    figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
-    for axes, (title, values, form) in zip(np.atleast_1d(grid), panels, strict=True):
-        _heat_map(axes, values, record.stages, record.skills, form)
-        axes.set_ylabel("stage")
-        axes.set_title(title, fontsize=9)
-    return save(figure, path)
+        panels.append(_Panel(title, found.predicted, record.stages, _SMALL))
+    return save(_heat_maps(panels, record.skills, "stage"), path)
 
 
 def draw_mean_interference(records: Sequence[SkillRecord], path: Path, foreseen: Sequence[SkillRecord] = ()) -> Path:
     """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order.
 
-    foreseen: runs that measured what their gradients foresaw; its mean stands beside.
+    Stages that begin a run have rows of their own, at the bottom. foreseen: runs that measured what their gradients
+    foresaw; its mean stands beside.
     """
-    panels = [(f"change of the accuracy in a stage\n(points; mean of {len(records)} runs)", records, 100, _POINTS)]
+    names = sorted(records[0].skills)
+    panels = [_mean_panel("mean change of the accuracy in a stage (points)", records, names, 100, _POINTS)]
     if foreseen:
-        title = f"{_PREDICTED[foreseen[0].predicted_by]}\n(mean of {len(foreseen)} runs)"
-        panels.append((title, foreseen, 1, _SMALL))
-    names, trained = records[0].skills, mean_interference(records)[0]
-    width, height = (2.2 + 0.9 * len(of) for of in (names, trained))
-    figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), 0.8 * height), layout="constrained")
-    for axes, (title, runs, scale, form) in zip(np.atleast_1d(grid), panels, strict=True):
-        rows, columns, changes = mean_interference(runs, predicted=runs is foreseen)
-        _heat_map(axes, scale * changes, rows, columns, form)
-        axes.set(xlabel="skill", ylabel="trained in the stage")
-        axes.set_title(title, fontsize=9)
-    return save(figure, path)
+        panels.append(_mean_panel(_PREDICTED[foreseen[0].predicted_by], foreseen, names, 1, _SMALL, predicted=True))
+    return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A heat map: values (stages, skills), the names of its rows, how its numbers are written, and intervals beside
+    the means (stages, skills, 2), NaN where a mean is of too few runs for one."""
+
+    title: str
+    values: Array
+    rows: Sequence[str]
+    form: str
+    intervals: Array | None = None
+
+
+def _mean_panel(
+    title: str, records: Sequence[SkillRecord], names: Sequence[str], scale: float, form: str, predicted: bool = False
+) -> _Panel:
+    rows = mean_interference(records, predicted)
+    cells = np.full((len(rows), len(names), 3), np.nan)
+    for (number, row), (column, name) in product(enumerate(rows), enumerate(names)):
+        change = row.changes.get(name)
+        if change is None:
+            continue
+        cells[number, column, 0] = scale * change.estimate
+        if row.runs >= RUNS_OF_AN_INTERVAL and change.low is not None and change.high is not None:
+            cells[number, column, 1:] = scale * change.low, scale * change.high
+    within = "\n[95% t intervals over runs]" if np.isfinite(cells[..., 1:]).any() else ""
+    labels = [f"{row.label} ({row.runs})" for row in rows]
+    return _Panel(title + within, cells[..., 0], labels, form, cells[..., 1:])
+
+
+def _heat_maps(panels: Sequence[_Panel], columns: Sequence[str], ylabel: str) -> plt.Figure:
+    """The panels side by side, each with its colour bar."""
+    wide = 1.25 if any(panel.intervals is not None for panel in panels) else 0.9
+    width = 2.9 + wide * len(columns)
+    height = 1.8 + 0.55 * max(len(panel.rows) for panel in panels)
+    figure, grid = plt.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
+    for axes, panel in zip(np.atleast_1d(grid), panels, strict=True):
+        _heat_map(axes, panel, columns)
+        axes.set(xlabel="skill", ylabel=ylabel)
+        axes.set_title(panel.title, fontsize=9)
+    return figure
 
 
 def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
@@ -130,7 +159,7 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
     """
     figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
     points = {arm: 100 * forgetting_and_new_skill(own) for arm, own in records.items()}
-    looks = [(f"C{index % 10}", "os^D"[index % 4]) for index in range(len(points))]
+    looks = [(f"C{index % 10}", MARKERS[index % len(MARKERS)]) for index in range(len(points))]
     for runs, (color, marker) in zip(points.values(), looks, strict=True):
         axes.plot(*runs.T, color=color, marker=marker, linestyle="", markersize=3, alpha=0.35)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
@@ -150,16 +179,21 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
     return save(figure, path)
 
 
-def _heat_map(axes: plt.Axes, values: Array, rows: Sequence[str], columns: Sequence[str], form: str) -> None:
+def _heat_map(axes: plt.Axes, panel: _Panel, columns: Sequence[str]) -> None:
+    values = panel.values
     finite = np.abs(values[np.isfinite(values)])
     limit = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
-    axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    image = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+    axes.figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=8)
     for (stage, skill), value in np.ndenumerate(values):
-        text = "-" if np.isnan(value) else f"{value:+{form}}"
+        text = "-" if np.isnan(value) else f"{value:+{panel.form}}"
+        if panel.intervals is not None and np.isfinite(panel.intervals[stage, skill]).all():
+            low, high = panel.intervals[stage, skill]
+            text += f"\n[{low:+{panel.form}}, {high:+{panel.form}}]"
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
-    axes.set_yticks(range(values.shape[0]), map(_broken, rows), fontsize=8)
+    axes.set_yticks(range(values.shape[0]), map(_broken, panel.rows), fontsize=8)
 
 
 def _broken(stage: str) -> str:
@@ -170,7 +204,7 @@ def _broken(stage: str) -> str:
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
     """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest run.
 
-    A line joins the points where each is a mean: between single runs it would show chance.
+    A line joins the points where each is a mean: between single runs it would show chance. Single runs are hollow.
     """
     figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
     forgotten, gained = ([getattr(point, name) for point in points] for name in ("forgetting", "new_skill"))
@@ -179,13 +213,16 @@ def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
     bars = [np.array([(s.mean - s.low, s.high - s.mean) for s in spreads]).T for spreads in (forgotten, gained)]
     across, up = (np.where(single, np.nan, 100 * lengths) for lengths in bars)
     line = "" if any(single) else "-"
-    axes.errorbar(x, y, xerr=across, yerr=up, marker="o", linestyle=line, linewidth=1.4, elinewidth=0.8, capsize=2)
+    axes.errorbar(x, y, xerr=across, yerr=up, linestyle=line, linewidth=1.4, elinewidth=0.8, capsize=2)
     for point, where in zip(points, zip(x, y, strict=True), strict=True):
+        axes.plot(*where, "o", color="C0", markerfacecolor="white" if point.seeds == 1 else "C0")
         name = f"{point.epsilon:g}" if math.isfinite(point.epsilon) else "unprotected"
         axes.annotate(f"{name} ({point.seeds})", where, xytext=(5, -11), textcoords="offset points", fontsize=8)
     axes.set(xlabel="mean forgetting of earlier skills (points)", ylabel="accuracy on the new skill (%)")
-    meaning = "" if all(single) else "; bars from the lowest to the highest run"
-    axes.set_title(f"by epsilon (number of runs){meaning}", fontsize=10)
+    parts = ["by epsilon (number of runs)"]
+    parts += ["hollow: one run, no interval"] if any(single) else []
+    parts += [] if all(single) else ["bars from the lowest to the highest run"]
+    axes.set_title("; ".join(parts), fontsize=10)
     axes.margins(0.15)  # room for the names
     axes.grid(alpha=0.3)
     return save(figure, path)

@@ -61,15 +61,18 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
     source = settings.projection.constraint_source
     ending = ".rollouts" if source == "both" else ""
     predicted = np.array([_predicted(rows, skills, ending, *span) for span in zip(begins, ends, strict=True)])
+    greedy = np.array([_accuracies(rows[end], skills, "greedy_accuracy") for end in ends])
     # In gradient space the metrics foresee what going down the gradient would do, not what the optimiser made of it.
     foreseen = settings.projection.space == "displacement" and np.isfinite(predicted).any()
     return SkillRecord(
         skills=skills,
         accuracy=np.array([_accuracies(rows[end], skills) for end in ends]),
+        greedy=greedy if np.isfinite(greedy).any() else None,
         initial=_accuracies(rows.get(0, {}), skills),
         trained=None if stages is None else [[skills.index(skill) for skill in stage] for stage in stages[: len(ends)]],
         predicted=predicted if foreseen else None,
         predicted_by="solutions" if source == "solutions" else "rollouts",
+        protected=tuple(settings.projection.protected or ()),
     )
 
 
@@ -82,8 +85,8 @@ def update_skill_report(run: RunDirectory, settings: Settings) -> Path | None:
     return run.path / "skills"
 
 
-def _accuracies(row: dict[str, float], skills: Sequence[str]) -> Array:
-    return np.array([row.get(f"skill/{skill}/accuracy", np.nan) for skill in skills])
+def _accuracies(row: dict[str, float], skills: Sequence[str], measure: str = "accuracy") -> Array:
+    return np.array([row.get(f"skill/{skill}/{measure}", np.nan) for skill in skills])
 
 
 def _predicted(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from recipe.records.intervals import Interval, t_interval
 from workers import skill_metrics
 from workers.skill_metrics import Array, Interference, Spread, Stages, seed_spread
 
@@ -22,6 +23,8 @@ class SkillRecord:
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
     trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
+    greedy: (stages, skills) as `accuracy`, of greedy answers; None where none was asked for.
+    protected: names of skills that are to be kept although no stage before the last need train them.
     predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
     (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
     """
@@ -32,6 +35,8 @@ class SkillRecord:
     trained: Stages | None = None
     predicted: ArrayLike | None = None
     predicted_by: Literal["rollouts", "solutions"] = "rollouts"
+    protected: Sequence[str] = ()
+    greedy: ArrayLike | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -58,22 +63,33 @@ class SkillRecord:
 
     @property
     def earlier(self) -> list[int]:
-        """Skills that training could forget: those of earlier stages that the last one does not train."""
+        """Skills that training could forget: of earlier stages or protected by name, and not trained last."""
         if self.trained is None:
             return list(range(len(self.skills)))
         *before, last = map(set, self.trained)
-        return sorted(set().union(*before) - last)
+        named = {index for index, name in enumerate(self.skills) if name in self.protected}
+        return sorted(named.union(*before) - last)
+
+    @property
+    def greedy_average(self) -> float:
+        """Mean over skills of the greedy accuracy after the last stage; NaN where it was not measured."""
+        return math.nan if self.greedy is None else skill_metrics.average(self.greedy)
+
+    @property
+    def forgetting(self) -> Array:
+        """Of each skill (skills,)."""
+        return skill_metrics.forgetting(self.matrix, self.initial)
 
     @property
     def mean_forgetting(self) -> float:
         """Of the earlier skills; NaN when there is none."""
-        values = skill_metrics.forgetting(self.matrix)[self.earlier]
+        values = self.forgetting[self.earlier]
         return float(values.mean()) if len(values) else math.nan
 
     @property
     def most_forgotten(self) -> float:
         """Forgetting of the earlier skill that lost most; NaN when there is none."""
-        values = skill_metrics.forgetting(self.matrix)[self.earlier]
+        values = self.forgetting[self.earlier]
         return float(values.max()) if len(values) else math.nan
 
     @property
@@ -93,30 +109,68 @@ class SkillRecord:
         return skill_metrics.interference(self.matrix, self.initial, self.predicted, self.trained)
 
 
-def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> tuple[list[str], list[str], Array]:
-    """What stages train and the names of all skills, both sorted, and the mean change of each skill's accuracy in these
-    stages (trained, skills); NaN where no run knows it.
+@dataclass(frozen=True)
+class InterferenceRow:
+    """What stages that train some skills did to each skill, over runs.
+
+    stage: the names of the skills that they train. first: stages that begin a run, at the starting model. changes: by
+    the skill's name, mean and 95% interval (Student's t); without skills that no run knows it of. runs: the most that
+    know a change.
+    """
+
+    stage: str
+    first: bool
+    changes: Mapping[str, Interval]
+    runs: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.stage}, first" if self.first else self.stage
+
+
+def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> list[InterferenceRow]:
+    """The mean change of each skill's accuracy in stages of the same skills; those that begin a run apart, at the end.
+
+    A first stage may help all skills, where the start is unsure of everything: that is no effect of one skill on
+    another, and a mean over all stages hides what later ones cost.
 
     records: of protocols with stages, of the same skills in any order. predicted: the changes that the constraint
-    gradients foresaw, which every record has then.
+    gradients foresaw, which every record has then. A row that no run knows anything of is left out.
     """
-    names = sorted(records[0].skills)
-    changes = defaultdict(list)
+    changes: dict[tuple[bool, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        columns = [list(record.skills).index(name) for name in names]
         found = record.interference.predicted if predicted else record.interference.measured
         assert found is not None
-        for stage, change in zip(record.trained or [], found, strict=False):
-            changes[" + ".join(sorted(record.names(stage)))].append(change[columns])
-    trained = sorted(changes)
-    return trained, names, np.array([_known_mean(changes[stage]) for stage in trained])
+        for number, (stage, row) in enumerate(zip(record.trained or [], found, strict=False)):
+            known = changes[number == 0, " + ".join(sorted(record.names(stage)))]
+            for name, change in zip(record.skills, row, strict=True):
+                if math.isfinite(change):
+                    known[name].append(float(change))
+    return [
+        InterferenceRow(
+            stage,
+            first,
+            {name: t_interval(values) for name, values in sorted(of.items())},
+            max(map(len, of.values())),
+        )
+        for (first, stage), of in sorted(changes.items())
+        if of
+    ]
 
 
-def _known_mean(rows: Sequence[Array]) -> Array:
-    """The mean of each column's known values; NaN without any."""
-    values = np.array(rows)
-    known = np.isfinite(values)
-    return np.where(known, values, 0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)
+def interference_table(records: Sequence[SkillRecord]) -> str:
+    """The measured changes in points as Markdown."""
+    names = sorted(records[0].skills)
+    lines = [
+        "Points: mean change of the accuracy in a stage [95% intervals over runs, Student's t].",
+        "",
+        f"| trained in the stage | runs | {' | '.join(names)} |",
+        "|---|" + "---:|" * (len(names) + 1),
+    ]
+    for row in mean_interference(records):
+        cells = [row.changes[name].scaled(100).text(sign="+") if name in row.changes else "-" for name in names]
+        lines.append(f"| {row.label} | {row.runs} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:
@@ -128,10 +182,12 @@ def measures(record: SkillRecord) -> dict[str, Any]:
         "trained": None if record.trained is None else [record.names(stage) for stage in record.trained],
         "initial": plain(record.initial),
         "accuracy": plain(record.matrix),
+        "greedy_accuracy": plain(record.greedy),
         "average": plain(skill_metrics.average(record.matrix)),
+        "greedy_average": plain(record.greedy_average),
         "worst_skill": plain(skill_metrics.worst_skill(record.matrix)),
         "new_skill": plain(record.new_skill),
-        "forgetting": plain(skill_metrics.forgetting(record.matrix)),
+        "forgetting": plain(record.forgetting),
         "mean_forgetting_of_earlier_skills": plain(record.mean_forgetting),
         "forward_transfer": plain(record.forward_transfer),
         "interference": {
@@ -160,7 +216,7 @@ def skill_table(record: SkillRecord) -> str:
     lines = [f"| stage | {' | '.join(record.skills)} | average | worst |", "|---|" + "---:|" * (len(record.skills) + 2)]
     lines += [_row(name, [*row, row.mean(), row.min()]) for name, row in rows]
     final = [record.mean_forgetting, math.nan]
-    lines.append(_row("forgetting", [*skill_metrics.forgetting(matrix), *final], signed=True))
+    lines.append(_row("forgetting", [*record.forgetting, *final], signed=True))
     lines.append(_row("forward transfer", [*record.forward_transfer, math.nan, math.nan], signed=True))
     return "\n".join(lines)
 

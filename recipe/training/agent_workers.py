@@ -8,6 +8,7 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from recipe.training.greedy import sampling_of
 from recipe.training.sample_seeds import sample_seed
 from rewards.policy import share_policy, wanted
 
@@ -25,10 +26,11 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         super().__init__(*arguments, **options)
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
-        """verl's, with a seed for this sample.
+        """verl's, with a seed for this sample, or greedily where its row asks for that.
 
-        Without one vLLM draws all samples from one generator, and which request comes first decides what each is.
+        Without a seed vLLM draws all samples from one generator, and which request comes first decides what each is.
         """
+        sampling_params = sampling_of(sampling_params, row)
         if self.config.run.seeded_samples:
             rollout = self.config.actor_rollout_ref.rollout
             sampling_params = sampling_params | {"seed": sample_seed(rollout.seed, rollout.n, trajectory, row)}

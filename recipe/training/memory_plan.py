@@ -9,7 +9,7 @@ from rich.table import Table
 
 from recipe.training.batch_rules import ACTOR, ROLLOUT, batch_refusals
 from recipe.training.memory_layout import Layout, lay_out
-from recipe.training.memory_parts import GIB, cache_bytes_per_token
+from recipe.training.memory_parts import GIB, averages, cache_bytes_per_token, penalty
 from recipe.training.memory_sizes import RunSizes, read_sizes
 from recipe.training.model_shape import ModelShape
 
@@ -28,6 +28,14 @@ class MemoryPlan:
         """Full sequences that one vLLM engine can hold at a time."""
         per_sequence = cache_bytes_per_token(self.shape, self.sizes) * self.sizes.sequence
         return min(self.sizes.max_num_seqs, self.layout.cache // per_sequence)
+
+    @property
+    def kept_in_checkpoint(self) -> int:
+        """Bytes beside verl's own in each checkpoint, of all ranks: averages and penalty, which an exact resume needs.
+
+        Gradients that are averaged cannot be made again from the weights; a run without them would go on otherwise.
+        """
+        return self.sizes.world * (averages(self.shape, self.sizes) + penalty(self.shape, self.sizes))
 
     @property
     def longest(self) -> int:
@@ -53,6 +61,7 @@ class MemoryPlan:
     def facts(self) -> dict[str, str]:
         """Batches and sequences, in words."""
         sizes = self.sizes
+        kept = self.kept_in_checkpoint
         kind = f"at most {sizes.update_tokens} tokens each" if sizes.dynamic else f"{sizes.micro_batch} samples each"
         return {
             "samples": f"{sizes.prompts} prompts x {sizes.answers} answers of up to {sizes.sequence} tokens",
@@ -63,7 +72,7 @@ class MemoryPlan:
             else f"{sizes.replicas} engines",
             "full sequences at a time": f"{self.concurrent_sequences} an engine",
             "host memory of a node": f"{gib(self.layout.host)} GiB",
-        }
+        } | ({"averages and penalty in each checkpoint": f"{gib(kept)} GiB"} if kept else {})
 
 
 def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:

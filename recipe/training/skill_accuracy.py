@@ -1,5 +1,6 @@
 """Accuracy per skill from the reward components of a validation, without the samples that could not be verified."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from numbers import Real
@@ -16,7 +17,8 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     """``skill/<name>/accuracy``, their mean and the worst, from aligned lists ``acc``, ``skill`` and ``masked``.
 
     A skill whose samples were all masked has no accuracy; it is not a zero. ``skill/masked_share`` tells how many
-    samples could not be verified. The mean is over skills, so a skill with more rows weighs no more.
+    samples could not be verified. The mean is over skills, so a skill with more rows weighs no more. Of each accuracy
+    and of the mean there is the ``standard_error`` (of shares of right answers).
     """
     by_skill: dict[str, list[float]] = defaultdict(list)
     rows = list(zip(infos.get("acc", []), infos.get("skill", []), infos.get("masked", []), strict=True))
@@ -29,8 +31,21 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     result = {f"skill/{skill}/accuracy": value for skill, value in means.items()}
     result["skill/mean/accuracy"] = sum(means.values()) / len(means)
     result["skill/worst/accuracy"] = min(means.values())
+    errors = {skill: share_error(values) for skill, values in sorted(by_skill.items())}
+    result |= {f"skill/{skill}/standard_error": error for skill, error in errors.items()}
+    result["skill/mean/standard_error"] = math.hypot(*errors.values()) / len(errors)
     result["skill/masked_share"] = sum(bool(masked) for *_, masked in rows) / len(rows)
     return result
+
+
+def share_error(values: Sequence[float]) -> float:
+    """Standard error of the mean of samples that are right (1) or wrong (0): sqrt(p (1 - p) / samples).
+
+    Of drawing other samples for the same prompts, at most: samples of one prompt resemble each other, which makes that
+    less. What other prompts would give is not in it: runs that are compared share theirs.
+    """
+    share = sum(values) / len(values)
+    return math.sqrt(max(share * (1 - share), 0.0) / len(values))
 
 
 def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -34,6 +34,7 @@ from recipe.training.batch_skills import (
 )
 from recipe.training.credit_batch import shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.greedy import GreedyPrompts, greedy_metrics
 from recipe.training.plan import make_plan, mixed_plan
 from recipe.training.prompts import PromptSchedule, rows_by_skill
 from recipe.training.protector import Protector, has_plain_loss
@@ -253,6 +254,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
         metrics = super()._validate()
+        metrics |= self._greedy_accuracy(metrics)
         metrics |= self.protector.forgotten(metrics)
         # One that only a restart makes decides nothing: a run that was never stopped would not have had it.
         every = self.config.trainer.test_freq
@@ -265,6 +267,26 @@ class SkillCreditTrainer(PPOTrainerSync):
             with told_if_it_fails(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
+
+    def _greedy_accuracy(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Of the prompts of a validation with these metrics: in a second one, where that was not greedy itself."""
+        if self.config.actor_rollout_ref.rollout.val_kwargs.temperature == 0:
+            return greedy_metrics(metrics)
+        if not self.settings.run.greedy_validation:
+            return {}
+        sampled = self.val_dataloader
+        self.val_dataloader = GreedyPrompts(sampled)
+        try:
+            return greedy_metrics(super()._validate())
+        finally:
+            self.val_dataloader = sampled
+
+    def _dump_generations(
+        self, inputs: Any, outputs: Any, gts: Any, scores: Any, reward_extra_infos_dict: Any, dump_path: str
+    ) -> None:
+        # verl names a dump by its step alone: greedy answers would replace the sampled ones.
+        folder = f"{dump_path}/greedy" if isinstance(self.val_dataloader, GreedyPrompts) else dump_path
+        super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, folder)
 
     def _has_row(self) -> bool:
         return any(row["step"] == self.global_steps for row in self.run_directory.metrics())

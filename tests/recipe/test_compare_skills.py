@@ -65,22 +65,26 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
     assert lines[0] == "Percent: means over runs [95% intervals, Student's t]."
     assert lines[2] == (
-        "| arm | runs | average | against grpo | worst skill | forgetting | against grpo | most forgotten | new skill "
-        "| against grpo | samples a run | step time |"
+        "| arm | runs | average | against grpo | greedy average | worst skill | forgetting | against grpo "
+        "| most forgotten | new skill | against grpo | samples a run | step time |"
     )
     # Averages 65 and 75 have a standard error of 5; an interval of two reaches 12.7 of them to each side.
     assert lines[4] == (
-        "| grpo | 2 | 70.0 [6.5, 133.5] | - | 50.0 [-77.1, 177.1] | 30.0 [-97.1, 157.1] | - | 30.0 [-97.1, 157.1] "
+        "| grpo | 2 | 70.0 [6.5, 133.5] | - | - | 50.0 [-77.1, 177.1] | 30.0 [-97.1, 157.1] | - | 30.0 [-97.1, 157.1] "
         "| 90.0 [90.0, 90.0] | - | 384 | - |"
     )
     # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
-    assert lines[5] == "| qp | 1 | 85.0 | +20.0 | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
+    assert lines[5] == "| qp | 1 | 85.0 | +20.0 | - | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
     # Means over the three steps; nothing else was measured of the constraints.
-    assert lines[7] == (
+    assert lines[7:11:2] == [
+        "The standard error of an accuracy was not recorded in 4 of 4 runs.",
+        "Greedy accuracy was not measured in 4 of 4 runs.",
+    ]
+    assert lines[11] == (
         "| arm | split-half cosine, rollouts | split-half cosine, solutions | moved | unprotected skills a step "
         "| correlation of predicted and measured change |"
     )
-    assert lines[9:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
+    assert lines[13:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip
@@ -99,7 +103,34 @@ def test_a_cell_over_fewer_runs_than_its_row_says_so(tmp_path: Path, config: Dic
     cells = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()[5].split(" | ")
     assert cells[:3] == ["| qp", "3", "80.0 [16.5, 143.5] (2 of 3 runs)"]  # the third has no accuracy of `sql`
     assert cells[3] == "+10.0 (1 of 3 runs)"  # one pair
-    assert cells[5] == "10.0 [-14.8, 34.8]"  # all have that of `write`
+    assert cells[6] == "10.0 [-14.8, 34.8]"  # all have that of `write`
+
+
+def test_arms_are_compared_on_the_skills_that_any_of_them_names(tmp_path: Path, config: DictConfig):
+    """Of one stage, whose arm without protection names no skill: `write` falls from 50% to 40 and 45."""
+    for name, method, kept, protected in (("grpo.s0", "off", 0.4, None), ("qp.s0", "qp", 0.45, ["write"])):
+        own = config.copy()
+        own.protocol.skill_sequence = ["sql"]
+        own.projection.method, own.projection.protected = method, protected
+        finish(tmp_path, own, name, 0.5, method=method)
+        rows = [{"step": 0, "skill/write/accuracy": 0.5}]
+        rows += [{"step": 2, "skill/write/accuracy": kept, "timing_s/step": 1.0}]
+        lines = (json.dumps({"skill/sql/accuracy": 0.2, "skill/mean/accuracy": 0.3} | row) + "\n" for row in rows)
+        (tmp_path / "b" / name / "metrics.jsonl").write_text("".join(lines))
+    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    numbers = json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())
+    assert [run["mean_forgetting_of_earlier_skills"] for run in numbers] == pytest.approx([0.1, 0.05])
+
+
+def test_greedy_accuracy_is_averaged_over_skills_after_the_last_stage(tmp_path: Path, config: DictConfig):
+    finish(tmp_path, config, "grpo.s0", 0.4)
+    rows = tmp_path / "b" / "grpo.s0" / "metrics.jsonl"
+    greedy = {"skill/write/greedy_accuracy": 0.5, "skill/sql/greedy_accuracy": 0.8, "skill/mean/greedy_accuracy": 0.65}
+    rows.write_text("".join(json.dumps(json.loads(line) | greedy) + "\n" for line in rows.open()))
+    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    table = (tmp_path / "b" / "summary" / "arms.md").read_text()
+    assert "| grpo | 1 | 65.0 | - | 65.0 | 40.0 |" in table
+    assert "Greedy accuracy was not measured" not in table
 
 
 def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config: DictConfig):

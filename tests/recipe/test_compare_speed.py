@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from recipe import compare_speed
@@ -41,13 +42,15 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     finish(tmp_path, "delete.s1", [0.2, 0.8, 0.9])
     finish(tmp_path, "delete.s2", [0.2, 0.9, 0.9], end=False)
     assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.7"]) == 0
-    note, *_, delete, grpo = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
+    note, *_, delete, grpo, _, error, _, greedy = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
+    assert error == "The standard error of an accuracy was not recorded in 4 of 4 runs."
+    assert greedy == "Greedy accuracy was not measured in 4 of 4 runs."
     assert note == "Means over runs [95% intervals, Student's t]."
     # (0.6, 0.9) against (0.6, 0.8); 0.7 was reached after 3 and 5/3 updates, and never (4) and after 3
     # (t = 12.7 standard errors)
-    needed = "2.3 [-6.1, 10.8] | -1.2 [-3.3, +1.0] | 2.3 [-6.1, 10.8] | 2 of 2 | 2.4 [-7.8, 12.6] |"
+    needed = "2.3 [-6.1, 10.8] | -1.2 [-3.3, +1.0] | 2.3 [-6.1, 10.8] | 2 of 2 | 2.4 [-7.8, 12.6] | - |"
     assert delete == f"| delete | 2 | 75.0 [-115.6, 265.6] | +5.0 [-58.5, +68.5] | {needed}"
-    needed = "3.5 [-2.9, 9.9] |  | 3.5 [-2.9, 9.9] | 1 of 2 | 1.6 [1.6, 1.6] |"
+    needed = "3.5 [-2.9, 9.9] |  | 3.5 [-2.9, 9.9] | 1 of 2 | 1.6 [1.6, 1.6] | - |"
     assert grpo == f"| grpo | 2 | 70.0 [-57.1, 197.1] |  | {needed}"
     assert delete in capsys.readouterr().out
     numbers = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
@@ -65,6 +68,36 @@ def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told
     assert grpo["steps"]["estimate"] == pytest.approx(13 / 6)
     assert grpo["seconds"] == {"estimate": 3.0, "low": None, "high": None}
     assert " | 3.0 (1 of 2 runs) | 2 of 2 | " in (tmp_path / "a" / "summary" / "speed.md").read_text()
+
+
+def test_the_last_greedy_accuracy_stands_in_the_table_where_it_was_measured(tmp_path: Path):
+    run = finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.8])
+    run.log_metrics(4, {"skill/mean/accuracy": 0.8, "skill/mean/greedy_accuracy": 0.9, "response_length/mean": 50.0})
+    assert compare_speed.main([str(tmp_path / "a")]) == 0
+    table = (tmp_path / "a" / "summary" / "speed.md").read_text()
+    assert " | 1.6 | 90.0 |" in table
+    assert "Greedy accuracy was not measured in 1 of 1 run." in table  # of the first validations
+
+
+def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp_path: Path, monkeypatch):
+    """`inverted` falls to nothing, and two runs of `few` would have a band of 12.7 standard errors to each side."""
+    ends = {"grpo": (0.7, 0.8, 0.9), "few": (0.6, 0.8), "inverted": (0.0, 0.0, 0.01)}
+    for arm, own in ends.items():
+        for seed, end in enumerate(own):
+            finish(
+                tmp_path, f"{arm}.s{seed}", [0.4, 0.5 * (0.4 + end), end], length=200.0 if arm == "inverted" else 50.0
+            )
+    figures: list[Figure] = []
+    monkeypatch.setattr(compare_speed, "save", lambda figure, path: figures.append(figure))
+    assert compare_speed.main([str(tmp_path / "a")]) == 0
+    tokens, seconds = figures[0].axes
+    assert tokens.get_ylim() == pytest.approx((0.4 - 0.03, 0.9 + 0.03))
+    assert tokens.get_xlim()[1] == pytest.approx(1.03 * 1.6)  # thousands; `inverted` generates 6.4
+    assert len(tokens.collections) == len(seconds.collections) == 2  # bands of grpo and inverted
+    thin = [line for line in tokens.lines if line.get_linewidth() == 0.6]
+    assert sorted(line.get_ydata()[-1] for line in thin) == [0.6, 0.8]
+    names = [text.get_text() for text in figures[0].legends[0].get_texts()]
+    assert names == ["few", "grpo", "inverted (falls to 0%)"]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,16 @@ def test_averages_of_constraints_stay_on_the_gpu_while_vllm_generates() -> None:
     assert averaged.rollout["projection"] == averaged.rollout_bytes - plain.rollout_bytes == 3 * COPY
 
 
+def test_the_plan_announces_what_averages_and_a_penalty_add_to_each_checkpoint() -> None:
+    """Four averages of 7B parameters in fp32 are 122 GB, more than the weights and Adam's moments (91 GB)."""
+    row = "averages and penalty in each checkpoint"
+    plan = plan_sizes(seven_full(constraints=4, averages=4), SEVEN, 80)
+    assert plan.kept_in_checkpoint == 4 * 4 * 7_615_616_512 == 121_849_864_192
+    assert plan.facts()[row] == "113.5 GiB"
+    assert plan_sizes(seven_full(averages=1, penalty="ewc"), SEVEN, 80).kept_in_checkpoint == 3 * 8 * COPY
+    assert row not in plan_sizes(seven_full(constraints=4), SEVEN, 80).facts()
+
+
 @pytest.mark.parametrize(("kind", "training", "generating"), [("off", 0, 0), ("l2", 1, 1), ("ewc", 3, 2)])
 def test_a_penalty_keeps_its_anchor_and_ewc_the_importance_and_once_a_stage_a_fisher(
     kind: str, training: int, generating: int

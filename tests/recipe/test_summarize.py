@@ -14,11 +14,25 @@ def _run(tmp_path, name: str, before: float, after: float, skill: str = "sql") -
 def test_one_row_a_run_with_accuracy_before_and_after(tmp_path):
     runs = [_run(tmp_path, "seed0", 0.4, 0.75), _run(tmp_path, "seed1", 0.5, 0.45)]
     assert summarize(runs).splitlines() == [
-        "| run | updates | sql | mean | change of the mean (points) |",
-        "|---|---:|---:|---:|---:|",
-        "| seed0 | 30 | 40.0 -> 75.0 | 40.0 -> 75.0 | +35.0 |",
-        "| seed1 | 30 | 50.0 -> 45.0 | 50.0 -> 45.0 | -5.0 |",
+        "| run | updates | sql | mean | change of the mean (points) | mean, greedy |",
+        "|---|---:|---:|---:|---:|---:|",
+        "| seed0 | 30 | 40.0 -> 75.0 | 40.0 -> 75.0 | +35.0 | - |",
+        "| seed1 | 30 | 50.0 -> 45.0 | 50.0 -> 45.0 | -5.0 | - |",
+        "",
+        "The standard error of an accuracy was not recorded in 2 of 2 runs.",
+        "",
+        "Greedy accuracy was not measured in 2 of 2 runs.",
     ]
+
+
+def test_greedy_accuracy_stands_beside_the_sampled_one(tmp_path):
+    run = _run(tmp_path, "seed0", 0.4, 0.75)
+    for step, sampled, greedy in ((0, 0.4, 0.7), (30, 0.75, 0.8)):
+        run.log_metrics(step, {
+            "skill/sql/accuracy": sampled, "skill/mean/accuracy": sampled, "skill/mean/greedy_accuracy": greedy,
+            "skill/sql/standard_error": 0.019,
+        })  # fmt: skip
+    assert summarize([run]).splitlines()[2:] == ["| seed0 | 30 | 40.0 -> 75.0 | 40.0 -> 75.0 | +35.0 | 70.0 -> 80.0 |"]
 
 
 def test_runs_of_different_skills_are_not_compared(tmp_path):

@@ -19,12 +19,20 @@ def test_average_and_worst_skill_are_those_after_the_last_stage() -> None:
 
 
 def test_forgetting_is_best_before_minus_last_and_may_be_negative() -> None:
-    np.testing.assert_allclose(forgetting(ACCURACY), [0.2, -0.1, -0.6])
+    np.testing.assert_allclose(forgetting(ACCURACY, INITIAL), [0.2, -0.1, -0.6])
 
 
-def test_forgetting_skips_stages_that_were_not_measured_and_needs_two_stages() -> None:
-    np.testing.assert_allclose(forgetting([[0.8, np.nan], [np.nan, np.nan], [0.5, 0.4]]), [0.3, np.nan])
-    assert np.isnan(forgetting([[0.8, 0.3]])).all()
+def test_forgetting_counts_what_the_model_could_do_before_training() -> None:
+    # The first skill falls from 0.9 to 0.3 in the first stage and stays there; the second is best after that stage.
+    np.testing.assert_allclose(forgetting([[0.3, 0.8], [0.3, 0.5]], [0.9, 0.7]), [0.6, 0.3])
+    np.testing.assert_allclose(forgetting([[0.8, 0.3]], [0.5, 0.4]), [-0.3, 0.1])  # a single stage
+
+
+def test_what_was_not_measured_is_no_peak() -> None:
+    matrix = [[0.8, np.nan], [np.nan, np.nan], [0.5, 0.4]]
+    np.testing.assert_allclose(forgetting(matrix, [np.nan, np.nan]), [0.3, np.nan])
+    np.testing.assert_allclose(forgetting(matrix, [0.9, 0.6]), [0.4, 0.2])
+    assert np.isnan(forgetting([[0.8, 0.3]], [np.nan, np.nan])).all()
 
 
 def test_forward_transfer_is_the_gain_before_the_skills_own_stage() -> None:
@@ -71,6 +79,7 @@ def test_seed_spread() -> None:
         (lambda: average([0.5, 0.6]), r"\(stages, skills\).*got shape \(2,\)"),
         (lambda: worst_skill(np.empty((0, 3))), r"got shape \(0, 3\)"),
         (lambda: forward_transfer(ACCURACY, [0.1]), r"initial must be \(3,\)"),
+        (lambda: forgetting(ACCURACY, [0.1]), r"initial must be \(3,\)"),
         (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1]]), "for each of 3 stages"),
         (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1], [3]]), "some of 3 skills"),
         (lambda: forward_transfer(ACCURACY, INITIAL, [[0], [1], []]), "some of 3 skills"),

@@ -37,8 +37,9 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
     run.log_event("masked", step=1, samples=3, share=0.02)
     run.log_event("start", command="python -m recipe.train")
     text = update_report(run).read_text()
-    assert "| write | 40.0% | 90.0% | +50.0 |" in text
-    assert "| mean | 30.0% | 70.0% | +40.0 |" in text
+    assert "| write | 40.0% | 90.0% | +50.0 | - | - |" in text
+    assert "| mean | 30.0% | 70.0% | +40.0 | - | - |" in text
+    assert "Greedy accuracy was not measured in 1 of 1 run.\n" in text
     assert "| restarts | 1 |" in text
     assert "masked, not scored) | 3 |" in text
     assert "verl 0.9.1" in text

@@ -45,6 +45,20 @@ def test_the_ends_of_the_stages_make_the_matrix(run: RunDirectory):
     assert record.mean_forgetting == pytest.approx(0.3)
 
 
+def test_a_single_stage_forgets_what_was_named_and_known_before_it(run: RunDirectory):
+    """Sql alone is trained: `write` falls from the start's 0.4 to 0.1 at the end of the first step of two."""
+    run.log_metrics(1, {"skill/write/accuracy": 0.1, "skill/sql/accuracy": 0.7, "skill/mean/accuracy": 0.4})
+    for method in ("qp", "off"):  # the arm without protection is measured on the same skills
+        named = settings(
+            {"protected": ["write"], "method": method}, names=SKILLS, stage_steps=1, skill_sequence=["sql"]
+        )
+        record = read_skill_record(run, named)
+        assert record is not None
+        assert record.mean_forgetting == pytest.approx(0.3)
+        end = {"step": 1, "skill/write/accuracy": 0.1, "skill/sql/accuracy": 0.7, "skill/mean/accuracy": 0.4}
+        assert stage_metrics(run, end, named)["skill/forgetting"] == pytest.approx(0.3)
+
+
 @pytest.mark.parametrize(("source", "change"), [("rollouts", -0.25), ("solutions", -0.25), ("both", 0.75)])
 def test_predictions_are_sums_over_a_stage_of_one_source(run: RunDirectory, source: str, change: float):
     """With two sources those of rollouts: one has no suffix in its metrics."""
@@ -138,5 +152,7 @@ def test_the_report_is_written_with_its_pictures(run: RunDirectory):
         "skills.json",
         "skills.md",
         "forgetting.png",
+        "forgetting.svg",
         "interference.png",
+        "interference.svg",
     }

@@ -13,7 +13,16 @@ from matplotlib.figure import Figure
 
 from recipe.records import skill_pictures
 from recipe.records.skill_pictures import draw_mean_interference, write_pareto_report, write_skill_report
-from recipe.records.skill_report import SkillRecord, mean_interference, measures, pareto_points, plain, skill_table
+from recipe.records.skill_report import (
+    InterferenceRow,
+    SkillRecord,
+    interference_table,
+    mean_interference,
+    measures,
+    pareto_points,
+    plain,
+    skill_table,
+)
 
 INITIAL = [0.2, 0.1, 0.3]
 ACCURACY = [
@@ -34,6 +43,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable, of: Any) -> Figure:
     monkeypatch.setattr(skill_pictures, "save", lambda figure, path: found.append(figure))
     draw(of, Path("unused.png"))
     return found[0]
+
+
+def means(rows: list[InterferenceRow]) -> list[list[float]]:
+    return [[change.estimate for change in row.changes.values()] for row in rows]
 
 
 def learner(kept: float, new: float) -> SkillRecord:
@@ -96,10 +109,25 @@ def test_levels_of_several_skills_forget_those_of_earlier_levels_and_learn_all_o
 def test_stages_that_train_the_same_skills_together_share_a_row_of_the_interference(tmp_path: Path) -> None:
     first = SkillRecord(["a", "b", "c"], [[0.8, 0.4, 0.1], [0.5, 0.6, 0.9]], [0.2, 0.2, 0.0], trained=[[0], [1, 2]])
     other = SkillRecord(["c", "b", "a"], [[0.5, 0.5, 0.1]], [0.0, 0.0, 0.2], trained=[[0, 1]])
-    trained, names, changes = mean_interference([first, other])
-    assert (trained, names) == (["a", "b + c"], ["a", "b", "c"])
-    np.testing.assert_allclose(changes, [[0.6, 0.2, 0.1], [-0.2, 0.35, 0.65]], atol=1e-12)
+    rows = mean_interference([first, other])
+    assert [(row.label, row.runs) for row in rows] == [("b + c", 1), ("a, first", 1), ("b + c, first", 1)]
+    np.testing.assert_allclose(means(rows), [[-0.3, 0.2, 0.8], [0.6, 0.2, 0.1], [-0.1, 0.5, 0.5]], atol=1e-12)
     assert is_png(draw_mean_interference([first, other], tmp_path / "interference.png"))
+
+
+def test_one_stage_forgets_the_skills_that_are_named_to_be_protected() -> None:
+    """Training sql takes `write` from 0.9 to 0.3 and `repair` from 0.5 to 0.6; `trace` is nobody's care."""
+    skills, accuracy, initial = ["write", "repair", "trace", "sql"], [[0.3, 0.6, 0.0, 0.8]], [0.9, 0.5, 0.4, 0.2]
+    record = SkillRecord(skills, accuracy, initial, trained=[[3]], protected=["write", "repair", "poetry"])
+    assert record.earlier == [0, 1]
+    assert record.mean_forgetting == pytest.approx((0.6 - 0.1) / 2)
+    assert record.most_forgotten == pytest.approx(0.6)
+    assert measures(record)["mean_forgetting_of_earlier_skills"] == pytest.approx(0.25)
+
+
+def test_a_named_skill_that_the_last_stage_trains_is_not_forgotten() -> None:
+    record = SkillRecord(["write", "sql"], [[0.8, 0.1], [0.5, 0.9]], [0.2, 0.1], [[0], [1]], protected=["sql"])
+    assert record.earlier == [0]
 
 
 def test_the_most_forgotten_skill_is_one_of_the_earlier_ones() -> None:
@@ -110,18 +138,58 @@ def test_the_most_forgotten_skill_is_one_of_the_earlier_ones() -> None:
 def test_interference_is_averaged_over_runs_with_other_orders_of_the_skills() -> None:
     """In one run the changes of (write, trace, sql) are (60, 20, 0), (-30, 30, -10), (10, 10, 70) points."""
     swapped = SkillRecord(["sql", "write", "trace"], [[0.5, 0.4, 0.0]], [0.2, 0.2, 0.0], trained=[[0]])
-    trained, names, changes = mean_interference([RECORD, swapped])
-    assert trained == names == ["sql", "trace", "write"]
-    np.testing.assert_allclose(changes, [[0.5, 0.05, 0.15], [-0.1, 0.3, -0.3], [0.0, 0.2, 0.6]], atol=1e-12)
+    rows = mean_interference([RECORD, swapped])
+    assert [row.label for row in rows] == ["sql", "trace", "sql, first", "write, first"]
+    assert list(rows[0].changes) == ["sql", "trace", "write"]
+    expected = [[0.7, 0.1, 0.1], [-0.1, 0.3, -0.3], [0.3, 0.0, 0.2], [0.0, 0.2, 0.6]]
+    np.testing.assert_allclose(means(rows), expected, atol=1e-12)
+
+
+def test_a_first_stage_that_helps_every_skill_does_not_hide_what_later_ones_cost() -> None:
+    """Sql costs write 30 points as a second stage in two runs, and comes with a gain of 50 as the first one of a third.
+
+    Together they would be -3.3; the mean of -40 and -20 has an interval of 12.706 times its standard error of 10.
+    """
+    later = [SkillRecord(["write", "sql"], [[0.9, 0.2], [end, 0.8]], [0.4, 0.2], [[0], [1]]) for end in (0.5, 0.7)]
+    first = SkillRecord(["sql", "write"], [[0.8, 0.9], [0.7, 0.9]], [0.2, 0.4], [[0], [1]])
+    rows = {row.label: row for row in mean_interference([*later, first])}
+    assert list(rows) == ["sql", "write", "sql, first", "write, first"]
+    change = rows["sql"].changes["write"]
+    assert (rows["sql"].runs, change.estimate) == (2, pytest.approx(-0.3))
+    assert (change.low, change.high) == (pytest.approx(-0.3 - 1.2706, abs=1e-4), pytest.approx(-0.3 + 1.2706, abs=1e-4))
+    assert rows["sql, first"].changes["write"].estimate == pytest.approx(0.5)
+    assert interference_table([*later, first]).splitlines()[2:5] == [
+        "| trained in the stage | runs | sql | write |",
+        "|---|---:|---:|---:|",
+        "| sql | 2 | +60.0 [+60.0, +60.0] | -30.0 [-157.1, +97.1] |",
+    ]
+
+
+def test_the_interference_has_intervals_from_three_runs_on_and_a_colour_bar_for_each_panel(monkeypatch) -> None:
+    def cells(*ends: float) -> list[str]:
+        runs = [SkillRecord(["write", "sql"], [[0.9, 0.2], [end, 0.8]], [0.4, 0.2], [[0], [1]]) for end in ends]
+        panel, bar = drawn(monkeypatch, skill_pictures.draw_mean_interference, runs).axes
+        assert bar.get_label() == "<colorbar>"
+        assert [text.get_text() for text in panel.get_yticklabels()] == [
+            f"sql ({len(ends)})",
+            f"write, first ({len(ends)})",
+        ]
+        return [text.get_text() for text in panel.texts]
+
+    assert cells(0.5, 0.7) == ["+60.0", "-30.0", "+0.0", "+50.0"]
+    # Of -40, -20, -30: a standard error of 5.77, times 4.303.
+    assert cells(0.5, 0.7, 0.6)[1] == "-30.0\n[-54.8, -5.2]"
 
 
 def test_what_gradients_foresaw_is_averaged_over_the_runs_that_know_it(tmp_path: Path) -> None:
     nan = math.nan
     one = SkillRecord(["a", "b"], [[0.8, 0.4], [0.5, 0.6]], [0.2, 0.2], [[0], [1]], [[nan, nan], [-0.3, 0.1]])
     other = SkillRecord(["b", "a"], [[0.8, 0.4], [0.5, 0.6]], [0.2, 0.2], [[0], [1]], [[nan, 0.5], [nan, -0.2]])
-    trained, names, foreseen = mean_interference([one, other], predicted=True)
-    assert trained == names == ["a", "b"]
-    np.testing.assert_allclose(foreseen, [[-0.2, nan], [0.1, 0.1]], atol=1e-12)
+    rows = mean_interference([one, other], predicted=True)
+    assert [row.label for row in rows] == ["a", "b", "b, first"]
+    assert [{name: round(change.estimate, 6) for name, change in row.changes.items()} for row in rows] == [
+        {"a": -0.2}, {"a": -0.3, "b": 0.1}, {"a": 0.5}
+    ]  # fmt: skip
     assert is_png(draw_mean_interference([one], tmp_path / "interference.png", foreseen=[one, other]))
 
 
@@ -143,12 +211,13 @@ def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
     assert (tmp_path / "report/skills.md").read_text() == skill_table(record) + "\n"
     assert is_png(tmp_path / "report/forgetting.png")
     assert is_png(tmp_path / "report/interference.png")
+    assert "<svg" in (tmp_path / "report/interference.svg").read_text()
 
 
 @pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats a token")])
 def test_the_panel_of_predictions_says_what_they_are_of(monkeypatch, source, unit: str) -> None:
     record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, np.ones((3, 3)), source)
-    _, panel = drawn(monkeypatch, skill_pictures.draw_interference, record).axes
+    _, panel, *_ = drawn(monkeypatch, skill_pictures.draw_interference, record).axes
     assert unit in panel.get_title()
     assert "reward" not in panel.get_title()
     assert measures(record)["interference"]["predicted_by"] == source
@@ -188,13 +257,15 @@ def test_pareto_points_are_means_over_seeds_in_the_order_of_epsilon(tmp_path: Pa
 def test_the_curve_joins_means_of_runs_and_not_single_runs(monkeypatch) -> None:
     one, two = [learner(0.5, 0.9)], [learner(0.5, 0.9), learner(0.7, 0.7)]
     for runs, joined, lengths, words in (
-        ({0.0: one, 0.1: one}, "None", [], "by epsilon (number of runs)"),
-        ({0.0: one, 0.1: two}, "None", [20, 20], "bars from the lowest to the highest run"),
+        ({0.0: one, 0.1: one}, "None", [], "by epsilon (number of runs); hollow: one run, no interval"),
+        ({0.0: one, 0.1: two}, "None", [20, 20], "no interval; bars from the lowest to the highest run"),
         ({0.0: two, 0.1: two}, "-", [20, 20, 20, 20], "bars from the lowest to the highest run"),
     ):
         (axes,) = drawn(monkeypatch, skill_pictures.draw_pareto, pareto_points(runs)).axes
         assert axes.lines[0].get_linestyle() == joined
         assert bars(axes) == pytest.approx(lengths)
+        points = [line for line in axes.lines if line.get_marker() == "o"]
+        assert [line.get_markerfacecolor() == "white" for line in points] == [len(own) == 1 for own in runs.values()]
         assert axes.get_title().endswith(words)
         assert [text.get_text() for text in axes.texts] == [
             f"{epsilon:g} ({len(own)})" for epsilon, own in runs.items()
@@ -223,3 +294,19 @@ def test_accuracies_that_do_not_fit_the_skills_are_refused(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="some of 3 skills for each of 3 stages"):
         write_skill_report(SkillRecord(RECORD.skills, ACCURACY, INITIAL, trained=[[0], [1]]), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_every_arm_has_a_shape_of_its_own(monkeypatch) -> None:
+    arms = {f"arm{number}": [learner(0.5, 0.9), learner(0.7, 0.7)] for number in range(12)}
+    (axes,) = drawn(monkeypatch, skill_pictures.draw_arms, arms).axes
+    faint = [line.get_marker() for line in axes.lines if line.get_markersize() == 3]
+    assert len(set(faint)) == len(faint) == 12
+
+
+def test_a_picture_is_saved_in_two_formats_and_equal_data_give_equal_files(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.png", tmp_path / "other.png"
+    for path in (one, other):
+        skill_pictures.draw_arms({"grpo": [learner(0.5, 0.9)]}, path)
+    assert one.with_suffix(".svg").read_bytes() == other.with_suffix(".svg").read_bytes()
+    assert "grpo (1)" in one.with_suffix(".svg").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.png", "one.svg", "other.png", "other.svg"]

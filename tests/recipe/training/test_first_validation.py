@@ -25,7 +25,9 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
     trainer.run_directory = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
     trainer.run_directory.write_config(composed(*WORDS))
     trainer.protector = Protector(trainer.settings)
-    trainer.config = OmegaConf.create({"trainer": {"val_only": False, "test_freq": 2}})
+    sampled = {"rollout": {"val_kwargs": {"temperature": 1.0}}}
+    trainer.config = OmegaConf.create({"trainer": {"val_only": False, "test_freq": 2}, "actor_rollout_ref": sampled})
+    trainer.val_dataloader = [{"raw_prompt": ["a", "b"]}]
     return trainer
 
 

@@ -1,10 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 
 from recipe.training.protector import Protector, has_plain_loss
 from recipe.training.settings import Settings, SettingsError, read_settings
 from tests.composing import composed
+from workers.skill_metrics import forgetting
 from workers.solution_store import Solution
 
 SKILLS = ["write", "repair", "trace", "sql"]
@@ -47,6 +49,19 @@ def test_forgotten_is_what_a_validation_lies_below_the_best_one():
     protector.see_validation(first)
     later = validation(write=0.25, sql=0.75)
     assert protector.forgotten(later) == {"skill/write/below_peak": 0.25, "skill/sql/below_peak": 0.0}
+
+
+def test_what_lies_below_the_peak_is_the_forgetting_of_the_stages_so_far():
+    """The same peak, over the start and all earlier stages; `below_peak` does not go below 0."""
+    initial, stages = [0.9, 0.2, 0.5, 0.4], [[0.3, 0.8, 0.5, 0.4], [0.6, 0.5, 0.7, 0.1], [0.3, 0.9, 0.2, 0.1]]
+    protector = Protector(changed({"method": "off"}))
+    protector.see_validation(validation(**dict(zip(SKILLS, initial, strict=True))))
+    for number, accuracies in enumerate(stages, start=1):
+        measured = validation(**dict(zip(SKILLS, accuracies, strict=True)))
+        below = [protector.forgotten(measured)[f"skill/{skill}/below_peak"] for skill in SKILLS]
+        assert below == pytest.approx(np.maximum(forgetting(stages[:number], initial), 0))
+        protector.see_validation(measured)
+    assert below == pytest.approx([0.6, 0.0, 0.5, 0.3])
 
 
 def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():

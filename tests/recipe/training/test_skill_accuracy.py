@@ -1,6 +1,13 @@
 import numpy as np
+import pytest
 
-from recipe.training.skill_accuracy import accuracy_by_skill, means_over_prompts, without_masked
+from recipe.training.skill_accuracy import (
+    accuracy_by_skill,
+    means_over_prompts,
+    share_error,
+    training_accuracy,
+    without_masked,
+)
 
 INFOS = {
     "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
@@ -17,7 +24,22 @@ def test_the_mean_is_over_skills_and_masked_samples_do_not_count():
         "skill/mean/accuracy": (1.0 + 2 / 3) / 2,
         "skill/worst/accuracy": 2 / 3,
         "skill/masked_share": 0.2,
+        "skill/sql/standard_error": 0.0,
+        "skill/write/standard_error": pytest.approx((2 / 27) ** 0.5),  # 2/3 x 1/3 of three samples
+        "skill/mean/standard_error": pytest.approx((2 / 27) ** 0.5 / 2),
     }
+
+
+def test_the_error_of_a_share_is_two_points_with_625_samples_at_a_half_and_less_elsewhere():
+    halves = [float(number % 2) for number in range(1250)]
+    assert share_error(halves[:625]) == pytest.approx(0.02, abs=1e-6)
+    assert share_error(halves[:102]) == pytest.approx(0.5 / 102**0.5)  # two samples for each of 51 prompts: 4.95
+    assert share_error([1.0] * 90 + [0.0] * 10) == pytest.approx(0.03)
+
+
+def test_the_samples_of_a_training_step_have_no_such_error():
+    infos = [{"acc": 1.0, "skill": "write", "masked": 0.0}, {"acc": 0.0, "skill": "write", "masked": 0.0}]
+    assert training_accuracy(infos).keys() == {f"train_skill/{name}/accuracy" for name in ("write", "mean", "worst")}
 
 
 def test_a_skill_whose_samples_were_all_masked_has_no_accuracy():

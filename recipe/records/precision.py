@@ -1,0 +1,52 @@
+"""How exact the accuracies of runs are and whether greedy ones stand beside them: what a report says of itself."""
+
+from collections.abc import Sequence
+
+from recipe.records.run_directory import RunDirectory
+
+# Standard error of an accuracy that a claim may rest on. sqrt(p (1 - p) / samples) is largest at p = 1/2, so
+# 1 / (4 * 0.02^2) = 625 samples of each skill keep it, whatever the accuracy is.
+LARGEST_ERROR = 0.02
+SAMPLES_OF_A_SKILL = 625
+
+
+def cautions(runs: Sequence[RunDirectory]) -> list[str]:
+    """A sentence for each way in which these runs measured less than a claim needs; empty where none did."""
+    errors = [_largest_error(run) for run in runs]
+    above = [error for error in errors if error is not None and error > LARGEST_ERROR]
+    unknown, ungreedy = errors.count(None), sum(not _is_greedy(run) for run in runs)
+    found = []
+    if above:
+        found.append(
+            f"An accuracy's standard error exceeds {100 * LARGEST_ERROR:g} points in {_of(len(above), runs)}: "
+            f"up to {100 * max(above):.1f}."
+        )
+    if unknown:
+        found.append(f"The standard error of an accuracy was not recorded in {_of(unknown, runs)}.")
+    if ungreedy:
+        found.append(f"Greedy accuracy was not measured in {_of(ungreedy, runs)}.")
+    return found
+
+
+def _of(count: int, runs: Sequence[RunDirectory]) -> str:
+    return f"{count} of {len(runs)} run{'s' * (len(runs) != 1)}"
+
+
+def _validations(run: RunDirectory) -> list[dict[str, float]]:
+    return [row for row in run.metrics() if "skill/mean/accuracy" in row]
+
+
+def _largest_error(run: RunDirectory) -> float | None:
+    """Of a skill's accuracy in any validation, as a share of 1; None where one did not record it."""
+    errors = [
+        row.get(key.replace("/accuracy", "/standard_error"))
+        for row in _validations(run)
+        for key in row
+        if key.startswith("skill/") and key.endswith("/accuracy") and key.split("/")[1] not in ("mean", "worst")
+    ]
+    known = [error for error in errors if error is not None]
+    return max(known) if known and len(known) == len(errors) else None
+
+
+def _is_greedy(run: RunDirectory) -> bool:
+    return all("skill/mean/greedy_accuracy" in row for row in _validations(run))

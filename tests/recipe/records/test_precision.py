@@ -1,0 +1,65 @@
+"""A report says how exact its accuracies are, and where greedy ones are missing."""
+
+from pathlib import Path
+
+import pytest
+
+from recipe.records.pictures import draw_learning_curve
+from recipe.records.precision import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
+from recipe.records.report import skill_table
+from recipe.records.run_directory import RunDirectory
+from recipe.training.skill_accuracy import share_error
+from tests.composing import composed
+
+STUDIES = {"paper_b": 51, "evidence_a": 51, "paper_b_real": 157}  # held-out prompts of each skill
+
+
+def finished(folder: Path, name: str, *errors: float | None, greedy: bool = True) -> RunDirectory:
+    """A run with a validation for each of these standard errors of `sql`; None: not recorded."""
+    run = RunDirectory.prepare(str(folder), "study", name)
+    for step, error in enumerate(errors):
+        row = {"skill/sql/accuracy": 0.5, "skill/mean/accuracy": 0.5, "skill/worst/accuracy": 0.5}
+        row |= {} if error is None else {"skill/sql/standard_error": error, "skill/mean/standard_error": error}
+        row |= {"skill/sql/greedy_accuracy": 0.75, "skill/mean/greedy_accuracy": 0.75} if greedy else {}
+        run.log_metrics(step, row)
+    return run
+
+
+def test_nothing_is_to_be_said_of_runs_that_measured_enough(tmp_path: Path):
+    assert cautions([finished(tmp_path, "a", 0.0, 0.02), finished(tmp_path, "b", 0.0199)]) == []
+
+
+def test_what_was_measured_too_roughly_or_not_at_all_is_counted(tmp_path: Path):
+    runs = [
+        finished(tmp_path, "a", 0.01, 0.0495),
+        finished(tmp_path, "b", 0.021, greedy=False),
+        finished(tmp_path, "c", 0.01, None),
+        finished(tmp_path, "d", 0.01),
+    ]
+    assert cautions(runs) == [
+        "An accuracy's standard error exceeds 2 points in 2 of 4 runs: up to 5.0.",
+        "The standard error of an accuracy was not recorded in 1 of 4 runs.",
+        "Greedy accuracy was not measured in 1 of 4 runs.",
+    ]
+
+
+def test_the_studies_of_the_papers_ask_for_enough_samples_of_each_skill():
+    halves = [float(number % 2) for number in range(SAMPLES_OF_A_SKILL - 1)]
+    assert share_error(halves) > LARGEST_ERROR >= share_error([*halves, 0.0])
+    for study, prompts in STUDIES.items():
+        config = composed(f"experiment={study}")
+        assert prompts * config.actor_rollout_ref.rollout.val_kwargs.n >= SAMPLES_OF_A_SKILL, study
+        assert config.run.greedy_validation, study
+
+
+def test_the_report_of_a_run_has_greedy_accuracy_and_its_curve_has_intervals(tmp_path: Path, monkeypatch):
+    run = finished(tmp_path, "a", 0.02, 0.01)
+    assert [row.greedy for row in skill_table(run)] == [(0.75, 0.75), (0.75, 0.75)]
+    figures = []
+    monkeypatch.setattr("recipe.records.pictures.save", lambda figure, path: figures.append(figure))
+    draw_learning_curve(run)
+    (axes,) = figures[0].axes
+    lengths = [float(abs(top[1] - low[1])) for lines in axes.collections for low, top in lines.get_segments()]
+    assert lengths == pytest.approx([0.0784, 0.0392] * 2)  # of `sql`, and of the mean
+    (dashed,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert list(dashed.get_ydata()) == [0.75, 0.75]
