@@ -43,7 +43,7 @@ def make_tokenizer(max_length: int = 512, merges: Sequence[Merge] = ()) -> Qwen2
     symbols = dict.fromkeys([*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
     tokenizer = Qwen2Tokenizer(
         vocab={symbol: index for index, symbol in enumerate(symbols)},
-        merges=list(merges),
+        merges=list(merges),  # type: ignore[arg-type]  # typed as strings, it takes pairs
         unk_token=PAD,  # never used: no byte is unknown
         eos_token=END_OF_TEXT if merges else END,
         pad_token=PAD,
