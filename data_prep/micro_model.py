@@ -1,21 +1,24 @@
 """Makes the micro model: a byte-level tokenizer and a small Qwen2 model with random weights, as a Hugging Face folder.
 
 `python -m data_prep.micro_model --out DIR [--seed S]`. Every byte is one token, so any text round-trips and
-lengths in tokens are lengths in bytes; roles of the chat are single special tokens.
+lengths in tokens are lengths in bytes; roles of the chat are single special tokens. `--merges N --texts PARQUET`: a
+tokenizer as pretrained models have it instead, whose tokens are parts of words, learned from demonstrations.
 """
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pandas as pd
 import torch
-from tokenizers import pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from data_prep.source import positive
 
-PAD, END = "<|pad|>", "<|im_end|>"
+PAD, END, END_OF_TEXT = "<|pad|>", "<|im_end|>", "<|endoftext|>"
 ROLES = ("system", "user", "assistant", "tool")
 
 # `<|im_end|>` and the newline after it are what verl's Qwen chat builder expects between turns.
@@ -25,26 +28,54 @@ CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(max_length: int = 512) -> Qwen2Tokenizer:
-    """A byte-level BPE without merges: 256 bytes, then pad, end of turn and one token for each role.
+Merge = tuple[str, str]
+
+
+def make_tokenizer(max_length: int = 512, merges: Sequence[Merge] = ()) -> Qwen2Tokenizer:
+    """A byte-level BPE: 256 bytes and the results of the merges, then pad, end of turn and one token for each role.
+
+    With merges it is as those of pretrained models: the end of a turn and the roles are special tokens that it does
+    not list among its own (`all_special_ids`), and its end-of-sequence token is another, which no answer has.
 
     It is a Qwen2Tokenizer because transformers loads that class for every Qwen2 model folder, whatever the folder says;
     like every Qwen tokenizer it normalises text to NFC, so round trips are exact for text that is in NFC.
     """
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    symbols = dict.fromkeys([*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
     tokenizer = Qwen2Tokenizer(
-        vocab={symbol: index for index, symbol in enumerate(alphabet)},
-        merges=[],
+        vocab={symbol: index for index, symbol in enumerate(symbols)},
+        merges=list(merges),  # type: ignore[arg-type]  # typed as strings, it takes pairs
         unk_token=PAD,  # never used: no byte is unknown
-        eos_token=END,
+        eos_token=END_OF_TEXT if merges else END,
         pad_token=PAD,
         chat_template=CHAT_TEMPLATE,
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
         padding_side="left",
     )
-    tokenizer.add_special_tokens({"additional_special_tokens": [f"<|{role}|>" for role in ROLES]})
+    roles = [f"<|{role}|>" for role in ROLES]
+    if merges:
+        tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (END, *roles)])
+    else:
+        tokenizer.add_special_tokens({"additional_special_tokens": roles})
     return tokenizer
+
+
+def learn_merges(texts: Iterable[str], count: int) -> list[Merge]:
+    """At most `count` merges of byte-level BPE for these texts, the most frequent first."""
+    made = make_tokenizer().backend_tokenizer
+    learner = Tokenizer(models.BPE())
+    learner.normalizer, learner.pre_tokenizer = made.normalizer, made.pre_tokenizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(alphabet) + count, initial_alphabet=alphabet, min_frequency=2, show_progress=False
+    )
+    learner.train_from_iterator(texts, trainer)
+    return [(left, right) for left, right in json.loads(learner.to_str())["model"]["merges"]]
+
+
+def texts_of(demonstrations: Path) -> list[str]:
+    """What is said in the conversations of a parquet file (column `messages`)."""
+    return [turn["content"] for turns in pd.read_parquet(demonstrations)["messages"] for turn in turns]
 
 
 def make_model(
@@ -69,7 +100,7 @@ def make_model(
         initializer_range=hidden**-0.5,  # the default 0.02 is for wide models; a narrow one then starts on a plateau
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.convert_tokens_to_ids(END),  # what an engine stops at
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
@@ -78,9 +109,18 @@ def make_model(
         return Qwen2ForCausalLM(config)
 
 
-def make(out: Path, *, seed: int = 0, hidden: int = 160, layers: int = 2, heads: int = 5, max_length: int = 512) -> int:
-    """Writes tokenizer and model into `out`; returns the number of parameters."""
-    tokenizer = make_tokenizer(max_length)
+def make(
+    out: Path,
+    *,
+    seed: int = 0,
+    hidden: int = 160,
+    layers: int = 2,
+    heads: int = 5,
+    max_length: int = 512,
+    merges: Sequence[Merge] = (),
+) -> int:
+    """Writes tokenizer and model into `out`; returns the number of parameters. merges: as in `make_tokenizer`."""
+    tokenizer = make_tokenizer(max_length, merges)
     model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads, max_length=max_length)
     tokenizer.save_pretrained(out)
     model.save_pretrained(out)
@@ -96,18 +136,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=5)
     parser.add_argument("--max-length", type=positive, default=512, help="tokens of prompt and answer together")
+    parser.add_argument("--merges", type=positive, default=0, help="learn so many merges of bytes (needs --texts)")
+    parser.add_argument("--texts", type=Path, help="parquet of demonstrations that --merges learns from")
     options = parser.parse_args(arguments)
+    if bool(options.merges) != bool(options.texts):
+        parser.error("--merges and --texts go together")
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
         parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
     try:
+        merges = learn_merges(texts_of(options.texts), options.merges) if options.merges else []
         size = make(
             options.out, seed=options.seed, hidden=options.hidden, layers=options.layers, heads=options.heads,
-            max_length=options.max_length,
+            max_length=options.max_length, merges=merges,
         )  # fmt: skip
     except OSError as error:
         print(f"data_prep.micro_model: {error}", file=sys.stderr)
         return 1
-    print(f"{options.out}: {size:,} parameters, {len(make_tokenizer())} tokens")
+    print(f"{options.out}: {size:,} parameters, {len(make_tokenizer(merges=merges))} tokens")
     return 0
 
 

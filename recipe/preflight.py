@@ -16,7 +16,20 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from recipe.checks import cluster, cpu_engine, data, extras, memory, model, names, protocol, reward, sandbox, verl_rules
+from recipe.checks import (
+    cluster,
+    cpu_engine,
+    data,
+    extras,
+    memory,
+    model,
+    names,
+    protocol,
+    reward,
+    sandbox,
+    tokenizer,
+    verl_rules,
+)
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.training.settings import SettingsError, did_you_mean, read_settings
@@ -33,6 +46,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "the engine can follow the weights and draw by seeds": cpu_engine.check,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
+    "credit can be given to the tokenizer's tokens": tokenizer.check,
     "batches divide and memory suffices": memory.check,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,

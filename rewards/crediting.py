@@ -120,7 +120,8 @@ class CreditService:
         """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
 
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
-        token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause; counts and seconds.
+        token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause and credit_reason, why no step
+        has a credit in a word and in words; counts and seconds.
         """
         spent = _Spent()
         try:
@@ -130,12 +131,14 @@ class CreditService:
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
-            found, spans, steps = Credits(cause="failed"), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
+            cause = f"failed: {type(error).__name__}: {error}"
+            found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
         return {
             "credit_values": np.asarray(found.values, dtype=np.float32),
             "credit_steps": steps,
             "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
             "credit_cause": found.cause.split(":")[0],
+            "credit_reason": found.cause.partition(": ")[2],
             "credit_asked": found.asked,
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,

@@ -1,4 +1,8 @@
-"""Which characters of a response each of its tokens stands for, and so which step it belongs to."""
+"""Which characters of a response each of its tokens stands for, and so which step it belongs to.
+
+Tokens are placed by what decoding them adds to the text, which holds for any tokenizer: bytes of a character that are
+spread over tokens, blanks that depend on the tokens beside them, blanks that are cleaned up once more tokens came.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,54 +10,128 @@ from typing import Any
 
 import numpy as np
 
+# What stands for bytes that are no character, or not yet.
+_UNDECODED = "\ufffd"
+# A character has four bytes at most. What is still open after so many tokens is placed by all tokens before it.
+_PATIENCE = 4
 
-def token_offsets(tokenizer: Any, token_ids: Sequence[int]) -> list[tuple[int, int]]:
+Offset = tuple[int, int]
+
+
+def token_offsets(tokenizer: Any, token_ids: Sequence[int]) -> list[Offset]:
     """Characters [start, end) of each token in `tokenizer.decode(token_ids, skip_special_tokens=True)`.
 
-    Every token of a character that takes several has that character; a special token has none (start = end). The ids
-    are those that were generated: a model need not write a text with the tokens that encoding it would give.
-
-    Raises ValueError for a tokenizer whose pieces do not add up to the whole text.
+    Every token of a character that takes several has that character; a token that decoding leaves out has none
+    (start = end). Starts never decrease, and together the tokens cover the text. The ids are those that were
+    generated: a model need not write a text with the tokens that encoding it would give.
     """
-    special = set(tokenizer.all_special_ids)
     text = tokenizer.decode(token_ids, skip_special_tokens=True)
-    plain = [token for token in token_ids if token not in special]
+    left_out = _left_out(tokenizer, token_ids)
+    plain = [token for token in token_ids if token not in left_out]
     offsets = _by_encoding(tokenizer, text, plain) or _by_decoding(tokenizer, text, plain)
-    placed, position = iter(offsets), 0
+    place = len(text)
     result = []
-    for token in token_ids:
-        start, end = (position, position) if token in special else next(placed)
-        result.append((start, end))
-        position = end
-    return result
+    for token in reversed(token_ids):
+        offset = (place, place) if token in left_out else offsets.pop()
+        place = offset[0]
+        result.append(offset)
+    return result[::-1]
 
 
-def _by_encoding(tokenizer: Any, text: str, plain: list[int]) -> list[tuple[int, int]] | None:
-    """The tokenizer's own offsets, where encoding the text gives these very tokens: the usual case, and a fast one."""
-    if not tokenizer.is_fast:
+def _left_out(tokenizer: Any, token_ids: Sequence[int]) -> set[int]:
+    """Those of the tokens that `skip_special_tokens` drops: which they are is for decoding to say.
+
+    A token can be marked special without being one of `all_special_ids`, and one kind of tokenizer drops it.
+    """
+    marked = set(tokenizer.all_special_ids).union(getattr(tokenizer, "added_tokens_decoder", ()))
+    return {
+        token
+        for token in marked.intersection(token_ids)
+        if tokenizer.decode([token]) and not tokenizer.decode([token], skip_special_tokens=True)
+    }
+
+
+def _by_encoding(tokenizer: Any, text: str, plain: list[int]) -> list[Offset] | None:
+    """The tokenizer's own offsets, where encoding the text gives these very tokens: the usual case, and a fast one.
+
+    None also where they leave out characters: some tokenizers trim blanks.
+    """
+    if not getattr(tokenizer, "is_fast", False):
         return None
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    return [tuple(pair) for pair in encoded["offset_mapping"]] if encoded["input_ids"] == plain else None
+    offsets = [tuple(pair) for pair in encoded["offset_mapping"]]
+    return offsets if encoded["input_ids"] == plain and _cover(offsets, len(text)) else None
 
 
-def _by_decoding(tokenizer: Any, text: str, plain: list[int]) -> list[tuple[int, int]]:
-    """What each further token adds to the text; tokens wait for the one that completes their character."""
-    offsets: list[tuple[int, int]] = []
-    position = first = 0  # characters placed; the first token of the window that is decoded together
-    known = ""
-    for index in range(len(plain)):
-        window = tokenizer.decode(plain[first : index + 1])
-        if window.endswith("\ufffd") and index + 1 < len(plain):
-            continue
-        added = len(window) - len(known)
-        waiting = index + 1 - len(offsets)
-        offsets += [(position, position + added)] * waiting
-        position += added
-        first = index + 1 - waiting
-        known = tokenizer.decode(plain[first : index + 1])
-    if position != len(text):
-        raise ValueError(f"tokens decode to {position} characters one by one and to {len(text)} together")
+def _cover(offsets: Sequence[Offset], length: int) -> bool:
+    """Whether the tokens cover a text of this length in order."""
+    edges = [(0, 0), *offsets, (length, length)]
+    return all(before[0] <= after[0] <= before[1] <= after[1] for before, after in pairwise(edges))
+
+
+def _by_decoding(tokenizer: Any, text: str, plain: list[int]) -> list[Offset]:
+    """A token has the characters that it completes, and the next one too where it holds a part of that.
+
+    One that adds nothing behind bytes that are no character is a further byte of them.
+    """
+    completed, parts = _completed(tokenizer, text, plain)
+    offsets: list[Offset] = []
+    before = floor = 0
+    for end, part in zip(completed, _of_the_next(completed, parts), strict=True):
+        start, last = before, min(end + part, len(text))
+        if start == last and text[start - 1 : start] == _UNDECODED:
+            start = max(start - 1, floor)
+        offsets.append((start, last))
+        before, floor = end, start
     return offsets
+
+
+def _completed(tokenizer: Any, text: str, plain: list[int]) -> tuple[list[int], list[bool]]:
+    """After each token: how much of the text is decoded, and whether there is more, which is not in the text.
+
+    Decoding every prefix would take quadratic time, so that only a window is decoded: what was placed last, whose text
+    is known, and the tokens after it. What stays open for long is placed by whole prefixes.
+    """
+    completed: list[int] = []
+    parts: list[bool] = []
+    first = read = placed = 0  # the window's first token, the first that is not placed, the characters placed
+    known = ""
+    while (index := len(completed)) < len(plain):
+        window = tokenizer.decode(plain[first : index + 1], skip_special_tokens=True)
+        end, rest = _match(window, known, text, placed if first else 0)
+        at_the_end = index + 1 == len(plain) and end < len(text)
+        if first and (at_the_end or (rest and index - read >= _PATIENCE)):
+            first, known = 0, ""
+            del completed[read:], parts[read:]
+            continue
+        completed.append(max([end, *completed[-1:]]))
+        parts.append(rest)
+        if end > placed and not rest:
+            context = tokenizer.decode(plain[read : index + 1], skip_special_tokens=True)
+            if context:
+                first, read, placed, known = read, index + 1, end, context if read else ""
+    return completed, parts
+
+
+def _match(window: str, known: str, text: str, placed: int) -> tuple[int, bool]:
+    """Characters of the text up to the end of a window that begins with a known text, and whether the window has more.
+
+    A window that begins otherwise ends in bytes that are no character yet and that spoil those before them.
+    """
+    if not window.startswith(known):
+        return placed, True
+    added = window[len(known) :]
+    pairs = zip(added, text[placed : placed + len(added)], strict=False)
+    common = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(added), len(text) - placed))
+    return placed + common, common < len(added)
+
+
+def _of_the_next(completed: Sequence[int], parts: Sequence[bool]) -> list[bool]:
+    """Whether each token holds a part of the next character: what vanishes before that is completed was none of it."""
+    result = list(parts)
+    for index in reversed(range(len(parts) - 1)):
+        result[index] = parts[index] and (completed[index] < completed[index + 1] or result[index + 1])
+    return result
 
 
 def token_steps(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -36,8 +36,8 @@ class State(Protocol):
     step: int
     total: int
 
-    def take(self, line: dict[str, Any]) -> None:
-        """Learn from one more line."""
+    def take(self, line: dict[str, Any]) -> str | None:
+        """Learn from one more line; a warning for the user where it holds one."""
 
     def describe(self) -> str:
         """One line for the user."""
@@ -75,7 +75,7 @@ class TrainingState:
         self.trouble = ""
         self.clock = StepClock()
 
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, event: dict[str, Any]) -> str | None:
         kind = event["event"]
         self.phase = PHASES.get(kind, self.phase)
         if kind == "ready":
@@ -89,6 +89,12 @@ class TrainingState:
             self.trouble = ""
         elif kind == "report_failed":
             self.trouble = f"no report of step {event['step']}: {event['error']}"
+        elif kind == "credit_failed":
+            return (
+                f"warning: in step {event['step']} credit failed for {event['samples']} of the {event['wanted']} "
+                f"samples that should have it: {event['reason']}"
+            )
+        return None
 
     def describe(self) -> str:
         parts = [f"{self.step} of {self.total} steps done"] if self.total else []
@@ -168,6 +174,7 @@ class ProgressReporter:
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join(timeout=5)
+        self._take_new_lines()  # a warning may have come with the end
 
     def _follow(self) -> None:
         if self.console.is_terminal:
@@ -213,5 +220,7 @@ class ProgressReporter:
                 if not line.endswith(b"\n"):
                     break  # it is still being written
                 self.offset += len(line)
-                self.state.take(json.loads(line))
+                warning = self.state.take(json.loads(line))
+                if warning:
+                    self.console.print(warning, markup=False, highlight=False, soft_wrap=True)
                 self.heard = time.monotonic()

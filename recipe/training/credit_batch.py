@@ -7,12 +7,22 @@ from typing import Any
 import numpy as np
 import torch
 
+from recipe.records.run_directory import RunDirectory
 from recipe.training.settings import CreditSettings
 from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
 COUNTS = ("asked", "invalid", "unjudged", "replays", "requests", "cache_hits", "seconds", "busy_seconds", "generated")
+
+# Causes for which a sample goes without credit on purpose.
+SPARED = ("equal_group", "masked")
+# A larger share of failures in a step is said on the console.
+TOLERATED_SHARE = 0.1
+
+
+class CreditFailedError(RuntimeError):
+    """No sample of a step that should have credit has any, because estimating it failed for each."""
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -78,3 +88,26 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/cache_hit_share": total["cache_hits"] / max(total["requests"], 1.0),
         "credit/unjudged_share": total["unjudged"] / judged,
     } | {f"credit/uncredited/{cause}": count / max(len(credited), 1) for cause, count in sorted(causes.items())}
+
+
+def check_failures(infos: Sequence[dict[str, Any]], step: int, run: RunDirectory) -> None:
+    """Log the event ``credit_failed``, which the console shows, where estimating credit failed for too many samples.
+
+    Samples without credit on purpose do not count (`SPARED`).
+
+    Raises:
+        CreditFailedError: it failed for all of them.
+    """
+    wanted = [info for info in infos if "credit_cause" in info and info["credit_cause"] not in SPARED]
+    reasons = Counter(info["credit_reason"] for info in wanted if info["credit_cause"] == "failed")
+    failed = reasons.total()
+    if failed <= TOLERATED_SHARE * len(wanted):
+        return
+    reason = reasons.most_common(1)[0][0]
+    run.log_event("credit_failed", step=step, samples=failed, wanted=len(wanted), reason=reason)
+    if failed == len(wanted):
+        raise CreditFailedError(
+            f"step {step}: credit failed for all of the {failed} samples that should have it, so that credit=off would "
+            f"have trained the same. The reason: {reason}. See logs/ in {run.path}, fix it, and start the same run "
+            "again, or train with credit=off."
+        )

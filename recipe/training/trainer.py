@@ -32,7 +32,7 @@ from recipe.training.batch_skills import (
     prompt_of,
     skill_ids,
 )
-from recipe.training.credit_batch import shaped_by_credit
+from recipe.training.credit_batch import check_failures, shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer, task_of
 from recipe.training.greedy import GreedyPrompts, greedy_metrics
 from recipe.training.plan import make_plan, mixed_plan
@@ -225,6 +225,7 @@ class SkillCreditTrainer(PPOTrainerSync):
 
         Here and not in the actor's ranks: every group is whole, and any number of ranks trains on the same numbers.
         """
+        check_failures(infos, self.global_steps, self.run_directory)
         data = fetch(batch, "advantages", "response_mask", "uid")
         uids = [str(uid) for uid in list(data["uid"])]
         rows, found = shaped_by_credit(

@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from data_prep import micro_model
+from data_prep import micro, micro_model
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +69,36 @@ def test_a_width_that_does_not_divide_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         micro_model.main(["--out", str(tmp_path), "--hidden", "100", "--heads", "3"])
     assert "--hidden 100 must be a positive multiple of 2 x --heads (6)" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    """The folder of a model whose tokenizer has merges."""
+    folder = tmp_path_factory.mktemp("merged")
+    micro.make(folder, limit=5, demonstration_count=64)
+    arguments = ["--out", folder / "model", "--merges", "50", "--texts", folder / "sft_train.parquet"]
+    assert micro_model.main(list(map(str, arguments))) == 0
+    return folder / "model"
+
+
+def test_with_merges_tokens_are_parts_of_words_and_any_text_round_trips(merged):
+    tokenizer = AutoTokenizer.from_pretrained(merged)
+    program = "def f(a,b):\n a+=8\n return a,b é漢🙂"
+    ids = tokenizer.encode(program)
+    assert {"def", "\u0120return"} <= set(tokenizer.convert_ids_to_tokens(ids))
+    assert tokenizer.decode(ids) == program
+    assert len(tokenizer) == 256 + 50 + 7
+
+
+def test_with_merges_the_end_of_a_turn_is_special_and_not_listed_as_in_pretrained_models(merged):
+    tokenizer = AutoTokenizer.from_pretrained(merged)
+    end = tokenizer.convert_tokens_to_ids(micro_model.END)
+    assert end not in tokenizer.all_special_ids
+    assert tokenizer.decode([*tokenizer.encode("x"), end], skip_special_tokens=True) == "x"
+    assert GenerationConfig.from_pretrained(merged).eos_token_id == end
+
+
+def test_merges_without_texts_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        micro_model.main(["--out", str(tmp_path), "--merges", "10"])
+    assert "--merges and --texts go together" in capsys.readouterr().err

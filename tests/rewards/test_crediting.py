@@ -124,6 +124,7 @@ def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
     credits = CreditService(Plan(), Broken())
     (found,) = run(sample(), service=credits, judge=Judge())
     assert found["credit_cause"] == "failed"
+    assert found["credit_reason"] == "ConnectionError: the board is gone"
     assert found["credit_steps"].tolist() == [-1] * 12
     assert "the board is gone" in caplog.text
 

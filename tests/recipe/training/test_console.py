@@ -71,3 +71,12 @@ def test_an_evaluation_tells_its_share_of_accepted_answers_and_how_long_the_rest
     for ended, right in ((1.0, 1.0), (4.0, 0.0)):
         state.take({"answer": {"started": 0.0, "ended": ended}, "reward": {"acc": right}})
     assert state.describe() == "4 of 10 samples | 50% accepted | about 12 s left"
+
+
+def test_a_step_without_credit_is_a_line_that_stays_with_the_reason_also_when_it_is_the_last(tmp_path):
+    path, stream = tmp_path / "events.jsonl", io.StringIO()
+    event = {"time": 1.0, "event": "credit_failed", "step": 4, "samples": 5, "wanted": 9, "reason": "KeyError: [x]"}
+    with ProgressReporter(path, TrainingState(), line_every_seconds=1000, stream=stream):
+        path.write_text(json.dumps(event) + "\n")
+    expected = "warning: in step 4 credit failed for 5 of the 9 samples that should have it: KeyError: [x]\n"
+    assert stream.getvalue() == expected

@@ -1,7 +1,18 @@
+from pathlib import Path
+
 import numpy as np
+import pytest
 import torch
 
-from recipe.training.credit_batch import COUNTS, credit_tensors, replay_metrics, shaped_by_credit
+from recipe.records.run_directory import RunDirectory
+from recipe.training.credit_batch import (
+    COUNTS,
+    CreditFailedError,
+    check_failures,
+    credit_tensors,
+    replay_metrics,
+    shaped_by_credit,
+)
 from recipe.training.samples import jagged
 from recipe.training.settings import CreditSettings
 from workers.credit import shape_advantages
@@ -77,3 +88,51 @@ def test_controls_shape_with_the_same_credits_in_another_order_or_with_the_other
     assert [round(1.0 - value, 5) for value in inverted[0]] == [round(value, 5) for value in plain[0]]
     assert shaped("shuffled") == shuffled
     assert shaped("shuffled", step=2) != shuffled
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.prepare(str(tmp_path), "credit", "r")
+
+
+def causes(**counts: int) -> list[dict]:
+    """Samples by the cause for which they have no credit; `none`: those that have it."""
+    return [
+        info([], [], "" if cause == "none" else cause) | {"credit_reason": "a reason" if cause == "failed" else ""}
+        for cause, count in counts.items()
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "infos",
+    [[], [{}, {}], causes(none=9, failed=1), causes(equal_group=4), causes(flaky=3), causes(none=8, masked=3)],
+)
+def test_a_tenth_of_failures_is_borne(run, infos):
+    check_failures(infos, 3, run)
+    assert run.events() == []
+
+
+def test_more_than_a_tenth_of_those_that_should_have_credit_is_an_event_with_the_reason(run):
+    # Samples that go without on purpose do not thin out the share: it is 2 of 12.
+    infos = [{}, *causes(none=9, one_step=1, failed=1, equal_group=80, masked=20)]
+    check_failures([*infos, causes(failed=1)[0] | {"credit_reason": "another"}], 3, run)
+    (event,) = run.events()
+    assert {key: event[key] for key in ("event", "step", "samples", "wanted", "reason")} == {
+        "event": "credit_failed", "step": 3, "samples": 2, "wanted": 12, "reason": "a reason",
+    }  # fmt: skip
+
+
+def test_a_step_in_which_credit_failed_for_all_that_should_have_it_ends_the_run(run):
+    with pytest.raises(CreditFailedError, match=r"step 3: credit failed for all of the 2 samples .*: a reason\. See"):
+        check_failures(causes(failed=2, equal_group=6), 3, run)
+    assert [event["event"] for event in run.events()] == ["credit_failed"]
+
+
+def test_the_trainer_looks_before_it_shapes(run):
+    from recipe.training.trainer import SkillCreditTrainer
+
+    trainer = object.__new__(SkillCreditTrainer)
+    trainer.global_steps, trainer.run_directory = 3, run
+    with pytest.raises(CreditFailedError):
+        trainer._shape_advantages(None, causes(failed=2), {})

@@ -1,0 +1,57 @@
+"""Can credit be given to the tokens of the run's own tokenizer? It is tried on a few answers."""
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory
+from rewards.segments import Unit, segment
+from rewards.tokens import token_offsets, token_steps
+
+KEY = "actor_rollout_ref.model.path"
+MEND = "use a model whose tokenizer keeps the text, or credit=off"
+
+# A program alone; one in an explanation, with characters of several bytes and a tab.
+ANSWERS = (
+    "def f(a, b):\n    total = a\n    for i in range(b):\n        total += i\n    return total",
+    "The idea: put both in one text.\n\n```python\ndef f(s):\n\tend = 'été 漢字 😀'\n\treturn s + end\n```\nDone.",
+)
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Of each answer as it is read back from its tokens every step is found, and has tokens.
+
+    A tokenizer that does not load is no matter of this check: that of the model folder names it.
+    """
+    if config.credit.kind == "off":
+        return []
+    from verl.utils import hf_tokenizer
+
+    model = config.actor_rollout_ref.model
+    path = str(Path(model.get("tokenizer_path") or model.path).expanduser())
+    try:
+        tokenizer = hf_tokenizer(path, trust_remote_code=bool(model.get("trust_remote_code")))
+    except Exception:
+        return []
+    try:
+        lost = [text for answer in ANSWERS if (text := lost_steps(tokenizer, answer, config.credit.unit))]
+    except Exception as error:  # whatever a tokenizer raises would be raised for every sample
+        lost = [f"{type(error).__name__}: {error}"]
+    return [Problem(f"credit cannot be given with the tokenizer of {path}: {why}", KEY, MEND) for why in lost[:1]]
+
+
+def lost_steps(tokenizer: Any, answer: str, unit: Unit) -> str:
+    """Which steps of an answer are lost between its tokens and the text that they are decoded to; "" for none."""
+    written = segment(answer, unit)
+    ids = tokenizer.encode(answer, add_special_tokens=False)
+    if tokenizer.eos_token_id is not None:
+        ids = [*ids, tokenizer.eos_token_id]
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    steps = segment(text, unit)
+    if len(steps) != len(written):
+        return f"{answer!r} has {len(written)} steps ({unit}), and {len(steps)} as it is read back, {text!r}"
+    owners = set(token_steps(token_offsets(tokenizer, ids), [(step.start, step.end) for step in steps]).tolist())
+    bare = [text[step.start : step.end] for number, step in enumerate(steps) if number not in owners]
+    return f"no token belongs to {bare[0]!r} in {text!r}" if bare else ""

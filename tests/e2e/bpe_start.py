@@ -1,0 +1,62 @@
+"""A model with a tokenizer as pretrained models have it, made in seconds: it knows the problems that it is run on."""
+
+import random
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from data_prep import micro, micro_model
+from data_prep.micro_problems import SKILLS, Problem
+from data_prep.schema import write_rows
+
+PROBLEMS, MERGES, STEPS = 8, 120, 150
+
+
+def make_bpe_start(out: Path, seed: int = 0) -> Path:
+    """Writes train.parquet (rows for agents) and `model`, which solves a part of them and errs in the others."""
+    counts = dict.fromkeys(SKILLS, 64)
+    demonstrations = micro.demonstrations("sft_train", counts, micro.WRONG_SHARES, seed=seed, difficulty=1)
+    merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
+    micro_model.make(out / "model", seed=seed, merges=merges)
+    write_rows(out / "train.parquet", micro.rows("train", SKILLS, seed=seed, count=PROBLEMS, difficulty=1, agents=True))
+    drawn = [
+        problem
+        for skill in SKILLS
+        for problem in micro.problems(skill, "train", seed=seed, count=PROBLEMS, difficulty=1)
+    ]
+    _fit(out / "model", drawn, seed)
+    return out
+
+
+def _fit(folder: Path, problems: list[Problem], seed: int) -> None:
+    """Teaches the right answer and a wrong one of every problem, so that samples of a group differ."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    answers = [
+        (problem.prompt, answer) for problem in problems for answer in [problem.gold, problem.gold, problem.wrong[0]]
+    ]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    rng = random.Random(seed)
+    for _ in range(STEPS):
+        ids, labels = _batch(tokenizer, rng.sample(answers, 32))
+        loss = model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+
+
+def _batch(tokenizer: AutoTokenizer, answers: list[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids, padded on the left, and labels (-100 for what is not the answer), each (answers, longest)."""
+    rows = []
+    for prompt, answer in answers:
+        chat = [{"role": "user", "content": prompt}]
+        asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        question, told = tokenizer.encode(asked), tokenizer.encode(answer + micro_model.END)
+        rows.append((question + told, [-100] * len(question) + told))
+    longest = max(len(ids) for ids, _ in rows)
+    ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row, _ in rows]
+    labels = [[-100] * (longest - len(row)) + row for _, row in rows]
+    return torch.tensor(ids), torch.tensor(labels)
