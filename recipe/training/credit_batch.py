@@ -51,7 +51,8 @@ def shaped_by_credit(
     shaped, statistics = shape_advantages(
         advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
         normalization=credit.normalization, tolerance=credit.tolerance,
-        groups=torch.tensor([numbers[uid] for uid in uids]),
+        groups=torch.tensor([numbers[uid] for uid in uids]), min_valid=credit.min_valid,
+        zero_advantage=credit.zero_advantage,
     )  # fmt: skip
     rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
     return rows, statistics | replay_metrics(infos)

@@ -89,6 +89,8 @@ class CreditSettings(Group):
     strength: float = Field(default=0.0, ge=0)
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
+    min_valid: int = Field(default=2, ge=2)
+    zero_advantage: bool = False
     ablation: Literal["none", "shuffled", "inverted"] = "none"
 
     @model_validator(mode="after")
