@@ -1,6 +1,7 @@
 """Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
 
-With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
+With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps (tau in the layout that its replays have,
+since a verifier may read layout):
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
@@ -45,7 +46,8 @@ class Plan:
     method: which intervention, or shapley. unit, text_steps: what a step is (`rewards.segments.segment`).
     budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
     choice: which steps when there are more than the budget: the longest, or equally likely ones.
-    check_flaky: run the solution itself once more; if the score differs, no step gets a credit.
+    check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
+        replays change is run in theirs, with or without this.
     continuations: of `resample`, how many the value of each prefix is the mean of; each is a replay of the budget.
     """
 
@@ -120,16 +122,33 @@ async def estimate(
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
     replayer = _Replayer(verify, resume)
-    again = await replayer.score(edits.whole(), fresh=True) if plan.check_flaky else score
-    if again != score:
-        cause = "flaky" if math.isfinite(again) else "unjudged"
+    reference, cause = await _reference(edits, plan, score, replayer)
+    if cause:
         return Credits(steps, [math.nan] * len(steps), cause=cause, seconds=time.perf_counter() - started)
     method = _METHODS[plan.method]
-    values = await method(edits, steps, plan, score, rng or random.Random(0), replayer)
+    values = await method(edits, steps, plan, reference, rng or random.Random(0), replayer)
     return Credits(
         steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay",
         replayer.asked, replayer.invalid, replayer.unjudged, replayer.judged, time.perf_counter() - started,
     )  # fmt: skip
+
+
+async def _reference(edits: Edits, plan: Plan, score: float, replayer: "_Replayer") -> tuple[float, str]:
+    """What replays are compared with: R of the solution in their layout; and why it cannot be had, else "".
+
+    A reference that equals the score shows that the program is not flaky, too. One that differs may come of the
+    layout: then the solution as it was written decides.
+    """
+    written = edits.whole()
+    rewritten = written if plan.method == "resample" else edits.rewritten()
+    if rewritten is None or (rewritten == written and not plan.check_flaky):
+        return score, ""
+    reference = again = await replayer.score(rewritten, fresh=True)
+    if math.isfinite(reference) and reference != score and rewritten != written:
+        again = await replayer.score(written, fresh=True) if plan.check_flaky else score
+    if not (math.isfinite(reference) and math.isfinite(again)):
+        return math.nan, "unjudged"
+    return reference, "" if again == score else "flaky"
 
 
 class _Replayer:
@@ -174,7 +193,7 @@ class _Replayer:
 
 
 async def _one_at_a_time(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     chosen = choose(steps, plan.budget, plan.choice, rng)
     if plan.method == "replace":
@@ -184,7 +203,7 @@ async def _one_at_a_time(
     scores = await asyncio.gather(*map(replayer.score, changed))
     values = [math.nan] * len(steps)
     for index, replayed in zip(chosen, scores, strict=True):
-        values[index] = score - replayed
+        values[index] = whole - replayed
     return values
 
 
@@ -198,18 +217,18 @@ def choose(steps: Sequence[Step], budget: int, choice: Choice, rng: random.Rando
 
 
 async def _truncate(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Credits of consecutive blocks of steps, one cut between each two; the budget counts the cuts."""
     blocks = even_blocks(len(steps), plan.budget)
     cuts = [range(block[0]) for block in blocks]
     before = await asyncio.gather(*(replayer.score(edits.keep(cut)) for cut in cuts))
-    gains = [after - first for first, after in pairwise([*before, score])]
+    gains = [after - first for first, after in pairwise([*before, whole])]
     return _shared(gains, blocks, len(steps))
 
 
 async def _shapley(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Mean marginal gain over as many sampled orders as the budget pays for; blocks where it does not pay for one."""
     blocks = even_blocks(len(steps), plan.budget)
@@ -220,7 +239,7 @@ async def _shapley(
     ordered = sorted(coalitions, key=sorted)
     members = [[step for block in coalition for step in blocks[block]] for coalition in ordered]
     scores = await asyncio.gather(*(replayer.score(edits.keep(kept)) for kept in members))
-    worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): score}
+    worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): whole}
     gains = [0.0] * len(blocks)
     for order in orders:
         for size, block in enumerate(order):
@@ -229,13 +248,13 @@ async def _shapley(
 
 
 async def _resample(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Credits of consecutive blocks of steps, one value before each; the budget counts continuations."""
     blocks = even_blocks(len(steps), plan.budget // plan.continuations)
     cuts = [steps[block[0]].start for block in blocks]
     before = await asyncio.gather(*(replayer.value(cut, plan.continuations) for cut in cuts))
-    gains = [after - first for first, after in pairwise([*before, score])]
+    gains = [after - first for first, after in pairwise([*before, whole])]
     return _shared(gains, blocks, len(steps))
 
 
