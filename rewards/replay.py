@@ -32,8 +32,13 @@ METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley", "resa
 Choice = Literal["longest", "uniform"]
 CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
-# The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
-# that remain, for replay against a fresh environment.
+
+class TimedOut(Exception):
+    """A changed solution met a time limit that the solution itself did not: that says nothing of its score."""
+
+
+# The score of a changed solution in [0, 1]; NaN when it could not be judged. May raise `TimedOut`. With unit "turn" it
+# is given the actions that remain, for replay against a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
 # The solution up to this character and what the policy, asked anew, makes of it.
 Resume = Callable[[int], Awaitable[str]]
@@ -78,7 +83,8 @@ class Credits:
     values: one for each step; NaN for a step without a valid intervention, or left out by the budget.
     cause: why no step has a credit; "" when some have.
     asked: replays that the plan wanted; invalid: those without a valid program; unjudged: those that the verifier
-    could not judge. replays: programs that were given to the verifier or found in its cache. seconds: wall time.
+    could not judge; timeouts: those that took longer than they were given. replays: programs that were given to the
+    verifier or found in its cache. seconds: wall time.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -87,6 +93,7 @@ class Credits:
     asked: int = 0
     invalid: int = 0
     unjudged: int = 0
+    timeouts: int = 0
     replays: int = 0
     seconds: float = 0.0
 
@@ -128,8 +135,8 @@ async def estimate(
     method = _METHODS[plan.method]
     values = await method(edits, steps, plan, reference, rng or random.Random(0), replayer)
     return Credits(
-        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay",
-        replayer.asked, replayer.invalid, replayer.unjudged, replayer.judged, time.perf_counter() - started,
+        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay", replayer.asked, replayer.invalid,
+        replayer.unjudged, replayer.timeouts, replayer.judged, time.perf_counter() - started,
     )  # fmt: skip
 
 
@@ -157,19 +164,22 @@ class _Replayer:
     def __init__(self, verify: Verify, resume: Resume | None = None):
         self.verify = verify
         self.resume = resume
-        self.asked = self.invalid = self.unjudged = self.judged = 0
+        self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
     async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
-        """R of a changed solution; NaN where it is None, or could not be judged."""
+        """R of a changed solution; NaN where it is None, could not be judged, or took too long."""
         self.asked += not fresh
         if changed is None:
             self.invalid += 1
             return math.nan
+        self.judged += not fresh
         try:
             value = await self.verify(changed)
+        except TimedOut:
+            self.timeouts += 1
+            return math.nan
         except Exception:
             value = math.nan
-        self.judged += not fresh
         self.unjudged += not math.isfinite(value)
         return value
 

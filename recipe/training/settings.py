@@ -83,7 +83,7 @@ class CreditSettings(Group):
     check_flaky: bool = True
     continuations: int = Field(default=1, ge=1)
     skip_equal_groups: bool = True
-    patience: float = Field(default=60.0, gt=0)
+    patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=0.0, ge=0)
