@@ -97,6 +97,12 @@ class CreditSettings(Group):
     def _replays_can_be_made(self) -> "CreditSettings":
         chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
         Plan(**chosen)
+        # Other methods give the credit of a block to all of its steps.
+        if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
+            raise ValueError(
+                f"min_valid={self.min_valid} credits are more than a response ever has: method={self.method} gives one "
+                f"for each replay, at most twice budget={self.budget}"
+            )
         return self
 
 

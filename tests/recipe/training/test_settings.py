@@ -32,6 +32,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
         ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
         ("credit.min_valid=1", r"credit\.min_valid: .*greater than or equal to 2.*got 1"),
+        ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response ever has.*budget=4"),
         ("credit.zero_advantage=3", r"credit\.zero_advantage: .*boolean"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
