@@ -17,7 +17,7 @@ from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["compute_score", "setting_names"]
+__all__ = ["compute_score", "setting_names", "what_is_read"]
 
 _logged_failures: set[str] = set()
 
@@ -56,6 +56,15 @@ async def compute_score(
             _log_once(data_source, error)
             verdict = Verdict.not_judged()
     return verdict.as_reward(time.perf_counter() - started, busy.seconds)
+
+
+def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
+    """What `compute_score` reads of a response: those of which it reads the same get the same verdict.
+
+    kwargs: as given to `compute_score`.
+    """
+    guard = guardrails.of_response(response, JudgeSettings.among(kwargs).max_characters)
+    return [guard, registry.get(data_source).reads(response)]
 
 
 # A row is judged once for each answer of its group, and again for each replay.

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_vali
 
 from rewards import entry_points, registry
 from rewards.literals import words_of
-from rewards.programs import judge_program
+from rewards.programs import judge_program, program_in
 from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
 from rewards.verdict import Verdict
@@ -72,4 +72,4 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     return await judge_program(response, cases, settings, truth.shown_inputs(), truth.all_entry_points())
 
 
-registry.register(registry.Verifier("code", CodeTruth, judge))
+registry.register(registry.Verifier("code", CodeTruth, judge, program_in))

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 
 from rewards.environments import Environment, play
-from rewards.extraction import find_block
-from rewards.replay import Credits, Plan, Resume, estimate
+from rewards.groups import GroupAdvantage
+from rewards.judging import Answers, Judge, judged, reward_of
+from rewards.replay import Credits, Plan, Resume, TimedOut, estimate
+from rewards.sandbox.time_cap import at_most
 from rewards.score_cache import ScoreCache
 from rewards.tokens import token_offsets, token_steps
 
 logger = logging.getLogger(__name__)
 
-# Verdicts on answers that are kept: the answers of a group come close together, so few are enough.
-_ANSWERS = 4096
-
-# What compute_score says of a changed solution of the same problem.
-Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
+# Samples of a reward worker that may wait for siblings at once. Ray runs 1,000 calls of an actor: were all of them
+# waiting, no sibling could come in.
+_WAITING = 800
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Sample:
     turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
     turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
     the first tokens of the response to new ones after them, and numbers that tell draws after equal tokens apart.
+    reads: what the verifier reads of a text; texts of which it reads the same have the same score. step: of training.
     """
 
     group: str
@@ -50,6 +51,8 @@ class Sample:
     answer: int = -1
     environment: Callable[[], Environment] | None = None
     go_on: Callable[[Sequence[int], Sequence[int]], Awaitable[list[int]]] | None = None
+    reads: Callable[[str], Sequence[str]] = lambda text: [text]
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,56 +68,44 @@ class _Part:
 @dataclass
 class _Spent:
     """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
-    knew, seconds of sandbox workers for the others, tokens generated.
+    knew, seconds of sandbox workers for the others, tokens generated. unmet: it did not wait until all of its group had
+    scored.
     """
 
     requests: int = 0
     cache_hits: int = 0
     busy_seconds: float = 0.0
     generated: int = 0
-
-
-def reward_of(info: Mapping[str, Any]) -> float:
-    """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
-
-    NaN when the verification could not be done.
-    """
-    if info.get("error") == "infrastructure":
-        return math.nan
-    return float(info["pass_ratio"] if "pass_ratio" in info else info["score"])
+    unmet: bool = False
 
 
 class CreditService:
     """Estimates credits and spreads them over tokens; never raises.
 
     plan: how credits are estimated. board: an object with the method `meet` of `rewards.groups.GroupBoard`.
-    skip_equal_groups: a group whose samples all scored the same has no advantage to shape: none of its samples is
-    replayed, and each leaves its budget to samples that come later.
+    has_advantage: whether a group with these scores has advantage to shape; of one that has not, no sample is replayed,
+    and each leaves its budget to later samples of its step. None: every group is replayed.
     """
 
     def __init__(
-        self, plan: Plan, board: Any, *, skip_equal_groups: bool = True, seed: int = 0, cache_size: int = 65_536
+        self,
+        plan: Plan,
+        board: Any,
+        *,
+        has_advantage: GroupAdvantage | None = None,
+        seed: int = 0,
+        cache_size: int = 65_536,
     ):
         self.plan = plan
         self.board = board
-        self.skip_equal_groups = skip_equal_groups
+        self.has_advantage = has_advantage
         self.seed = seed
-        self.cache: ScoreCache[float] = ScoreCache(cache_size)
-        self.answers: ScoreCache[Mapping[str, Any]] = ScoreCache(_ANSWERS, lambda info: math.isfinite(reward_of(info)))
+        # R of changed solutions, and whether a time limit was met.
+        self.cache: ScoreCache[tuple[float, bool]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
+        self.answers = Answers()
         self.saved = 0
-
-    async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
-        """What the verifier says of a sample's own answer: asked once for equal answers of a group, which differ in
-        nothing that it could see. The others cost no time of sandbox workers; where the first could not be judged, each
-        of them asks for itself. Whether a second run says the same is for the check for flakiness, which looks at each
-        different answer on its own.
-        """
-        key = [group, answer]
-        known = key in self.answers
-        info = await self.answers.score(key, partial(judge, answer))
-        if known and not self.answers.judged(info):
-            return dict(await judge(answer))
-        return {**info, "busy_seconds": 0.0} if known and "busy_seconds" in info else dict(info)
+        self._saved_in = 0
+        self._waiting = 0
 
     async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
         """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
@@ -127,7 +118,8 @@ class CreditService:
         try:
             part = self._part(sample, tokenizer)
             resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
-            found = await self._estimate(sample, part, judge, spent, resume)
+            limit = self.answers.replay_limit(sample.group, _answer(sample, tokenizer))
+            found = await self._estimate(sample, part, judge, spent, resume, limit)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -142,6 +134,8 @@ class CreditService:
             "credit_asked": found.asked,
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
+            "credit_timeouts": found.timeouts,
+            "credit_unmet": int(spent.unmet),
             "credit_replays": found.replays,
             "credit_requests": spent.requests,
             "credit_cache_hits": spent.cache_hits,
@@ -159,51 +153,77 @@ class CreditService:
             turns = [(offsets[start][0], offsets[end - 1][1]) for start, end in sample.turns if end > start]
             return _Part(0, sample.token_ids, sample.text, turns)
         start, end = sample.turns[sample.answer]
-        ids = sample.token_ids[start:end]
-        return _Part(start, ids, tokenizer.decode(ids, skip_special_tokens=True))
+        return _Part(start, sample.token_ids[start:end], _answer(sample, tokenizer))
 
     async def _estimate(
-        self, sample: Sample, part: _Part, judge: Judge, spent: _Spent, resume: Resume | None
+        self, sample: Sample, part: _Part, judge: Judge, spent: _Spent, resume: Resume | None, limit: float
     ) -> Credits:
+        siblings = await self._siblings(sample, part, spent)
         score = reward_of(sample.info)
-        siblings: list[Any] = []
+        if not math.isfinite(score):
+            return Credits(cause="masked")
+        if siblings is not None and self.has_advantage is not None:
+            scores = [value for value, _ in siblings if math.isfinite(value)]
+            if not self.has_advantage(scores):
+                self._save(sample.step, self.plan.budget)
+                return Credits(cause="equal_group")
+
+        async def run(changed: str | tuple[str, ...]) -> tuple[float, bool]:
+            if isinstance(changed, str):
+                answer = changed
+            else:
+                assert sample.environment is not None
+                answer = await play(sample.environment(), changed)
+            with at_most(limit):
+                found = await judged(judge, answer)
+            spent.busy_seconds += found.seconds
+            return reward_of(found.info), found.timed_out
+
+        async def verify(changed: str | tuple[str, ...]) -> float:
+            read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
+            key = [*sample.problem, str(limit), *read]
+            spent.requests += 1
+            spent.cache_hits += key in self.cache
+            reward, timed_out = await self.cache.score(key, partial(run, changed))
+            if timed_out and limit < math.inf:
+                raise TimedOut
+            return reward
+
+        return await estimate(
+            part.text, verify, self._plan_with_savings(sample.step), score=score, rng=self._rng(sample),
+            siblings=[text for _, text in siblings or []], turns=part.turns, resume=resume,
+        )  # fmt: skip
+
+    async def _siblings(self, sample: Sample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
+        """Scores and texts (or actions) of the sample's group; None where nobody asks for them, or they did not come
+        in time.
+        """
+        if self.has_advantage is None and self.plan.method != "replace":
+            return None
         written: str | tuple[str, ...] = part.text
         if part.turns:
             written = tuple(part.text[start:end] for start, end in part.turns)
-        if self.skip_equal_groups or self.plan.method == "replace":
-            together = await self.board.meet(sample.group, sample.number, score, written)
-            if together is not None:
-                siblings = [text for _, text in together]
-                scores = [value for value, _ in together if math.isfinite(value)]
-                if self.skip_equal_groups and len(set(scores)) < 2:
-                    self.saved += self.plan.budget
-                    return Credits(cause="equal_group")
-        if not math.isfinite(score):
-            return Credits(cause="masked")
+        score = math.nan if math.isnan(reward_of(sample.info)) else float(sample.info["score"])
+        may_wait = self._waiting < _WAITING
+        self._waiting += 1
+        try:
+            together = await self.board.meet(sample.group, sample.number, score, written, may_wait)
+        finally:
+            self._waiting -= 1
+        spent.unmet = together is None
+        return together
 
-        async def verify(changed: str | tuple[str, ...]) -> float:
-            async def run() -> float:
-                if isinstance(changed, str):
-                    answer = changed
-                else:
-                    assert sample.environment is not None
-                    answer = await play(sample.environment(), changed)
-                info = await judge(answer)
-                spent.busy_seconds += float(info.get("busy_seconds", 0.0))
-                return reward_of(info)
+    def _save(self, step: int, replays: int) -> None:
+        """Leave replays to the other samples of this step, and to no later one: no step costs more than its samples'
+        budgets together.
+        """
+        if step != self._saved_in:
+            self._saved_in, self.saved = step, 0
+        self.saved += replays
 
-            key = [*sample.problem, *([_program(changed)] if isinstance(changed, str) else ["turns", *changed])]
-            spent.requests += 1
-            spent.cache_hits += key in self.cache
-            return await self.cache.score(key, run)
-
-        return await estimate(
-            part.text, verify, self._plan_with_savings(), score=score, rng=self._rng(sample), siblings=siblings,
-            turns=part.turns, resume=resume,
-        )  # fmt: skip
-
-    def _plan_with_savings(self) -> Plan:
-        """The plan with up to twice its budget, as far as others have left theirs."""
+    def _plan_with_savings(self, step: int) -> Plan:
+        """The plan with up to twice its budget, as far as others of this step have left theirs."""
+        self._save(step, 0)
         extra = min(self.saved, self.plan.budget)
         self.saved -= extra
         return replace(self.plan, budget=self.plan.budget + extra)
@@ -211,6 +231,14 @@ class CreditService:
     def _rng(self, sample: Sample) -> random.Random:
         """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
+
+
+def _answer(sample: Sample, tokenizer: Any) -> str:
+    """The text that was judged: of an agent the turn that is its answer."""
+    if not sample.turns:
+        return sample.text
+    start, end = sample.turns[sample.answer]
+    return str(tokenizer.decode(sample.token_ids[start:end], skip_special_tokens=True))
 
 
 def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tuple[list[tuple[int, int]], np.ndarray]:
@@ -237,9 +265,3 @@ def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resu
         return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
 
     return resume
-
-
-def _program(text: str) -> str:
-    """What tells two solutions apart for a verifier: their code, or the whole text where there is none."""
-    block = find_block(text, "python")
-    return text if block is None else text[slice(*block)]

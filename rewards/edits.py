@@ -15,7 +15,11 @@ class Edits(Protocol):
     """What the estimation asks of a solution; None where no valid change exists."""
 
     def whole(self) -> Changed:
-        """The solution as it was."""
+        """The solution as the policy wrote it."""
+        ...
+
+    def rewritten(self) -> Changed | None:
+        """The solution with all its steps, in the layout that its changes have."""
         ...
 
     def keep(self, chosen: Collection[int]) -> Changed | None:
@@ -44,6 +48,9 @@ class ProgramEdits:
 
     def whole(self) -> str:
         return self.solution
+
+    def rewritten(self) -> str | None:
+        return self.keep(range(len(self.steps)))
 
     def keep(self, chosen: Collection[int]) -> str | None:
         return keep(self.solution, self.steps, chosen)
@@ -75,6 +82,9 @@ class TurnEdits:
         self.siblings = siblings
 
     def whole(self) -> tuple[str, ...]:
+        return self.actions
+
+    def rewritten(self) -> tuple[str, ...]:
         return self.actions
 
     def keep(self, chosen: Collection[int]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Interventions on Python statements work on the syntax tree, so that the changed program is valid: a body that loses
 its last statement gets `pass`, and a compound statement goes with its body. The rest of the program is written anew
-from the tree, so comments and layout may differ; what it does may not.
+from the tree, so comments and layout may differ; what it does may not. Every valid intervention on such a program is
+written that way, so `keep` with all steps is the solution that they compare with.
 """
 
 import ast
@@ -60,13 +61,22 @@ def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str)
     tree, positions = _tree_of(solution, steps)
     if tree is None or index not in positions or _is_compound(list(statements(tree))[positions.index(index)]):
         text = solution[: steps[index].start] + replacement + solution[steps[index].end :]
-        return text if _still_parses(solution, text) else None
+        if not _still_parses(solution, text):
+            return None
+        return text if tree is None else _written_anew(text)
     patch = parse(replacement.strip())
     if patch is None or not patch.body:
         return None
     place = list(statements(tree))[positions.index(index)]
     _filter_bodies(tree, lambda node: True, lambda node: patch.body if node is place else [node])
     return _with_code(solution, tree, [])
+
+
+def _written_anew(solution: str) -> str | None:
+    """The solution with its program in the layout of its tree."""
+    block = find_block(solution, "python")
+    tree = parse(solution[slice(*block)]) if block else None
+    return solution if tree is None else _with_code(solution, tree, [])
 
 
 def _is_compound(node: ast.stmt) -> bool:

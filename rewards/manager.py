@@ -4,18 +4,19 @@ samples of a training step get credits for their steps.
 
 import logging
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import ray
+from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
+from rewards import compute_score, what_is_read
+from rewards.board import SharedBoard, skips
 from rewards.crediting import CreditService, Sample
-from rewards.edits import Changed
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
-from rewards.groups import GroupBoard
 from rewards.policy import SharedPolicy, wanted
 from rewards.replay import Plan
 from rewards.skills import skill_assigner
@@ -37,30 +38,17 @@ def credit_service(config: Any) -> CreditService | None:
         credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
         credit.continuations,
     )  # fmt: skip
-    size = config.actor_rollout_ref.rollout.n
-    board: Any
-    if config.reward.num_workers > 1:
-        board = _SharedBoard(size, credit.patience)
-    else:
-        board = GroupBoard(size, credit.patience)
     return CreditService(
-        plan, board, skip_equal_groups=credit.skip_equal_groups, seed=credit.seed, cache_size=credit.cache_size
+        plan, SharedBoard(config), has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size
     )
 
 
-class _SharedBoard:
-    """A board that the reward workers of a run share: verl gives the samples of a group to any of them."""
-
-    actor: Any
-
-    def __init__(self, size: int, patience: float):
-        actor: Any = ray.remote(num_cpus=0)(GroupBoard)
-        self.actor = actor.options(name="credit_group_board", get_if_exists=True, max_concurrency=100_000).remote(
-            size, patience
-        )
-
-    async def meet(self, *sample: Any) -> list[tuple[float, Changed]] | None:
-        return await self.actor.meet.remote(*sample)
+def _reader(config: Any) -> Callable[[str, str], Sequence[str]]:
+    """What a run's verifier of a data source reads of a text; all of it where the reward function is a user's own."""
+    function = OmegaConf.select(config, "reward.custom_reward_function")
+    if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
+        return lambda data_source, text: [text]
+    return partial(what_is_read, **(function.get("reward_kwargs") or {}))
 
 
 class SkillCreditRewardManager(RewardManagerBase):
@@ -75,6 +63,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
+        self._reads = _reader(config)
         self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if wanted(config) else None
         self._reported: set[str] = set()
 
@@ -127,7 +116,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         credits are asked for."""
         if self.credits is None or TRAINED_ON not in fields:
             return await self._verify(solution_str=answer, **problem)
-        return await self.credits.verdict(
+        return await self.credits.answers.verdict(
             str(fields["uid"]), answer, lambda text: self._verify(solution_str=text, **problem)
         )
 
@@ -152,6 +141,8 @@ class SkillCreditRewardManager(RewardManagerBase):
             token_ids=token_ids,
             info=info,
             go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
+            reads=partial(self._reads, str(problem["data_source"])),
+            step=int(fields.get("global_steps", 0)),
         )
         if episode:
             environment = partial(of_config, self.config, episode["agent"], sample.problem[1])

@@ -20,6 +20,11 @@ _ERRORS: dict[str, ErrorKind] = {
 }
 
 
+def program_in(response: str) -> str:
+    """The program of a response, all that is read of it; "" where there is none."""
+    return extract_block(response, "python") or ""
+
+
 async def judge_program(
     response: str,
     cases: Sequence[AssertCase | StdioCase],

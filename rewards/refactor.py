@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field, field_validator
 from rewards import registry
 from rewards.additions import only_adds
 from rewards.code import CodeTruth
-from rewards.extraction import extract_block
 from rewards.hidden_code import hides_code
 from rewards.normal_form import normal_form, same_program
-from rewards.programs import judge_program
+from rewards.programs import judge_program, program_in
 from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
 from rewards.segments import parse
@@ -47,7 +46,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     brevity that it earned.
     """
     assert isinstance(truth, RefactorTruth)
-    source = extract_block(response, "python") or ""
+    source = program_in(response)
     names = truth.all_entry_points()
     same = parse(source) is not None and same_program(source, truth.original, names)
     if same or only_adds(source, truth.original, names):
@@ -89,4 +88,4 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-registry.register(registry.Verifier("refactor", RefactorTruth, judge))
+registry.register(registry.Verifier("refactor", RefactorTruth, judge, program_in))

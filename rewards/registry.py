@@ -99,13 +99,22 @@ def _require(name: str, values: Collection[str], valid: Collection[str]) -> None
 Judge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
 
 
+def whole(response: str) -> str:
+    """All of a response."""
+    return response
+
+
 @dataclass(frozen=True)
 class Verifier:
-    """A named judge and the model of the ground truth that it reads."""
+    """A named judge and the model of the ground truth that it reads.
+
+    reads: the part of a response that its verdict depends on.
+    """
 
     name: str
     truth: type[BaseModel]
     judge: Judge
+    reads: Callable[[str], str] = whole
 
 
 _VERIFIERS: dict[str, Verifier] = {}

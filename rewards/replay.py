@@ -1,6 +1,7 @@
 """Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
 
-With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps:
+With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps (tau in the layout that its replays have,
+since a verifier may read layout):
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
@@ -31,8 +32,13 @@ METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley", "resa
 Choice = Literal["longest", "uniform"]
 CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
-# The score of a changed solution in [0, 1]; NaN when it could not be judged. With unit "turn" it is given the actions
-# that remain, for replay against a fresh environment.
+
+class TimedOut(Exception):
+    """A changed solution met a time limit that the solution itself did not: that says nothing of its score."""
+
+
+# The score of a changed solution in [0, 1]; NaN when it could not be judged. May raise `TimedOut`. With unit "turn" it
+# is given the actions that remain, for replay against a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
 # The solution up to this character and what the policy, asked anew, makes of it.
 Resume = Callable[[int], Awaitable[str]]
@@ -45,7 +51,8 @@ class Plan:
     method: which intervention, or shapley. unit, text_steps: what a step is (`rewards.segments.segment`).
     budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
     choice: which steps when there are more than the budget: the longest, or equally likely ones.
-    check_flaky: run the solution itself once more; if the score differs, no step gets a credit.
+    check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
+        replays change is run in theirs, with or without this.
     continuations: of `resample`, how many the value of each prefix is the mean of; each is a replay of the budget.
     """
 
@@ -76,7 +83,8 @@ class Credits:
     values: one for each step; NaN for a step without a valid intervention, or left out by the budget.
     cause: why no step has a credit; "" when some have.
     asked: replays that the plan wanted; invalid: those without a valid program; unjudged: those that the verifier
-    could not judge. replays: programs that were given to the verifier or found in its cache. seconds: wall time.
+    could not judge; timeouts: those that took longer than they were given. replays: programs that were given to the
+    verifier or found in its cache. seconds: wall time.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -85,6 +93,7 @@ class Credits:
     asked: int = 0
     invalid: int = 0
     unjudged: int = 0
+    timeouts: int = 0
     replays: int = 0
     seconds: float = 0.0
 
@@ -120,16 +129,33 @@ async def estimate(
     if len(steps) < 2:
         return Credits(steps, [math.nan] * len(steps), cause="one_step")
     replayer = _Replayer(verify, resume)
-    again = await replayer.score(edits.whole(), fresh=True) if plan.check_flaky else score
-    if again != score:
-        cause = "flaky" if math.isfinite(again) else "unjudged"
+    reference, cause = await _reference(edits, plan, score, replayer)
+    if cause:
         return Credits(steps, [math.nan] * len(steps), cause=cause, seconds=time.perf_counter() - started)
     method = _METHODS[plan.method]
-    values = await method(edits, steps, plan, score, rng or random.Random(0), replayer)
+    values = await method(edits, steps, plan, reference, rng or random.Random(0), replayer)
     return Credits(
-        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay",
-        replayer.asked, replayer.invalid, replayer.unjudged, replayer.judged, time.perf_counter() - started,
+        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay", replayer.asked, replayer.invalid,
+        replayer.unjudged, replayer.timeouts, replayer.judged, time.perf_counter() - started,
     )  # fmt: skip
+
+
+async def _reference(edits: Edits, plan: Plan, score: float, replayer: "_Replayer") -> tuple[float, str]:
+    """What replays are compared with: R of the solution in their layout; and why it cannot be had, else "".
+
+    A reference that equals the score shows that the program is not flaky, too. One that differs may come of the
+    layout: then the solution as it was written decides.
+    """
+    written = edits.whole()
+    rewritten = written if plan.method == "resample" else edits.rewritten()
+    if rewritten is None or (rewritten == written and not plan.check_flaky):
+        return score, ""
+    reference = again = await replayer.score(rewritten, fresh=True)
+    if math.isfinite(reference) and reference != score and rewritten != written:
+        again = await replayer.score(written, fresh=True) if plan.check_flaky else score
+    if not (math.isfinite(reference) and math.isfinite(again)):
+        return math.nan, "unjudged"
+    return reference, "" if again == score else "flaky"
 
 
 class _Replayer:
@@ -138,19 +164,22 @@ class _Replayer:
     def __init__(self, verify: Verify, resume: Resume | None = None):
         self.verify = verify
         self.resume = resume
-        self.asked = self.invalid = self.unjudged = self.judged = 0
+        self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
     async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
-        """R of a changed solution; NaN where it is None, or could not be judged."""
+        """R of a changed solution; NaN where it is None, could not be judged, or took too long."""
         self.asked += not fresh
         if changed is None:
             self.invalid += 1
             return math.nan
+        self.judged += not fresh
         try:
             value = await self.verify(changed)
+        except TimedOut:
+            self.timeouts += 1
+            return math.nan
         except Exception:
             value = math.nan
-        self.judged += not fresh
         self.unjudged += not math.isfinite(value)
         return value
 
@@ -174,7 +203,7 @@ class _Replayer:
 
 
 async def _one_at_a_time(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     chosen = choose(steps, plan.budget, plan.choice, rng)
     if plan.method == "replace":
@@ -184,7 +213,7 @@ async def _one_at_a_time(
     scores = await asyncio.gather(*map(replayer.score, changed))
     values = [math.nan] * len(steps)
     for index, replayed in zip(chosen, scores, strict=True):
-        values[index] = score - replayed
+        values[index] = whole - replayed
     return values
 
 
@@ -198,18 +227,18 @@ def choose(steps: Sequence[Step], budget: int, choice: Choice, rng: random.Rando
 
 
 async def _truncate(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Credits of consecutive blocks of steps, one cut between each two; the budget counts the cuts."""
     blocks = even_blocks(len(steps), plan.budget)
     cuts = [range(block[0]) for block in blocks]
     before = await asyncio.gather(*(replayer.score(edits.keep(cut)) for cut in cuts))
-    gains = [after - first for first, after in pairwise([*before, score])]
+    gains = [after - first for first, after in pairwise([*before, whole])]
     return _shared(gains, blocks, len(steps))
 
 
 async def _shapley(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Mean marginal gain over as many sampled orders as the budget pays for; blocks where it does not pay for one."""
     blocks = even_blocks(len(steps), plan.budget)
@@ -220,7 +249,7 @@ async def _shapley(
     ordered = sorted(coalitions, key=sorted)
     members = [[step for block in coalition for step in blocks[block]] for coalition in ordered]
     scores = await asyncio.gather(*(replayer.score(edits.keep(kept)) for kept in members))
-    worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): score}
+    worth = dict(zip(ordered, scores, strict=True)) | {frozenset(range(len(blocks))): whole}
     gains = [0.0] * len(blocks)
     for order in orders:
         for size, block in enumerate(order):
@@ -229,13 +258,13 @@ async def _shapley(
 
 
 async def _resample(
-    edits: Edits, steps: list[Step], plan: Plan, score: float, rng: random.Random, replayer: _Replayer
+    edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
     """Credits of consecutive blocks of steps, one value before each; the budget counts continuations."""
     blocks = even_blocks(len(steps), plan.budget // plan.continuations)
     cuts = [steps[block[0]].start for block in blocks]
     before = await asyncio.gather(*(replayer.value(cut, plan.continuations) for cut in cuts))
-    gains = [after - first for first, after in pairwise([*before, score])]
+    gains = [after - first for first, after in pairwise([*before, whole])]
     return _shared(gains, blocks, len(steps))
 
 

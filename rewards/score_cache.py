@@ -30,6 +30,11 @@ class ScoreCache(Generic[Value]):
     def __contains__(self, key: Sequence[str]) -> bool:
         return self._digest(key) in self._scores
 
+    def known(self, key: Sequence[str]) -> Value | None:
+        """The score under this key; None where it was not asked for, is not there yet, or could not be had."""
+        score = self._scores.get(self._digest(key))
+        return score.result() if score is not None and score.done() and not score.exception() else None
+
     async def score(self, key: Sequence[str], verify: Callable[[], Awaitable[Value]]) -> Value:
         """The score under this key, asked of `verify` when it is not known.
 

@@ -50,11 +50,16 @@ class SqlTruth(BaseModel):
     visible: int = Field(default=0, ge=0)
 
 
+def query_in(response: str) -> str:
+    """The query of a response, all that is read of it; "" where there is none."""
+    return extract_block(response, "sql") or ""
+
+
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
     """Runs the query on every database in one sandbox call; the pass ratio is the share with the right result."""
     assert isinstance(truth, SqlTruth)
-    query = extract_block(response, "sql")
-    if query is None:
+    query = query_in(response)
+    if not query:
         return Verdict.failed("extract")
     answer = await results_of(query, [database.setup for database in truth.databases], truth.engine, settings)
     if "error" in answer:
@@ -131,4 +136,4 @@ def _same_value(left: Value, right: Value) -> bool:
     return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
 
 
-registry.register(registry.Verifier("sql", SqlTruth, judge))
+registry.register(registry.Verifier("sql", SqlTruth, judge, query_in))

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from rewards import registry
-from rewards.programs import judge_program
+from rewards.programs import judge_program, program_in
 from rewards.registry import JudgeSettings
 from rewards.sandbox import StdioCase
 from rewards.verdict import Verdict
@@ -51,4 +51,4 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     return await judge_program(response, cases, settings, shown)
 
 
-registry.register(registry.Verifier("stdio", StdioTruth, judge))
+registry.register(registry.Verifier("stdio", StdioTruth, judge, program_in))

@@ -1,4 +1,5 @@
-"""verl's agent-loop manager and worker: they know our agents, samples have seeds, reward workers may ask the policy.
+"""verl's agent-loop manager and worker: they know our agents, samples have seeds and report that they have ended, and
+reward workers may ask the policy.
 
 Named by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
 """
@@ -10,7 +11,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from recipe.training.greedy import sampling_of
 from recipe.training.sample_seeds import sample_seed
-from rewards.policy import share_policy, wanted
+from rewards import board, policy
 
 # verl exports the Ray actor class; the class behind it is what can be extended.
 _AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]
@@ -24,9 +25,10 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         import recipe.training.agents  # noqa: F401  (registers them)
 
         super().__init__(*arguments, **options)
+        self.board = board.SharedBoard(self.config) if board.wanted(self.config) else None
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
-        """verl's, with a seed for this sample, or greedily where its row asks for that.
+        """verl's, with a seed for this sample, or greedily where its row asks for that; then no sibling waits for it.
 
         Without a seed vLLM draws all samples from one generator, and which request comes first decides what each is.
         """
@@ -34,7 +36,11 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         if self.config.run.seeded_samples:
             rollout = self.config.actor_rollout_ref.rollout
             sampling_params = sampling_params | {"seed": sample_seed(rollout.seed, rollout.n, trajectory, row)}
-        return await super()._run_agent_loop(sampling_params, trajectory, **row)
+        try:
+            return await super()._run_agent_loop(sampling_params, trajectory, **row)
+        finally:
+            if self.board and not trajectory["validate"]:
+                self.board.leave(str(row["uid"]), int(row["session_id"]))
 
 
 class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
@@ -43,4 +49,4 @@ class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self.agent_loop_workers_class: Any = SkillCreditAgentLoopWorker
-        self.policy = share_policy(self.config, self.llm_client) if wanted(self.config) else None
+        self.policy = policy.share_policy(self.config, self.llm_client) if policy.wanted(self.config) else None

@@ -13,7 +13,10 @@ from workers.credit import shape_advantages
 from workers.credit_ablation import ablated
 
 PREFIX = "credit_"
-COUNTS = ("asked", "invalid", "unjudged", "replays", "requests", "cache_hits", "seconds", "busy_seconds", "generated")
+COUNTS = (
+    "asked", "invalid", "unjudged", "timeouts", "replays", "requests", "cache_hits", "seconds", "busy_seconds",
+    "generated", "unmet",
+)  # fmt: skip
 
 # Causes for which a sample goes without credit on purpose.
 SPARED = ("equal_group", "masked")
@@ -61,7 +64,8 @@ def shaped_by_credit(
     shaped, statistics = shape_advantages(
         advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
         normalization=credit.normalization, tolerance=credit.tolerance,
-        groups=torch.tensor([numbers[uid] for uid in uids]),
+        groups=torch.tensor([numbers[uid] for uid in uids]), min_valid=credit.min_valid,
+        zero_advantage=credit.zero_advantage,
     )  # fmt: skip
     rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
     return rows, statistics | replay_metrics(infos)
@@ -72,8 +76,8 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 
     Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
     ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of what was asked for,
-    ``cache_hit_share`` of the scores asked for, ``unjudged_share`` of what was judged, ``uncredited/<cause>`` of
-    samples.
+    ``cache_hit_share`` of the scores asked for, ``unjudged_share`` and ``timeout_share`` of what was judged,
+    ``unmet_share`` (of samples that did not wait until their group had scored) and ``uncredited/<cause>`` of samples.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -87,6 +91,8 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
         "credit/valid_intervention_share": 1.0 - total["invalid"] / asked,
         "credit/cache_hit_share": total["cache_hits"] / max(total["requests"], 1.0),
         "credit/unjudged_share": total["unjudged"] / judged,
+        "credit/timeout_share": total["timeouts"] / judged,
+        "credit/unmet_share": total["unmet"] / max(len(credited), 1),
     } | {f"credit/uncredited/{cause}": count / max(len(credited), 1) for cause, count in sorted(causes.items())}
 
 

@@ -29,10 +29,11 @@ def rows_of_tasks(dataset: Any) -> dict[str, int]:
 def with_failed_again(
     batch: TensorDict, failures: FailureBuffer, share: float, dataset: Any, row_of: Mapping[str, int]
 ) -> TensorDict:
-    """The batch, of which a share makes room for prompts that the policy failed before."""
-    count = int(share * len(batch))
-    kept = batch[: len(batch) - count]
-    tasks = failures.draw(count, without=map(task_of, list(kept["extra_info"])))
+    """The batch, whose last prompts, at most a share of it, make room for ones that the policy failed before.
+
+    A task stands in it once: what the batch holds anyway is not drawn, whether or not its place is given away.
+    """
+    tasks = failures.draw(int(share * len(batch)), without=map(task_of, list(batch["extra_info"])))
     rows = [row_of[task] for task in tasks if task in row_of]
     if not rows:
         return batch

@@ -84,18 +84,26 @@ class CreditSettings(Group):
     check_flaky: bool = True
     continuations: int = Field(default=1, ge=1)
     skip_equal_groups: bool = True
-    patience: float = Field(default=60.0, gt=0)
+    patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=0.0, ge=0)
     normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
+    min_valid: int = Field(default=2, ge=2)
+    zero_advantage: bool = False
     ablation: Literal["none", "shuffled", "inverted"] = "none"
 
     @model_validator(mode="after")
     def _replays_can_be_made(self) -> "CreditSettings":
         chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
         Plan(**chosen)
+        # Other methods give the credit of a block to all of its steps.
+        if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
+            raise ValueError(
+                f"min_valid={self.min_valid} credits are more than a response ever has: method={self.method} gives one "
+                f"for each replay, at most twice budget={self.budget}"
+            )
         return self
 
 

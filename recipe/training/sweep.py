@@ -15,8 +15,10 @@ from recipe.training.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
-# How exactly a run is repeated. Runs from before samples and new weights had seeds differ in nothing else.
+# How exactly a run is repeated, and how long it waits for what does not come. Runs from before samples and new weights
+# had seeds differ in nothing else.
 REPEATED_BY = (
+    "credit.patience",
     "actor_rollout_ref.actor.fsdp_config.seed",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
     "critic.data_loader_seed",
@@ -24,6 +26,8 @@ REPEATED_BY = (
 )
 # What runs did that were made before a key was there.
 BEFORE = {
+    "credit.min_valid": "2",
+    "credit.zero_advantage": "False",
     "protocol.every_skill": "False",
     "sandbox.isolation": "None",
     "reward.custom_reward_function.reward_kwargs.sandbox_isolation": "None",

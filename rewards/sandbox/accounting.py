@@ -1,4 +1,4 @@
-"""How long workers of the sandbox were busy for a caller, whatever lies between the caller and the client."""
+"""What the sandbox did for a caller, whatever lies between the caller and the client."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 @dataclass
 class Busy:
-    """Seconds of workers, added up: the time that programs ran and were started and ended, without waiting in line."""
+    """seconds: of workers, added up: the time that programs ran and were started and ended, without waiting in line.
+    timeouts: runs, and cases of checks, that were over their time limit, those that were not run for it included.
+    """
 
     seconds: float = 0.0
+    timeouts: int = 0
 
 
 _callers: ContextVar[tuple[Busy, ...]] = ContextVar("callers", default=())
@@ -29,7 +32,8 @@ def counted() -> Iterator[Busy]:
         _callers.reset(token)
 
 
-def note(seconds: float) -> None:
+def note(seconds: float, timeouts: int = 0) -> None:
     """Add to whatever counts; called by the client for each result."""
     for busy in _callers.get():
         busy.seconds += seconds
+        busy.timeouts += timeouts

@@ -11,6 +11,7 @@ from rewards.sandbox.answers import Transient, check_result, run_result
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
 from rewards.sandbox.connections import DEFAULT_CONCURRENCY, process_limit
 from rewards.sandbox.servers import Servers
+from rewards.sandbox.time_cap import capped
 from rewards.sandbox.tokens import read_token
 from rewards.sandbox.transport import Endpoint, Options, Work
 
@@ -79,9 +80,9 @@ class Sandbox:
         if not _is_text(code):
             return _no_text()
         program = {"code": code, "language": language, "stdin": _text(stdin), "files": files or {}}
-        options = Options(timeout=timeout, memory_mb=memory_mb, output_limit=output_limit)
+        options = Options(timeout=capped(timeout), memory_mb=memory_mb, output_limit=output_limit)
         result = await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
-        accounting.note(result.busy_seconds)
+        accounting.note(result.busy_seconds, result.outcome == outcomes.TIMEOUT)
         return result
 
     async def check(
@@ -107,7 +108,7 @@ class Sandbox:
         failure. Raises `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
         """
         options = Options(
-            timeout=timeout,
+            timeout=capped(timeout),
             memory_mb=memory_mb,
             setup=setup,
             max_timeouts=max_timeouts,
@@ -126,7 +127,7 @@ class Sandbox:
             return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _no_text().error_line}] * len(cases))
         body = {"code": program.code, "language": program.language, "files": program.files or {}, "cases": wire}
         result = await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
-        accounting.note(result.busy_seconds)
+        accounting.note(result.busy_seconds, sum(case.outcome == outcomes.TIMEOUT for case in result.cases))
         return result
 
     async def check_many(
@@ -151,7 +152,7 @@ class Sandbox:
         `check`.
         """
         options = Options(
-            timeout=timeout,
+            timeout=capped(timeout),
             memory_mb=memory_mb,
             setup=setup,
             max_timeouts=max_timeouts,

@@ -9,7 +9,8 @@ from verl import DataProto
 
 from data_prep.micro_model import make_tokenizer
 from rewards.environments import EPISODE
-from rewards.manager import TRAINED_ON, SkillCreditRewardManager
+from rewards.manager import TRAINED_ON, SkillCreditRewardManager, _reader
+from tests.composing import composed
 
 CONFIG = OmegaConf.create({"skills": {"by": "column", "column": "skill", "function": None}})
 
@@ -148,3 +149,12 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
     info = (await manager.run_single(data))["reward_extra_info"]
     assert asked == [("p", 20, [0, 1]), ("pa=1\n", 16, [0, 1])]
     assert info["credit_values"].tolist() == [1.0, 0.0]
+
+
+def test_what_our_verifiers_read_is_known_and_of_a_users_function_nothing_is():
+    answer = "x\n```python\na = 1\n```"
+    config = composed("experiment=quickstart")
+    assert _reader(config)("code", answer) == ["none", "a = 1"]
+    assert _reader(config)("gsm8k", answer) == ["none", answer]
+    config.reward.custom_reward_function.path = "pkg://mine"
+    assert _reader(config)("code", answer) == [answer]

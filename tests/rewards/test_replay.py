@@ -81,6 +81,57 @@ def test_the_same_seed_gives_the_same_credits(table, method, seed):
     assert first.values == pytest.approx(second.values, nan_ok=True)
 
 
+UNTIDY = "a = 1;b = 2\nc = 3"
+
+
+def tidy_and_complete(text):
+    """A third each for the first line, the second, and a layout of one statement a line."""
+    return (("a = 1" in text) + ("b = 2" in text) + (";" not in text)) / 3
+
+
+def untidy_credits(reward=tidy_and_complete, solution=UNTIDY, siblings=(), **plan):
+    seen = []
+
+    async def verify(text):
+        seen.append(text)
+        return reward(text)
+
+    options = Plan(**{"budget": 100} | plan)
+    found = asyncio.run(estimate(solution, verify, options, score=reward(solution), siblings=siblings))
+    return found, seen
+
+
+@pytest.mark.parametrize("check_flaky", [True, False])
+@pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
+def test_layout_that_replays_change_is_no_credit_of_any_step(method, check_flaky):
+    found, seen = untidy_credits(method=method, check_flaky=check_flaky)
+    assert found.values == pytest.approx([1 / 3, 1 / 3, 0])
+    assert seen[0] == "a = 1\nb = 2\nc = 3"
+    assert seen.count(UNTIDY) == check_flaky  # its layout may be what differs, or it is flaky
+
+
+def test_layout_that_does_not_count_costs_no_further_run():
+    found, seen = untidy_credits(lambda text: float("a = 1" in text))
+    assert found.values == [1, 0, 0]
+    assert len(seen) == 1 + 3
+
+
+def test_a_header_that_is_replaced_keeps_the_layout_of_the_other_replays():
+    solution, sibling = "a = 1;b = 2\nif a:\n    c = 3", "a = 1;b = 2\nif b:\n    c = 3"
+    found, _ = untidy_credits(solution=solution, siblings=[sibling], method="replace")
+    assert found.values[2] == 0
+
+
+def test_a_solution_that_is_flaky_in_its_own_layout_gets_no_credit():
+    answers = iter([1.0, 0.0])
+
+    async def verify(text):
+        return next(answers)
+
+    found = asyncio.run(estimate(UNTIDY, verify, Plan(), score=2 / 3))
+    assert found.cause == "flaky"
+
+
 def test_replace_compares_with_what_a_sibling_wrote_there():
     found = credits_of(present(0), siblings=["a = 9\nb = 2\nc = 3\nd = 4"], method="replace")
     assert found.values[0] == 1

@@ -53,3 +53,25 @@ def test_whoever_waits_for_an_equal_program_hears_that_its_verification_failed()
     assert isinstance(first, OSError)
     assert isinstance(second, RuntimeError)
     assert "sandbox" in str(second)
+
+
+def test_a_score_is_known_when_it_is_there_and_could_be_judged():
+    async def body():
+        cache, go_on = ScoreCache(), asyncio.Event()
+
+        async def verify():
+            await go_on.wait()
+            return 0.5
+
+        async def unjudged():
+            return math.nan
+
+        pending = asyncio.create_task(cache.score(["a"], verify))
+        await asyncio.sleep(0)
+        before = cache.known(["a"])
+        go_on.set()
+        await pending
+        await cache.score(["b"], unjudged)
+        return before, cache.known(["a"]), cache.known(["b"]), cache.known(["c"])
+
+    assert asyncio.run(body()) == (None, 0.5, None, None)

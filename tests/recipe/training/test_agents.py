@@ -1,6 +1,7 @@
 """Agents with a server that says what the test tells it to: the ids that are trained on, masks, turns, ends."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,20 @@ def test_the_run_configuration_names_a_manager_whose_workers_know_our_agents():
     assert manager.agent_loop_workers_class is SkillCreditAgentLoopWorker
     for agent, target in (("code_agent", "CodeAgentLoop"), ("sql_agent", "SqlAgentLoop")):
         assert _agent_loop_registry[agent]["_target_"] == f"recipe.training.agents.{target}"
+
+
+@pytest.mark.parametrize(("validate", "left"), [(False, [("u", 3)]), (True, [])])
+async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monkeypatch, validate, left):
+    worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class
+    told = []
+
+    async def fails(self, *arguments, **row):
+        raise ConnectionError("the engine is gone")
+
+    monkeypatch.setattr(worker.__base__, "_run_agent_loop", fails)
+    one = worker.__new__(worker)
+    one.config = composed("experiment=quickstart", "credit=counterfactual", "run.seeded_samples=false")
+    one.board = SimpleNamespace(leave=lambda *sample: told.append(sample))
+    with pytest.raises(ConnectionError):
+        await one._run_agent_loop({}, {"validate": validate}, uid="u", session_id=3)
+    assert told == left

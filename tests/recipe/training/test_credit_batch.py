@@ -136,3 +136,29 @@ def test_the_trainer_looks_before_it_shapes(run):
     trainer.global_steps, trainer.run_directory = 3, run
     with pytest.raises(CreditFailedError):
         trainer._shape_advantages(None, causes(failed=2), {})
+
+
+def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
+    """Three tokens, one step each, of a sample whose own advantage is 0."""
+    credit = CreditSettings(kind="counterfactual", strength=0.5, **keys)
+    advantages = jagged([torch.zeros(3)])
+    rows, metrics = shaped_by_credit(
+        advantages, torch.ones_like(advantages), ["a"], [info(values, range(3))], credit, step=1
+    )
+    return rows[0].tolist(), metrics
+
+
+def test_the_gate_for_groups_without_advantage_is_a_key():
+    assert of_a_group_that_failed([1.0, 0.0, -1.0])[0] == [0.0] * 3
+    rows, metrics = of_a_group_that_failed([1.0, 0.0, -1.0], zero_advantage=True)
+    assert [round(value, 5) for value in rows] == [0.5, 0.0, -0.5]
+    assert metrics["credit/fallback_rate"] == 0.0
+
+
+def test_how_many_credits_a_contrast_needs_is_a_key():
+    two = [1.0, float("nan"), -1.0]
+    rows, metrics = of_a_group_that_failed(two, zero_advantage=True)
+    assert [round(value, 5) for value in rows] == [0.5, 0.0, -0.5]
+    rows, metrics = of_a_group_that_failed(two, zero_advantage=True, min_valid=3)
+    assert rows == [0.0] * 3
+    assert metrics["credit/fallback/too_few_valid"] == 1.0

@@ -90,6 +90,8 @@ def verls_batch(self) -> object:
         ([7, 9, 8], [0, 1, 7, 9]),  # half of the batch
         ([7], [0, 1, 2, 7]),  # no more than there are
         ([0, 42], [0, 1, 2, 3]),  # one that the batch has anyway, one that the data have no longer
+        ([2], [0, 1, 2, 3]),  # one whose place would be given away stays, and does not come twice
+        ([3, 7], [0, 1, 2, 7]),
         ([], [0, 1, 2, 3]),
     ],
 )

@@ -2,7 +2,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.preflight import compose_training
-from recipe.training.settings import SettingsError, did_you_mean, read_settings
+from recipe.training.settings import CreditSettings, SettingsError, did_you_mean, read_settings
 from tests.composing import composed
 
 QUICKSTART = ["experiment=quickstart"]
@@ -31,6 +31,9 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
         ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
+        ("credit.min_valid=1", r"credit\.min_valid: .*greater than or equal to 2.*got 1"),
+        ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response ever has.*budget=4"),
+        ("credit.zero_advantage=3", r"credit\.zero_advantage: .*boolean"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
@@ -43,6 +46,14 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
         read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
+
+
+def test_the_file_of_credit_declares_every_key_and_starts_from_the_defaults_that_are_typed():
+    declared = composed(*QUICKSTART, "credit=counterfactual").credit
+    assert set(declared) == set(CreditSettings.model_fields)
+    settings = read_settings(composed(*QUICKSTART, "credit=counterfactual")).credit
+    assert settings == CreditSettings(kind="counterfactual", strength=1.0, seed=declared.seed)
+    assert (settings.min_valid, settings.zero_advantage) == (2, False)
 
 
 def test_replays_that_cannot_be_made_are_refused_before_training():

@@ -1,0 +1,87 @@
+"""Judgements in a reward worker: what an answer is worth, what judging it took, and how long its replays may take."""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rewards.sandbox.accounting import counted
+from rewards.score_cache import ScoreCache
+
+# Verdicts on answers that are kept: the answers of a group come close together, so few are enough.
+_ANSWERS = 4096
+
+# A replay may take so many times as long as the answer itself, and never has less than so many seconds.
+_TIMES_OWN = 4.0
+_LEAST_SECONDS = 0.5
+
+# What compute_score says of an answer, or of a changed one, to the same problem.
+Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+def reward_of(info: Mapping[str, Any]) -> float:
+    """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
+
+    NaN when the verification could not be done.
+    """
+    if info.get("error") == "infrastructure":
+        return math.nan
+    return float(info["pass_ratio"] if "pass_ratio" in info else info["score"])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One judgement: the verdict, what it took in seconds of sandbox workers, whether any run met its time limit."""
+
+    info: Mapping[str, Any]
+    seconds: float
+    timed_out: bool
+
+
+async def judged(judge: Judge, answer: str) -> Judged:
+    """The judgement of one answer; raises what the judge raises."""
+    with counted() as busy:
+        info = await judge(answer)
+    # The error of a verdict names the first failure only; a driver may end what is slow before the sandbox does.
+    timed_out = busy.timeouts > 0 or info.get("error") == "timeout"
+    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timed_out)
+
+
+def limit_after(seconds: float) -> float:
+    """Time limit in seconds of a run of the replays of an answer that took so many seconds of sandbox workers.
+
+    Doubled until it suffices, so that equal programs of answers that took nearly as long are equal requests.
+    """
+    limit = _LEAST_SECONDS
+    while limit < _TIMES_OWN * seconds:
+        limit *= 2
+    return limit
+
+
+class Answers:
+    """Judgements of the samples' own answers, equal ones of a group once."""
+
+    def __init__(self, size: int = _ANSWERS):
+        self._known: ScoreCache[Judged] = ScoreCache(size, lambda own: math.isfinite(reward_of(own.info)))
+
+    async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
+        """What the verifier says of a sample's own answer: asked once for equal answers of a group, which differ in
+        nothing that it could see. The others cost no time of sandbox workers; where the first could not be judged, each
+        of them asks for itself. Whether a second run says the same is for the check for flakiness, which looks at each
+        different answer on its own.
+        """
+        key = [group, answer]
+        known = key in self._known
+        own = await self._known.score(key, partial(judged, judge, answer))
+        if known and not self._known.judged(own):
+            return dict(await judge(answer))
+        free = known and "busy_seconds" in own.info
+        return {**own.info, "busy_seconds": 0.0} if free else dict(own.info)
+
+    def replay_limit(self, group: str, answer: str) -> float:
+        """Time limit of an answer's replays (`limit_after`); infinite, so that the verifier's own holds, where the
+        answer met that itself or its judgement is not known.
+        """
+        own = self._known.known([group, answer])
+        return math.inf if own is None or own.timed_out else limit_after(own.seconds)
