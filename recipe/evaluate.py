@@ -21,6 +21,7 @@ from typing import Any, get_args
 import yaml
 from rich.table import Table
 
+from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.source import positive
 from recipe.checks.model import missing_parts
@@ -28,7 +29,7 @@ from recipe.evaluation.collecting import Collector
 from recipe.evaluation.endpoints import Endpoints, ServerError
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
-from recipe.evaluation.problems import Problem, data_files, file_hash, read_data_sets
+from recipe.evaluation.problems import Problem, data_files, read_data_sets
 from recipe.evaluation.protocol import Protocol, ProtocolName
 from recipe.evaluation.samples import Journal, Sample
 from recipe.evaluation.stalls import note_stalls
