@@ -1,8 +1,8 @@
-"""What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE --set NAME=VALUE``.
+"""What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
 
-``FOLDER/study.json`` keeps a digest of each model's weights and of each file, and each setting. The command adds what is
-not there yet; where a name is there with something else it refuses, with exit status 2, and changes nothing. The
-launchers call it before each step, so that no folder mixes models, data or settings.
+``FOLDER/study.json`` keeps a digest of each model's weights and of each file, and each setting (``--set NAME=VALUE``).
+The command adds what is not there yet; where a name is there with something else it refuses, with exit status 2, and
+changes nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def claim(
     models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
 
     Raises:
-        StudyError: something differs from what is kept, or is not there; one line for each. The folder is left as it was.
+        StudyError: something differs from what is kept, or is not there; one line for each. Nothing is written.
     """
     entries = _entries(models or {}, data or {}, settings or {})
     folder.mkdir(parents=True, exist_ok=True)

@@ -138,5 +138,5 @@ def test_a_name_of_neither_kind_is_refused(name):
 
 
 def test_a_hub_out_of_reach_names_the_other_way(cache):
-    with pytest.raises(ModelError, match="could not be loaded from the Hugging Face hub .* download it elsewhere"):
+    with pytest.raises(ModelError, match=r"could not be loaded from the Hugging Face hub .* download it elsewhere"):
         model_folder("owner/unknown")

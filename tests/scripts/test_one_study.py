@@ -1,4 +1,4 @@
-"""The launchers with stand-ins for training and evaluation: a study has one model, one data set and one answer length."""
+"""The launchers with stand-ins for training and evaluation: a study has one model, one data set, one answer length."""
 
 import os
 import re
