@@ -46,7 +46,8 @@ def _snapshot(name: str) -> Path:
     except Exception as error:  # the hub's client raises errors of several libraries
         raise ModelError(
             f"{name} is no folder here and could not be loaded from the Hugging Face hub "
-            f"({type(error).__name__}: {error}); without a network, download it elsewhere and name its folder"
+            f"({type(error).__name__}: {' '.join(str(error).split())}); "
+            "without a network, download it elsewhere and name its folder"
         ) from error
 
 

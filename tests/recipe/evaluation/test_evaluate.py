@@ -198,7 +198,7 @@ def test_a_model_that_vllm_cannot_load_ends_with_its_last_error(tmp_path, data, 
     python.write_text("#!/bin/sh\necho 'ValueError: Model architectures [Novel] are not supported'\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr(vllm_server.sys, "executable", str(python))
-    assert run(tmp_path / "out", data, "--model", "owner/novel") == 1
+    assert run(tmp_path / "out", data, "--model", str(make_model(tmp_path / "m"))) == 1
     message = capsys.readouterr().err
     assert "vLLM did not start: ValueError: Model architectures [Novel] are not supported" in message
     assert str(tmp_path / "out" / "vllm.log") in message
