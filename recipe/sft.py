@@ -106,6 +106,7 @@ def too_long(path: Path, rows: Sequence[Demonstration], config: DictConfig, mode
     from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
     unlimited = OmegaConf.merge(config.data, {"max_length": sys.maxsize, "pad_mode": "no_padding"})
+    assert isinstance(unlimited, DictConfig)
     with contextlib.redirect_stdout(sys.stderr):
         tokens = MultiTurnSFTDataset([str(path)], hf_tokenizer(str(model)), unlimited)
     return {number for number in doubtful if len(tokens[number]["input_ids"]) > limit}

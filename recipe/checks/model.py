@@ -50,7 +50,7 @@ def fingerprint(config: DictConfig) -> dict[str, str | int]:
 
 
 def data_digest(files: str | ListConfig | None) -> str:
-    """Sixteen digits that tell the contents of training files from others, in their order; empty where one is missing."""
+    """Sixteen digits that tell the contents of training files from others; empty where one is missing."""
     paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files or [])]
     if not all(path.is_file() for path in paths):
         return ""
