@@ -16,7 +16,7 @@ from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
-from data_prep.source import Draft, Refusal, positive, run, source_parser
+from data_prep.source import Draft, Refusal, positive, source_parser
 from rewards import compute_score
 
 _TESTS = ("public_tests", "private_tests", "generated_tests")
@@ -26,6 +26,7 @@ PUBLIC = PublicSet(
     None,
     ("train", "valid", "test"),
     ("name", "description", *_TESTS, "solutions"),
+    "802411c3010cb00d1b05bad57ca77365a3c699d6",
 )
 _ROLES = {"train": "train", "valid": "dev", "test": "test"}
 _INSTRUCTION = (
@@ -36,17 +37,22 @@ _PYTHON3 = 3
 _MAX_CASE_CHARACTERS = 65_536
 _LAID_OUT = re.compile(r"^[ \t]++\S|\S(?:\t|[ \t]{2})[ \t]*+\S", re.MULTILINE)
 _SECONDS = 10.0
+_TRIED = 5
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
-    """The task of a record; its solution is the shortest right one in Python 3, where there is one."""
+    """The task of a record; its solution is the shortest one in Python 3, where there is one, and its alternatives are
+    the next ones: some that were published as right fail here.
+    """
     published, others = (list(filter(_is_short, _cases(record, kinds))) for kinds in (_TESTS[:1], _TESTS[1:]))
     visible = min(len(published), max_tests)
     cases = [*published, *others][:max_tests]
     if not cases:
         raise ValueError(f"no test of at most {_MAX_CASE_CHARACTERS} characters")
     programs = zip(record["solutions"]["language"], record["solutions"]["solution"], strict=True)
-    solutions = [program for language, program in programs if language == _PYTHON3]
+    solutions = sorted(
+        {program for language, program in programs if language == _PYTHON3}, key=lambda one: (len(one), one)
+    )
     return {
         "id": f"codecontests/{split}/{record['name']}",
         "source": "codecontests",
@@ -56,7 +62,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 
         "verifier": "stdio",
         "prompt": f"{record['description'].strip()}\n\n{_INSTRUCTION}",
         "ground_truth": {"cases": cases, "visible": visible},
-        "solution": min(solutions, key=len, default=None),
+        "solution": next(iter(solutions), None),
+        "alternatives": solutions[1:_TRIED],
         "licence": "cc-by-4.0",
     }
 
@@ -73,14 +80,15 @@ def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, s
 
 
 def with_layout(drafts: Iterable[Draft]) -> Iterator[Draft]:
-    """The drafts, `layout` set where an expected output is laid out and the solution proves that it can be kept."""
+    """The drafts, `layout` set where an expected output is laid out and a solution proves that it can be kept."""
     for draft in drafts:
         if isinstance(draft, Refusal) or not is_laid_out(draft["ground_truth"]["cases"]):
             yield draft
             continue
         truth = draft["ground_truth"] | {"layout": True}
-        proved = draft["solution"] is not None and asyncio.run(_passes(draft["solution"], truth))
-        yield draft | {"ground_truth": truth} if proved else draft
+        solutions = [draft["solution"], *draft["alternatives"]] if draft["solution"] is not None else []
+        keeping = next((one for one in solutions if asyncio.run(_passes(one, truth))), None)
+        yield draft | {"ground_truth": truth, "solution": keeping} if keeping is not None else draft
 
 
 def is_laid_out(cases: Sequence[dict[str, str]]) -> bool:
@@ -100,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
     options = parser.parse_args(arguments)
     converted = partial(convert, max_tests=options.max_tests)
-    return run("codecontests", options.out, ("stdio",), lambda: with_layout(hub.drafts(PUBLIC, options, converted)))
+    return hub.make(PUBLIC, options, converted, "stdio", refine=with_layout)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Makes Countdown-Tasks-3to4: `python -m data_prep.countdown_tasks --out DIR`.
 
-The published set has one split; as in TinyZero its first 327,680 records are train, the next 1,024 test, and the rest
-is left out. Solutions are searched for here; a problem without one is refused.
+The published set has one split; as in TinyZero its first 327,680 records are for training, the next 1,024 are test,
+and the rest is left out. The last 1,024 for training are held out as dev, to validate on. Solutions are searched for
+here; a problem without one is refused.
 """
 
 import sys
@@ -11,26 +12,38 @@ from typing import Any
 from data_prep import hub
 from data_prep.countdown_problems import countdown_fields, solve
 from data_prep.hub import PublicSet
-from data_prep.source import run, source_parser
+from data_prep.source import source_parser
 
-PUBLIC = PublicSet("countdown34", "Jiayi-Pan/Countdown-Tasks-3to4", None, ("train",), ("target", "nums"))
-_TRAIN, _TEST = 327_680, 1_024
+PUBLIC = PublicSet(
+    "countdown34",
+    "Jiayi-Pan/Countdown-Tasks-3to4",
+    None,
+    ("train",),
+    ("target", "nums"),
+    "408f70d177020686d34a56bba5952feb45aaaee4",
+)
+_PARTS = {"train": range(326_656), "dev": range(326_656, 327_680), "test": range(327_680, 328_704)}
+
+
+def parts(split: str, records: Sequence[Any]) -> dict[str, range]:
+    """The numbers of train, dev and test, as far as there are records."""
+    return {
+        part: range(min(numbers.start, len(records)), min(numbers.stop, len(records)))
+        for part, numbers in _PARTS.items()
+    }
 
 
 def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
     """The task of a record."""
-    if index >= _TRAIN + _TEST:
-        raise ValueError("neither of train nor of test")
     numbers, target = [int(number) for number in record["nums"]], int(record["target"])
     solution = solve(numbers, target)
     if solution is None:
         raise ValueError("no expression has this value")
-    role = "train" if index < _TRAIN else "test"
     return countdown_fields(numbers, target, solution) | {
         "id": f"countdown34/{index}",
         "source": "countdown34",
-        "split": role,
-        "role": role,
+        "split": split,
+        "role": split,
     }
 
 
@@ -39,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("countdown_tasks", __doc__)
     hub.add_options(parser, PUBLIC.splits)
     options = parser.parse_args(arguments)
-    return run("countdown_tasks", options.out, ("countdown",), lambda: hub.drafts(PUBLIC, options, convert))
+    return hub.make(PUBLIC, options, convert, "countdown", module="countdown_tasks", parts=parts)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Files that appear under their final name only when they are complete."""
+"""Files that appear under their final name only when they are complete, and what identifies one."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -23,3 +24,9 @@ def complete_file(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -102,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.volumes and max(options.volumes) > options.limit:
         parser.error(f"--volumes {max(options.volumes)} is more than --limit {options.limit}")
     tasks, levels = tuple(options.tasks), tuple(options.levels)
+    if origin_here() == "built" and set(_MOLECULE_TASKS) & set(tasks):
+        print("without rdkit molecules are built: the data differ from those of machines that have it", file=sys.stderr)
     path = options.out / ".drawn.jsonl"
     with all_cores() as cores:
         made = partial(drafts, tasks, levels, limit=options.limit, seed=options.seed, cores=cores)

@@ -1,4 +1,7 @@
-"""Makes GSM8K: `python -m data_prep.gsm8k --out DIR`. Ground truth of verifier `gsm8k`: {"answer": "42"}."""
+"""Makes GSM8K: `python -m data_prep.gsm8k --out DIR`. Ground truth of verifier `gsm8k`: {"answer": "42"}.
+
+A twentieth of the published training problems, by the hash of the question, is held out as `dev`, to validate on.
+"""
 
 import re
 import sys
@@ -7,12 +10,33 @@ from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
-from data_prep.source import run, source_parser
+from data_prep.source import source_parser
+from data_prep.splits import split_by_hash
 
-PUBLIC = PublicSet("gsm8k", "openai/gsm8k", "main", ("train", "test"), ("question", "answer"))
+PUBLIC = PublicSet(
+    "gsm8k",
+    "openai/gsm8k",
+    "main",
+    ("train", "test"),
+    ("question", "answer"),
+    "cc7b047b6e5bb11b4f1af84efc572db110a51b3c",
+)
+_SHARES = {"dev": 5, "train": 95}
 INSTRUCTION = 'Let\'s think step by step and put the final answer after "####".'
 
 _CALCULATION = re.compile(r"<<[^<>]*>>")
+
+
+def parts(split: str, records: Sequence[Any]) -> dict[str, list[int]]:
+    """The numbers of train, dev and test; what is no record stays with train, where it is refused."""
+    if split == "test":
+        return {"test": list(range(len(records)))}
+    found: dict[str, list[int]] = {"train": [], "dev": []}
+    for number, record in enumerate(records):
+        question = record.get("question") if isinstance(record, dict) else None
+        part = split_by_hash(question.strip(), _SHARES) if isinstance(question, str) else "train"
+        found[part].append(number)
+    return found
 
 
 def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
@@ -22,10 +46,10 @@ def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
     if not mark or not answer.strip():
         raise ValueError("the answer has no number after ####")
     return {
-        "id": f"gsm8k/{split}/{index}",
+        "id": f"gsm8k/{'test' if split == 'test' else 'train'}/{index}",
         "source": "gsm8k",
         "split": split,
-        "role": "train" if split == "train" else "test",
+        "role": split,
         "skill": "arithmetic",
         "verifier": "gsm8k",
         "prompt": f"{record['question'].strip()} {INSTRUCTION}",
@@ -40,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("gsm8k", __doc__)
     hub.add_options(parser, PUBLIC.splits)
     options = parser.parse_args(arguments)
-    return run("gsm8k", options.out, ("gsm8k",), lambda: hub.drafts(PUBLIC, options, convert))
+    return hub.make(PUBLIC, options, convert, "gsm8k", parts=parts)
 
 
 if __name__ == "__main__":

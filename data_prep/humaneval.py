@@ -13,7 +13,7 @@ from data_prep import hub
 from data_prep.entry_points import named_entry_points
 from data_prep.hub import PublicSet
 from data_prep.shown_tests import ShowTests, add_option, in_words, shown
-from data_prep.source import run, source_parser
+from data_prep.source import source_parser
 from rewards import entry_points
 
 PUBLIC = PublicSet(
@@ -22,6 +22,7 @@ PUBLIC = PublicSet(
     None,
     ("test",),
     ("task_id", "prompt", "canonical_solution", "test", "entry_point"),
+    "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
 )
 _INSTRUCTION = "Complete this function. Answer with the whole program, imports included, in one Python code block."
 
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_option(parser, default="none")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
-    return run("humaneval", options.out, ("code",), lambda: hub.drafts(PUBLIC, options, converted))
+    return hub.make(PUBLIC, options, converted, "code")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ from data_prep import hub
 from data_prep.entry_points import named_entry_points
 from data_prep.hub import PublicSet
 from data_prep.shown_tests import ShowTests, add_option, in_words, shown
-from data_prep.source import run, source_parser
+from data_prep.source import source_parser
 from rewards import entry_points
 
 _SPLITS = ("train", "validation", "test", "prompt")
+_REVISION = "4bb6404fdc6cacfda99d4ac4205087b89d32030c"
 VERSIONS = {
     "full": PublicSet(
         "mbpp",
@@ -26,6 +27,7 @@ VERSIONS = {
         "full",
         _SPLITS,
         ("task_id", "text", "code", "test_list", "test_setup_code"),
+        _REVISION,
     ),
     "sanitized": PublicSet(
         "mbpp",
@@ -33,6 +35,7 @@ VERSIONS = {
         "sanitized",
         _SPLITS,
         ("task_id", "prompt", "code", "test_list", "test_imports"),
+        _REVISION,
     ),
 }
 
@@ -89,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_option(parser, default="one")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
-    return run("mbpp", options.out, ("code",), lambda: hub.drafts(VERSIONS[options.version], options, converted))
+    return hub.make(VERSIONS[options.version], options, converted, "code")
 
 
 if __name__ == "__main__":

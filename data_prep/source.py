@@ -1,7 +1,8 @@
 """What the command of every source shares: its options, and the way from drafts to files.
 
 A draft is what a source says about one problem: the fields of a `Task`, or why there is none. A draft becomes a row
-only when it fits and its solution scores the maximum; the others are listed in refused.jsonl.
+only when it fits and its solution, or else one of its `alternatives`, scores the maximum; the others are listed in
+refused.jsonl.
 """
 
 import argparse
@@ -36,18 +37,20 @@ Draft = dict[str, Any] | Refusal
 
 @dataclass
 class Harvest:
-    """The tasks that are good and the problems that are not."""
+    """The tasks that are good and the problems that are not. alternatives: id -> other solutions to be tried."""
 
     tasks: list[Task] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    alternatives: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, draft: Draft, seen: set[str]) -> None:
         """Takes a draft in, as a task if it is one and its id is new."""
         if isinstance(draft, Refusal):
             self.refused.append(draft)
             return
+        fields = {name: value for name, value in draft.items() if name != "alternatives"}
         try:
-            task = Task.model_validate(draft)
+            task = Task.model_validate(fields)
         except ValidationError as error:
             self.refused.append(Refusal(str(draft.get("id")), explain(error)))
             return
@@ -56,11 +59,20 @@ class Harvest:
         else:
             seen.add(task.id)
             self.tasks.append(task)
+            self.alternatives[task.id] = list(draft.get("alternatives", ()))
 
     def proved(self, journal: Path) -> "Harvest":
-        """Without the tasks whose solution does not score the maximum."""
-        errors = prove(self.tasks, journal)
-        pairs = list(zip(self.tasks, errors, strict=True))
+        """Without the tasks of which no solution scores the maximum; the first that does is kept."""
+        tasks, errors = list(self.tasks), prove(self.tasks, journal)
+        while failed := [
+            number for number, error in enumerate(errors) if error != "none" and self.alternatives[tasks[number].id]
+        ]:
+            for number in failed:
+                solution = self.alternatives[tasks[number].id].pop(0)
+                tasks[number] = tasks[number].model_copy(update={"solution": solution})
+            for number, error in zip(failed, prove([tasks[number] for number in failed], journal), strict=True):
+                errors[number] = error
+        pairs = list(zip(tasks, errors, strict=True))
         wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
         return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong)
 

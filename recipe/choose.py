@@ -12,6 +12,7 @@ from pathlib import Path
 
 from recipe.evaluate import Metrics, table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.records.cut_answers import cut_warnings
 from recipe.records.tables import table_console
 
 REFUSED = 2
@@ -49,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     rows = {f"{name}: {dataset}": found for name, metrics in evaluations.items() for dataset, found in metrics.items()}
     table_console(stderr=True).print(table(rows))
+    for name, metrics in evaluations.items():
+        for line in cut_warnings(metrics):
+            print(f"{name}: {line}", file=sys.stderr)
     print(winner)
     return 0
 

@@ -16,9 +16,12 @@ from rich.table import Table
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
+from recipe.records.cut_answers import cut_warnings
 from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import table_console
+
+OF_THE_MODEL = ("model", "weights")
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def table(differences: list[Difference]) -> Table:
 def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[str]:
     """What else than the model differs between two evaluations, in words."""
     before, after = base.run_info["settings"], trained.run_info["settings"]
-    keys = [key for key in before | after if key != "model" and before.get(key) != after.get(key)]
+    keys = [key for key in before | after if key not in OF_THE_MODEL and before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key)} in base, {after.get(key)} in trained" for key in keys]
 
 
@@ -99,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table_console().print(table(differences))
     if chosen.out:
         write_atomically(chosen.out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
+    for folder in (base, trained):
+        for line in cut_warnings(folder.metrics):
+            print(f"{folder.path}: {line}", file=sys.stderr)
     for line in differing:
         print(f"warning: the evaluations differ in more than the model: {line}", file=sys.stderr)
     return 0

@@ -1,9 +1,10 @@
-"""Preference training: ``python -m recipe.dpo --model FOLDER --evaluations DIR ... --out DIR``.
+"""Preference training: ``python -m recipe.dpo --model MODEL --evaluations DIR ... --out DIR``.
 
 Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
 answer by at least ``--margin`` of the pass ratio, lengths balanced. TRL trains LoRA in an environment of its own
-(``bash scripts/setup.sh dpo``). The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before
-and after; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
+(``bash scripts/setup.sh dpo``), with a process for each GPU. The merged model is in ``DIR/model``; with ``--report``
+the model is evaluated before and after; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward
+accuracy.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -24,13 +25,14 @@ from data_prep.schema import DataFileError
 from data_prep.source import positive
 from data_prep.splits import split_by_hash
 from recipe import compare
-from recipe.checks.model import missing_parts
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.problems import data_files
 from recipe.evaluation.verified import Pair, pairs, read_verified
 from recipe.evaluation.vllm_server import last_error
+from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
+from recipe.study import StudyError, claim
 from recipe.training.preference import Settings
 
 REFUSED, FAILED = 2, 1
@@ -73,14 +75,30 @@ def reward_accuracy(log: Iterable[dict[str, Any]]) -> float:
     return [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry][-1]
 
 
+def command(settings: Settings, file: Path) -> list[str]:
+    """How TRL is started: on GPUs by torchrun, one process for each, even where there is one.
+
+    A single process that sees several GPUs would have transformers wrap the model in nn.DataParallel, with a batch as
+    many times as large.
+    """
+    module = ["-m", "recipe.training.preference", str(file.absolute())]
+    if settings.device == "cpu":
+        return [str(PYTHON), *module]
+    ranks = f"--nproc_per_node={settings.ranks}"
+    return [str(PYTHON), "-m", "torch.distributed.run", "--standalone", ranks, *module]
+
+
 def train(settings: Settings, out: Path) -> int:
     """Runs TRL in its own environment; returns the exit status."""
     write_atomically(out / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
     log = out / "dpo.log"
-    command = [str(PYTHON), "-m", "recipe.training.preference", str((out / "settings.json").absolute())]
     with open(log, "w") as output:
         status = subprocess.run(
-            command, stdout=output, stderr=output, cwd=PROJECT, env=os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+            command(settings, out / "settings.json"),
+            stdout=output,
+            stderr=output,
+            cwd=PROJECT,
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
         ).returncode
     if status:
         print(f"the preference training failed: {last_error(log)}; all of its output: {log}", file=sys.stderr)
@@ -92,40 +110,60 @@ def train(settings: Settings, out: Path) -> int:
 
 
 def prepare(options: argparse.Namespace) -> Settings:
-    """Pairs and settings; raises RequestError, FolderError or DataFileError before anything expensive starts."""
+    """Pairs and settings, before anything expensive starts.
+
+    Raises:
+        RequestError, ModelError, StudyError, FolderError, DataFileError: with a message for the user.
+    """
     if not PYTHON.exists():
         raise RequestError(f"no {PYTHON}: TRL has an environment of its own, make it with bash scripts/setup.sh dpo")
-    if missing := missing_parts(options.model):
-        raise RequestError(f"--model: {'; '.join(missing)}")
+    model = model_folder(options.model)
     if gone := [str(path) for path in data_files(options.report).values() if not path.is_file()]:
         raise RequestError(f"--report: no such file: {', '.join(gone)}")
     if (options.out / "model").exists():
         raise RequestError(f"{options.out / 'model'} exists already; choose another --out")
+    ranks = 1 if options.platform == "cpu" else options.ranks or gpus()
+    if options.batch_size % (ranks * options.micro_batch_size):
+        raise RequestError(
+            f"--batch-size {options.batch_size} is no multiple of {ranks} processes x --micro-batch-size "
+            f"{options.micro_batch_size}"
+        )
     solved, reserved = read_verified(options.evaluations)
+    files_of = {f"evaluation{number}": path / "samples.jsonl" for number, path in enumerate(options.evaluations)}
+    claim(options.out, {"start": str(model)}, files_of)
     found = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
     files = write_pairs(found, options.out)
     surplus = sum(pair.surplus for pair in found) / len(found)
     print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
     print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
     own = {field.name: getattr(options, field.name) for field in fields(Settings) if hasattr(options, field.name)}
-    paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": options.model}
+    paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": model}
     paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
-    device = "cpu" if options.platform == "cpu" else "cuda"
-    return Settings(**own | {name: str(path.absolute()) for name, path in paths.items()} | {"device": device})
+    own |= {name: str(path.absolute()) for name, path in paths.items()}
+    own |= {"device": "cpu" if options.platform == "cpu" else "cuda", "ranks": ranks}
+    return Settings(**own)
+
+
+def gpus() -> int:
+    """The GPUs of this machine, at least one."""
+    import torch
+
+    return max(1, torch.cuda.device_count())
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m recipe.dpo", description=__doc__)
-    options.add_argument("--model", type=Path, required=True, help="Hugging Face folder")
+    options.add_argument("--model", required=True, help="a Hugging Face folder or a hub name (owner/model)")
     options.add_argument("--evaluations", type=Path, nargs="+", required=True, help="folders of recipe.evaluate")
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu")
+    options.add_argument("--ranks", type=positive, help="processes on GPUs, one for each (default: all of the machine)")
     options.add_argument("--margin", type=float, default=0.5, help="of the pass ratio within a pair (default 0.5)")
     options.add_argument("--per-problem", type=positive, default=2, help="pairs of one problem (default 2)")
     options.add_argument("--report", nargs="+", default=[], metavar="FILE", help="rows to evaluate on before and after")
     options.add_argument("--report-options", default="", metavar="OPTIONS", help="of recipe.evaluate, as one word")
     for field in fields(Settings):
-        if field.name in ("model", "train_pairs", "val_pairs", "out", "log", "device"):
+        if field.name in ("model", "train_pairs", "val_pairs", "out", "log", "device", "ranks"):
             continue
         name = f"--{field.name.replace('_', '-')}"
         if field.type is bool:
@@ -141,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
     try:
         settings = prepare(options)
-    except (RequestError, FolderError, DataFileError) as error:
+    except (RequestError, ModelError, StudyError, FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
     report = ("--platform", options.platform, *shlex.split(options.report_options))

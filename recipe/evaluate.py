@@ -21,18 +21,21 @@ from typing import Any, get_args
 import yaml
 from rich.table import Table
 
+from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.source import positive
-from recipe.checks.model import missing_parts
+from recipe.checks.model import weights_digest
 from recipe.evaluation.collecting import Collector
 from recipe.evaluation.endpoints import Endpoints, ServerError
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
-from recipe.evaluation.problems import Problem, data_files, file_hash, read_data_sets
+from recipe.evaluation.problems import Problem, data_files, read_data_sets
 from recipe.evaluation.protocol import Protocol, ProtocolName
 from recipe.evaluation.samples import Journal, Sample
 from recipe.evaluation.stalls import note_stalls
 from recipe.evaluation.vllm_server import vllm_server
+from recipe.model import ModelError, model_folder
+from recipe.records.cut_answers import cut_warnings
 from recipe.records.intervals import Interval
 from recipe.records.tables import table_console
 from recipe.training.console import EvaluationState, ProgressReporter
@@ -55,7 +58,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     """The options of every command that evaluates."""
     options = argparse.ArgumentParser(prog=f"python -m recipe.{command}", description=description)
     options.add_argument(
-        "--model", help="a Hugging Face folder or name; with --url: the name that the servers know it by"
+        "--model", help="a Hugging Face folder or a hub name; with --url: the name that the servers know it by"
     )
     options.add_argument("--data", nargs="+", required=True, metavar="[NAME=]FILE", help="parquet files of rows")
     options.add_argument("--out", type=Path, required=True, help="folder of the evaluation; an old one goes on")
@@ -132,20 +135,24 @@ def agents_settings(words: Sequence[str] | None, problems: Sequence[Problem]) ->
         raise RequestError(f"--agents: {error}") from None
 
 
+def local_model(options: argparse.Namespace) -> Path:
+    """The folder of the model for which vLLM is started; RequestError where there is none."""
+    if not options.model:
+        raise RequestError("name a model (--model FOLDER), or servers that have one (--url http://HOST:PORT)")
+    try:
+        return model_folder(options.model)
+    except ModelError as error:
+        raise RequestError(f"--model {options.model}: {error}") from None
+
+
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
     """Urls of servers, and the name of the model there: those that were named, or vLLM started for the block."""
     if options.url:
         yield options.url, options.model
         return
-    if not options.model:
-        raise RequestError("name a model (--model FOLDER), or servers that have one (--url http://HOST:PORT)")
-    folder = Path(options.model).expanduser()
-    missing = missing_parts(folder) if folder.is_dir() else []
-    if missing or (not folder.is_dir() and options.model.startswith(("/", ".", "~"))):
-        raise RequestError(f"--model {options.model}: {'; '.join(missing) or 'no such folder'}")
+    name = str(local_model(options))
     options.out.mkdir(parents=True, exist_ok=True)
-    name = str(folder) if folder.is_dir() else options.model
     with vllm_server(name, options.platform, options.out / "vllm.log", shlex.split(options.vllm)) as url:
         yield [url], name
 
@@ -162,6 +169,8 @@ def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[Evaluatio
     agents = agents_settings(options.agents, problems)
     settings = {"protocol": asdict(protocol), "judge": judge, "data": hashes, "limit": options.limit}
     settings["agents"] = agents and agents.model_dump()
+    if not options.url:
+        settings["weights"] = weights_digest(local_model(options))
     folder = EvaluationFolder(options.out)
     with serving(options) as (urls, name):
         journal = asyncio.run(_collect(options, folder, settings, problems, protocol, agents, urls, name))
@@ -232,13 +241,15 @@ def table(metrics: Metrics) -> Table:
     """One row a data set: rates in percent, the first ones with their 95% intervals."""
     passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
     passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
-    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "tokens"]
+    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens"]
     result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
     for column in result.columns[2 : 3 + len(passes)]:
         column.no_wrap = True
     for dataset, found in metrics.items():
         cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
         cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
+        cut = found.get("cut_share")
+        cells.append("-" if cut is None else f"{100 * cut:.1f}")
         tokens = found["generated_tokens"]["mean"]
         result.add_row(dataset, str(found["problems"]), *cells, "-" if tokens is None else f"{tokens:.0f}")
     return result
@@ -297,6 +308,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for what, meaning in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
         if summary[what]:
             print(f"warning: {summary[what]} samples {meaning}; they count nowhere", file=sys.stderr)
+    for line in cut_warnings(metrics):
+        print(line, file=sys.stderr)
     return 0
 
 

@@ -18,13 +18,14 @@ from rich.table import Table
 from data_prep.json_lines import write_lines
 from data_prep.roles import may_train
 from data_prep.schema import DataFileError, read_rows, write_rows
-from recipe.evaluate import RequestError, evaluate, explain, parser, protocol_of
+from recipe.evaluate import RequestError, by_data_set, evaluate, explain, parser, protocol_of
 from recipe.evaluation.endpoints import ServerError
 from recipe.evaluation.folder import FolderError
-from recipe.evaluation.metrics import group
+from recipe.evaluation.metrics import group, measure
 from recipe.evaluation.problems import Problem, data_files
 from recipe.evaluation.samples import Sample
 from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict
+from recipe.records.cut_answers import cut_warnings
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import table_console
 
@@ -85,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signals = signals_of(samples)
         write_probe(chosen.out, signals)
         table_console().print(table(signals))
+        for line in cut_warnings({name: measure(found, protocol) for name, found in by_data_set(samples).items()}):
+            print(line, file=sys.stderr)
         for dataset, source in data_files(chosen.data).items():
             keep = carrying(signals.get(dataset, {}), chosen.min_variance)
             own = [problem for problem in problems if problem.dataset == dataset]

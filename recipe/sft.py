@@ -1,14 +1,16 @@
 """Supervised training by verl's SFT trainer: ``python -m recipe.sft sft_experiment=NAME key=value ...``.
 
 Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself
-under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. Leaves a Hugging Face folder at
+under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. ``model.path`` is a folder or a hub
+name. Demonstrations over ``data.max_length`` tokens are left out and counted. Leaves a Hugging Face folder at
 ``<trainer.default_local_dir>/global_step_<N>/huggingface``, all that the ranks print in ``sft.log``, and with
 ``report.data`` the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
 
-import os  # isort: skip
+import contextlib  # isort: skip
+import os
 import shlex
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
@@ -25,6 +27,8 @@ from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.problems import data_files
 from recipe.evaluation.verified import demonstrations, read_verified
+from recipe.model import ModelError, model_folder
+from recipe.study import StudyError, claim
 from recipe.training.console import ProgressReporter, SupervisedState
 
 REFUSED, FAILED = 2, 1
@@ -36,19 +40,16 @@ def launch(config: DictConfig) -> int:
     folder = Path(config.trainer.default_local_dir)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        files = verified_files(config, folder / "verified")
-        for path in _listed(files.get("train", config.data.train_files)):
-            read_rows(Path(path), Demonstration)
-    except (FolderError, DataFileError) as error:
+        model = model_folder(config.model.path)
+        files = demonstration_files(config, model, folder)
+        reports = data_files(config.report.data)
+        claim(folder, {"start": str(model)}, {f"report_{name}": path for name, path in reports.items()})
+    except (FolderError, DataFileError, ModelError, StudyError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
-    wanted = [config.model.path, *data_files(config.report.data).values()]
-    if missing := [str(path) for path in wanted if not Path(path).exists()]:
-        print(f"refused before training: no such file or folder: {', '.join(missing)}", file=sys.stderr)
-        return REFUSED
-    overrides = [f"data.{split}_files={path}" for split, path in files.items()]
+    overrides = [f"model.path={model}", *(f"data.{split}_files=[{','.join(found)}]" for split, found in files.items())]
     status = (
-        report(config, config.model.path, folder / "before")
+        report(config, model, folder / "before")
         or train_under_torchrun(config, folder, overrides)
         or report(config, trained_model(folder), folder / "after")
     )
@@ -57,8 +58,62 @@ def launch(config: DictConfig) -> int:
     return status
 
 
+def demonstration_files(config: DictConfig, model: Path, folder: Path) -> dict[str, list[str]]:
+    """The files to train on and to validate on, without demonstrations that are too long. Of a file that has some, the
+    others are in a file of `folder`.
+
+    Raises:
+        FolderError, DataFileError: there are no demonstrations, or some are no rows of the schema.
+    """
+    verified = verified_files(config, folder / "verified")
+    named = {split: config.data.get(f"{split}_files") for split in ("train", "val")}
+    named = {split: _listed(files) for split, files in (named | verified).items() if files}
+    return {
+        split: [
+            _fitting(Path(path), config, model, folder / "fitting" / f"{split}_{number}.parquet")
+            for number, path in enumerate(paths)
+        ]
+        for split, paths in named.items()
+    }
+
+
+def _fitting(path: Path, config: DictConfig, model: Path, out: Path) -> str:
+    rows = read_rows(path, Demonstration)
+    long = too_long(path, rows, config, model)
+    if not long:
+        return str(path)
+    left_out = (
+        f"{len(long)} of {len(rows)} demonstrations in {path} exceed data.max_length={config.data.max_length} tokens"
+    )
+    if len(long) == len(rows):
+        raise DataFileError(f"{left_out}: none is left; raise data.max_length")
+    print(f"{left_out} and are left out")
+    write_rows(out, (row for number, row in enumerate(rows) if number not in long))
+    return str(out)
+
+
+def too_long(path: Path, rows: Sequence[Demonstration], config: DictConfig, model: Path) -> set[int]:
+    """The numbers of the demonstrations on which verl's own data set would raise: over ``data.max_length`` tokens.
+
+    A token is at least a byte, and a chat template adds few tokens, so texts of half that many bytes are not counted.
+    """
+    limit = int(config.data.max_length)
+    texts = ("".join(message.content for message in row.messages) for row in rows)
+    doubtful = [number for number, text in enumerate(texts) if len(text.encode()) > limit // 2]
+    if not doubtful:
+        return set()
+    from verl.utils import hf_tokenizer
+    from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+
+    unlimited = OmegaConf.merge(config.data, {"max_length": sys.maxsize, "pad_mode": "no_padding"})
+    assert isinstance(unlimited, DictConfig)
+    with contextlib.redirect_stdout(sys.stderr):
+        tokens = MultiTurnSFTDataset([str(path)], hf_tokenizer(str(model)), unlimited)
+    return {number for number in doubtful if len(tokens[number]["input_ids"]) > limit}
+
+
 def _listed(files: str | ListConfig) -> list[str]:
-    return list(files) if isinstance(files, ListConfig) else [files]
+    return [files] if isinstance(files, str) else list(files)
 
 
 def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:

@@ -82,9 +82,10 @@ def read_pins(path: Path) -> dict[str, Version]:
 
 
 def read_roots(path: Path) -> list[Requirement]:
-    """What the pins are for: the project's dependencies (with ``dev``) and the ``.in`` file beside the pins."""
+    """What the pins are for: the project's dependencies with all extras, and the ``.in`` file beside the pins."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    roots = [Requirement(text) for text in project["dependencies"] + project["optional-dependencies"]["dev"]]
+    extras = [text for texts in project["optional-dependencies"].values() for text in texts]
+    roots = [Requirement(text) for text in project["dependencies"] + extras]
     source = path.with_suffix(".in")
     return roots + (read_requirements(source) if source.exists() else [])
 

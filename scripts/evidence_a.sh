@@ -10,14 +10,15 @@
 # actor_rollout_ref.rollout.val_kwargs.n=2.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
-study=evidence_a data=data/${suite// /_}
-[ "$suite" = parts ] || study=$study.${suite// /_}
+name=evidence_a data=data/${suite// /_}
+[ "$suite" = parts ] || name=$name.${suite// /_}
 # shellcheck disable=SC2086
 micro_start "$data" --skills $suite
-take_kept "outputs/$study"
-multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.experiment="$study" \
+take_kept "outputs/$name"
+study=("outputs/$name" --model "start=$data/model" --data "train=$data/train.parquet" "val=$data/val.parquet")
+multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.experiment="$name" \
     'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
     data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@"
-keep_runs "outputs/$study"
-run "$PYTHON" -m recipe.compare_speed "outputs/$study" --reach "${REACH:-0.8}"
+keep_runs "outputs/$name"
+run "$PYTHON" -m recipe.compare_speed "outputs/$name" --reach "${REACH:-0.8}"
 exit $failed

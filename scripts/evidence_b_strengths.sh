@@ -6,6 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 micro_start
 take_kept outputs/evidence_b_strengths
+micro_study evidence_b_strengths
 
 try() { # arm, key of its strength, values
     local words=(experiment=paper_b run.experiment=evidence_b_strengths data.seed="${SEED:-100}" arm="$1"

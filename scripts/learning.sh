@@ -4,9 +4,11 @@
 # A seed that was finished before is not run again; one that was stopped goes on from its last checkpoint.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 micro_start
+micro_study learning
 runs=()
 for seed in ${SEEDS:-0 1 2}; do
     folder=outputs/learning/seed$seed
+    claim "$folder" --set "train=$* ${TRAIN:-}"
     # shellcheck disable=SC2086
     grep -q '"event": "end"' "$folder/events.jsonl" 2>/dev/null ||
         run "$PYTHON" -m recipe.train "${platform[@]}" experiment=quickstart run.experiment=learning run.name="seed$seed" \

@@ -20,10 +20,13 @@ case $scale in
         ;;
     micro)
         micro_start
+        micro_study paper_b_micro
         words=(experiment=paper_b)
         ;;
     real)
         : "${TRAIN_FILES:?parquet of training rows}" "${VAL_FILES:?of validation rows}" "${SKILLS:?their order, as [a,b,c]}"
+        # shellcheck disable=SC2207
+        study=(outputs/paper_b_real --data $(files_in "train_files=$TRAIN_FILES") $(files_in "val_files=$VAL_FILES"))
         words=(experiment=paper_b_real "data.train_files=$TRAIN_FILES" "data.val_files=$VAL_FILES" "skills.names=$SKILLS")
         ;;
     *)

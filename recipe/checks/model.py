@@ -1,11 +1,12 @@
-"""Is the model folder complete, and is it the model that a continued run began with?"""
+"""Is the model folder complete, and are model and training data those that a continued run began with?"""
 
 import hashlib
 import json
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
+from data_prep.files import file_hash
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, write_atomically
 
@@ -26,7 +27,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     """
     folder = Path(config.actor_rollout_ref.model.path).expanduser()
     if not folder.is_dir():
-        return _check_hub_name(str(config.actor_rollout_ref.model.path))
+        return [*_check_hub_name(str(config.actor_rollout_ref.model.path)), *_check_continued(config, run, folder)]
     problems = [*_check_files(folder)]
     if not problems:
         problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
@@ -44,7 +45,16 @@ def fingerprint(config: DictConfig) -> dict[str, str | int]:
         "lora_rank": int(config.actor_rollout_ref.model.lora_rank),
         "ranks": int(config.trainer.nnodes * config.trainer.n_gpus_per_node),
         "weights": weights_digest(folder),
+        "data": data_digest(config.data.train_files),
     }
+
+
+def data_digest(files: str | ListConfig | None) -> str:
+    """Sixteen digits that tell the contents of training files from others; empty where one is missing."""
+    paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files or [])]
+    if not all(path.is_file() for path in paths):
+        return ""
+    return hashlib.sha256("".join(map(file_hash, paths)).encode()).hexdigest()[:16]
 
 
 def weights_digest(folder: Path) -> str:
@@ -142,11 +152,12 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
     explained = {
         "architecture": f"the checkpoint is of another model than {folder}",
         "weights": f"the checkpoint was trained from other weights than those in {folder}",
+        "data": "the checkpoint was trained on other rows than those in data.train_files",
         "lora_rank": f"the checkpoint has LoRA rank {before['lora_rank']}, the configuration {now['lora_rank']}",
         "ranks": f"the checkpoint was written by {before['ranks']} ranks, the configuration has {now['ranks']}",
     }
     return [
         Problem(what, str(run.checkpoints), "start a new run (leave run.name out), or use the settings of the old one")
         for key, what in explained.items()
-        if before.get(key, now[key]) != now[key]  # an older checkpoint does not know its weights
+        if before.get(key, now[key]) != now[key]  # an older checkpoint does not know all of them
     ]

@@ -9,8 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from data_prep.files import file_hash
 from data_prep.json_lines import write_lines
-from recipe.evaluation.problems import Problem, file_hash, read_data_sets
+from recipe.evaluation.problems import Problem, read_data_sets
 from recipe.evaluation.samples import Journal, Sample
 from recipe.records.run_directory import write_atomically
 

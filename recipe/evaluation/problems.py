@@ -1,6 +1,5 @@
 """The problems of an evaluation, by data set."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +54,6 @@ def data_files(texts: Sequence[str]) -> dict[str, Path]:
             raise DataFileError(f"{text}: the name '{name}' is taken or has a slash; name the set: NAME=FILE.parquet")
         files[name] = path
     return files
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _problem(name: str, row: Row) -> Problem:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from recipe.records.cut_answers import CUT_SHARE
 from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
 from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
@@ -53,6 +54,12 @@ def recovery_rates(run: RunDirectory) -> tuple[float, float] | None:
     return (values[0], values[-1]) if values else None
 
 
+def cut_share(run: RunDirectory) -> float | None:
+    """Share of the last step's answers that were cut at ``data.max_response_length``; None before the first step."""
+    _, values = series(run.metrics(), "response_length/clip_ratio")
+    return values[-1] if values else None
+
+
 def update_report(run: RunDirectory) -> Path:
     """Draw the pictures and write EXPERIMENT.md from the run's own records."""
     draw_learning_curve(run)
@@ -71,6 +78,8 @@ def update_report(run: RunDirectory) -> Path:
         table=skill_table(run),
         cautions=cautions([run]),
         recovery=recovery_rates(run),
+        cut=cut_share(run),
+        much_cut=CUT_SHARE,
         step=int(rows[-1]["step"]) if rows else 0,
         started=_when(started) if started else "-",
         updated=_when(datetime.now(UTC).timestamp()),

@@ -9,12 +9,14 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Settings:
     """model: Hugging Face folder. train_pairs, val_pairs: JSON lines with prompt, chosen and rejected, each a list of
-    chat messages. out: folder of the merged model. log: JSON lines of the metrics. device: cpu or cuda.
+    chat messages. out: folder of the merged model. log: JSON lines of the metrics. device: cpu or cuda. ranks:
+    processes, one for each GPU. batch_size: pairs an optimiser step over all ranks; micro_batch_size: a forward pass.
     """
 
     model: str
@@ -23,6 +25,7 @@ class Settings:
     out: str
     log: str
     device: str = "cpu"
+    ranks: int = 1
     beta: float = 0.1
     lr: float = 5e-6
     epochs: float = 1.0
@@ -33,6 +36,11 @@ class Settings:
     lora_alpha: int = 32
     precompute_reference: bool = False
     seed: int = 0
+
+    @property
+    def accumulated(self) -> int:
+        """Forward passes of a rank before an optimiser step."""
+        return self.batch_size // (self.micro_batch_size * self.ranks)
 
 
 def train(settings: Settings) -> None:
@@ -52,12 +60,13 @@ def train(settings: Settings) -> None:
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.micro_batch_size,
         per_device_eval_batch_size=settings.micro_batch_size,
-        gradient_accumulation_steps=max(1, settings.batch_size // settings.micro_batch_size),
+        gradient_accumulation_steps=settings.accumulated,
         max_length=settings.max_length,
         precompute_ref_log_probs=settings.precompute_reference,
         use_cpu=not on_gpu,
         bf16=on_gpu,
         gradient_checkpointing=on_gpu,
+        gradient_checkpointing_kwargs={"use_reentrant": False},  # the other kind reduces gradients twice
         lr_scheduler_type="cosine",
         logging_steps=1,
         save_strategy="no",
@@ -79,11 +88,17 @@ def train(settings: Settings) -> None:
     )
     trainer.train()
     trainer.evaluate()
+    if trainer.is_world_process_zero():
+        save(trainer, tokenizer, out)
+        Path(settings.log).write_text("".join(json.dumps(line) + "\n" for line in trainer.state.log_history))
+
+
+def save(trainer: Any, tokenizer: Any, out: Path) -> None:
+    """The merged model and its tokenizer, which appear in `out` when they are complete."""
     partial = out.with_name(f".{out.name}.partial")
     trainer.model.merge_and_unload().save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     partial.rename(out)
-    Path(settings.log).write_text("".join(json.dumps(line) + "\n" for line in trainer.state.log_history))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 # Without .venv-dpo (bash scripts/setup.sh dpo) phase 2 is left out.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 run bash scripts/micro_start.sh
-export DATA=data/micro_coding OUT=${OUT:-outputs/micro_coding} EXPERIMENT=quickstart AGENTS=micro SAMPLES=4
+export DATA=data/micro_coding OUT=${OUT:-outputs/micro_coding} EXPERIMENT=quickstart LENGTH=64 AGENTS=micro SAMPLES=4
 if [ ! -e $DATA/dev.parquet ]; then
     run "$PYTHON" -m data_prep.micro --out $DATA --skills write repair --limit 128
     run cp $DATA/val.parquet $DATA/dev.parquet
@@ -20,7 +20,7 @@ if [ ! -e $DATA/model ]; then # the start has seen no second turn: it is shown s
 fi
 [ -e .venv-dpo/.stamp ] || export WITHOUT=2
 # Sampled answers: the most likely ones of the micro model are nearly all right before any training.
-export EVALUATE="--protocol eval@k --samples 4 --max-tokens 64 --vllm=--max-model-len=512"
+export EVALUATE="--protocol eval@k --samples 4 --vllm=--max-model-len=512"
 export SFT="data.max_length=256 optim.lr=1e-4 data.train_batch_size=32 data.micro_batch_size_per_gpu=16"
 export DPO="--lr 5e-4 --epochs 2 --margin 0.3 --batch-size 16 --micro-batch-size 8 --max-length 256"
 export TRAIN="trainer.total_training_steps=8 trainer.save_freq=8 trainer.test_freq=8"

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Phase 3: GRPO with verifiable rewards, from phase 2's model, or phase 1's where phase 2 was left out.
 #   [REWARD=dense|sparse] [EXPERIMENT=code_grpo] [TRAIN="credit=counterfactual projection=qp"] bash scripts/coding/phase3_grpo.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} EXPERIMENT=${EXPERIMENT:-code_grpo}
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 need "$OUT/phase1/model" "bash scripts/coding/phase1_sft.sh"
 start=$OUT/phase1
 [ ! -e "$OUT/phase2/model" ] || start=$OUT/phase2
 case ${REWARD:-dense} in
     dense) partial=true ;;
     sparse) partial=false ;;
-    *) say "unknown REWARD '$REWARD'; valid ones: dense, sparse"; exit 2 ;;
+    *) stop "unknown REWARD '$REWARD'; valid ones: dense, sparse" ;;
 esac
 name=$(basename "$OUT")_${REWARD:-dense}
 grpo "$EXPERIMENT" "$start/model" "$name" "data.train_files=$DATA/train.parquet" "data.val_files=$DATA/dev.parquet" \

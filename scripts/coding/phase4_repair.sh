@@ -2,23 +2,26 @@
 # Phase 4 (may be left out): repair in several turns. The agent writes a program, sees the first visible test that fails, and
 # mends it; GRPO over whole episodes from phase 3's model. In OUT/phase4: `before` and `repair` are evaluations in several
 # turns with recovery_rate, the share of first-turn failures that end accepted; `dev` one in a single turn, as of all phases.
-#   [AGENTS=a file of configs/agents] [EXPERIMENT=code_grpo] [REPAIR="data.max_response_length=6144 ..."] \
+#   [AGENTS=a file of configs/agents] [EXPERIMENT=code_grpo] [REPAIR="actor_rollout_ref.actor.optim.lr=5e-7 ..."] \
 #       bash scripts/coding/phase4_repair.sh     after phase3_grpo.sh
-# A response holds the whole episode: all turns and what the agent is told between them.
-. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} EXPERIMENT=${EXPERIMENT:-code_grpo} AGENTS=${AGENTS:-standard}
+# A turn has LENGTH tokens. A response of the training holds the whole episode, so it has as many times that as there are
+# turns; REPAIR="data.max_response_length=..." makes more room for what the agent is told between them.
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+AGENTS=${AGENTS:-standard}
 need "$OUT/phase3/model" "bash scripts/coding/phase3_grpo.sh"
 rows=$OUT/phase4/rows
 for split in train dev; do
+    run "$PYTHON" -m recipe.study "$rows" --data "$split=$DATA/$split.parquet"
     [ -e "$rows/$split.parquet" ] || run "$PYTHON" -m data_prep.agents "$DATA/$split.parquet" --out "$rows/$split.parquet"
 done
 in_turns() { evaluate "$1" "$2" --data "dev=$rows/dev.parquet" --agents "$AGENTS"; }
 
 in_turns "$OUT/phase3/model" "$OUT/phase4/before"
 name=$(basename "$OUT")_repair
+turns=$(awk '/^max_turns:/ { print $2; exit }' "configs/agents/$AGENTS.yaml" configs/agents/standard.yaml)
 # shellcheck disable=SC2086
 grpo "$EXPERIMENT" "$OUT/phase3/model" "$name" "data.train_files=$rows/train.parquet" "data.val_files=$rows/dev.parquet" \
-    "agents=$AGENTS" ${REPAIR:-}
+    "agents=$AGENTS" "data.max_response_length=$((turns * LENGTH))" ${REPAIR:-}
 run ln -sfn "$(realpath -m "outputs/$EXPERIMENT/$name/model")" "$OUT/phase4/model"
 evaluate "$OUT/phase4/model" "$OUT/phase4/dev" --data "dev=$DATA/dev.parquet"
 in_turns "$OUT/phase4/model" "$OUT/phase4/repair"

@@ -4,7 +4,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 settings=()
 for volume in ${VOLUMES:-45000 60000 90000}; do
-    settings+=("mixed ${1:?which model? a Hugging Face folder after supervised training} binary $volume")
+    settings+=("mixed ${1:?which model? after supervised training: a folder, or a hub name} binary $volume")
 done
 train_all "${settings[@]}"
 best "${settings[@]}" | cut -d ' ' -f 4

@@ -2,22 +2,22 @@
 # A model of the study on problems that no run trains on:
 #   in_task        its six tasks        cross_task   graph tasks in polynomial time        cross_domain   cross_domain.sh
 #   [WHAT="in_task cross_task cross_domain"] [PROBLEMS=600] bash scripts/npg_muse/evaluate.sh MODEL OUT
+# MODEL: a Hugging Face folder, or a hub's name. Answers are as long as in training (LENGTH).
 # PROBLEMS of each of the first two groups, dealt over tasks and levels. Two models: recipe.compare OUT_A/in_task OUT_B/in_task
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 [ $# -eq 2 ] || { say "two arguments are wanted: MODEL OUT"; exit 2; }
-need "$1" "name a Hugging Face folder"
+model=$(local_model "$1")
 for group in ${WHAT:-in_task cross_task cross_domain}; do
     case $group in
         in_task) tasks=("${TASKS[@]}") ;;
         cross_task) tasks=(common_neighbours shortest_distance connected_components diameter) ;;
         cross_domain)
-            bash scripts/npg_muse/cross_domain.sh "$1" "$2/cross_domain"
+            bash scripts/npg_muse/cross_domain.sh "$model" "$2/cross_domain"
             continue
             ;;
         *) check group "$group" in_task cross_task cross_domain ;;
     esac
-    problems=data/npg_muse/$group/test.parquet # data_prep makes a tenth of --limit for testing
-    [ -e "$problems" ] || run "$PYTHON" -m data_prep.graphs --out "${problems%/*}" --tasks "${tasks[@]}" \
-        --limit $((${PROBLEMS:-600} * 10))
-    evaluate "$1" "$2/$group" --data "$group=$problems"
+    # data_prep makes a tenth of --limit for testing
+    make_rows "data/npg_muse/$group" graphs --tasks "${tasks[@]}" --limit $((${PROBLEMS:-600} * 10))
+    evaluate "$model" "$2/$group" --data "$group=data/npg_muse/$group/test.parquet"
 done

@@ -8,6 +8,7 @@
 # VOLUME 750 is the smoke setting of the study: five steps.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 EXPERIMENT=${EXPERIMENT:-npg_muse}
+answers_of "$EXPERIMENT"
 read -ra TASKS <<<"${TASKS:-mcp mis mvc mcs ged tsp}"
 REWARDS="binary binary_format binary_format_repeat ratio_quality_format_repeat complicated"
 LEVELS=(1 2 3 4 5)
@@ -22,8 +23,14 @@ read_arguments() { # MODEL REWARD VOLUME
     # shellcheck disable=SC2086
     check reward "$REWARD" $REWARDS
     [[ $VOLUME =~ ^[1-9][0-9]*$ ]] || { say "the volume is a number of rows, such as 45000"; exit 2; }
-    NAME=${MODEL//[^A-Za-z0-9]/_}
-    NAME=${NAME##*_models_}_${REWARD}_${VOLUME}
+    NAME=$(name_of "$MODEL")_${REWARD}_$VOLUME
+}
+
+name_of() { # model: its last name, and digits that tell it from others with the same last name
+    local place=$1 last
+    [ ! -e "$1" ] || place=$(realpath --relative-base=. "$1")
+    last=$(basename "$place")
+    echo "${last//[^A-Za-z0-9]/_}_$(printf %s "$place" | sha256sum | cut -c1-6)"
 }
 
 folder() { # mixed|curriculum MODEL REWARD VOLUME: where the run of these settings leaves its model and its evaluation
@@ -33,8 +40,7 @@ folder() { # mixed|curriculum MODEL REWARD VOLUME: where the run of these settin
 make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of the volume each
     local level
     for level in "${LEVELS[@]}"; do
-        [ -e "$DATA/level$level/train.parquet" ] || run "$PYTHON" -m data_prep.graphs --out "$DATA/level$level" \
-            --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
+        make_rows "$DATA/level$level" graphs --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
     done
 }
 
@@ -45,12 +51,17 @@ files() { # split: the files of all levels, as Hydra reads a list
 }
 
 train() { # model, run name, overrides...: one run of the study's settings on the rows of all levels
-    local smoke=() memory=()
+    local smoke=() memory=() model level
+    model=$(local_model "$1")
+    study=("outputs/$EXPERIMENT" --model "$(name_of "$1")=$model" --data)
+    for level in "${LEVELS[@]}"; do
+        study+=("${VOLUME}_${level}_train=$DATA/level$level/train.parquet" "${VOLUME}_${level}_dev=$DATA/level$level/dev.parquet")
+    done
     [ "$VOLUME" -gt 750 ] || smoke=(trainer.total_training_steps=5 trainer.save_freq=5 trainer.test_freq=5)
     [ "$PLATFORM" = cpu ] || memory=(adaptation=full
         "actor_rollout_ref.actor.ulysses_sequence_parallel_size=${SEQUENCE_PARALLEL:-4}"
         "actor_rollout_ref.ref.fsdp_config.param_offload=${OFFLOAD_REF:-false}")
-    grpo "$EXPERIMENT" "$1" "$2" "data.train_files=$(files train)" "data.val_files=$(files dev)" \
+    grpo "$EXPERIMENT" "$model" "$2" "data.train_files=$(files train)" "data.val_files=$(files dev)" \
         "reward.custom_reward_function.reward_kwargs.shape=$REWARD" "${memory[@]}" "${smoke[@]}" "${@:3}"
 }
 

@@ -4,7 +4,7 @@
 # table over all runs. What was finished before is used again.
 #   [VOLUMES="45000 60000 90000"] bash scripts/npg_muse/train_ablation.sh MODEL [OTHER MODEL ...]
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-model=${1:?which model? a Hugging Face folder after supervised training}
+model=${1:?which model? after supervised training: a folder, or a hub name}
 here=scripts/npg_muse
 say "step 1: data volume"
 volume=$(bash $here/choose_data_volume.sh "$model")

@@ -340,3 +340,13 @@ def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):
         graphs.main(["--out", str(tmp_path / "out"), "--limit", "10", "--volumes", "20"])
     assert "--volumes 20 is more than --limit 10" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("origin", "said"), [("built", True), ("cut_out", False)])
+def test_molecules_that_differ_from_those_of_other_machines_are_said_to(tmp_path, monkeypatch, capsys, origin, said):
+    monkeypatch.setattr(graphs, "origin_here", lambda: origin)
+    words = ["--out", str(tmp_path), "--levels", "1", "--limit", "1"]
+    assert graphs.main([*words, "--tasks", "mcs"]) == 0
+    assert ("without rdkit molecules are built" in capsys.readouterr().err) == said
+    assert graphs.main([*words, "--tasks", "mcp"]) == 0
+    assert "rdkit" not in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Public sets from files with the hub's columns: tasks, proofs, refusals, resumption."""
 
+import hashlib
 import json
 
 import datasets
@@ -194,6 +195,7 @@ def test_leading_blanks_and_runs_of_blanks_are_layout(expected, laid_out):
         ("  *\n ***\n", "print('  *\\n ***')", True),
         ("  *\n ***\n", "print('*\\n***')", False),
         ("  *\n ***\n", None, False),
+        ("  *\n ***\n", ["print('*\\n***')", "print('  *\\n ***')"], True),
         ("* ***\n", "print('* ***')", False),
     ],
 )
@@ -201,23 +203,82 @@ def test_a_contest_is_about_layout_where_its_solution_proves_it(tmp_path, printe
     none = {"input": [], "output": []}
     record = codecontests_record() | {"private_tests": none, "generated_tests": none}
     record["public_tests"] = {"input": ["1\n"], "output": [printed]}
-    record["solutions"] = {"language": [3] if solution else [], "solution": [solution] if solution else []}
+    solutions = [solution] if isinstance(solution, str) else solution or []
+    record["solutions"] = {"language": [3] * len(solutions), "solution": solutions}
     path = write_lines(tmp_path / "c.jsonl", record)
     assert codecontests.main(["--out", str(tmp_path / "out"), "--from-file", f"valid={path}"]) == 0
     (task,) = read_tasks(tmp_path / "out/valid.jsonl")
     assert task.ground_truth.get("layout", False) is layout
 
 
-def test_countdown_records_are_train_and_then_test():
-    record = {"target": 98, "nums": [44, 19, 35]}
-    task = countdown_tasks.convert(record, "train", 327_680)
-    assert (task["split"], task["role"]) == ("test", "test")
+def test_countdown_records_are_train_dev_and_test_in_this_order():
+    parts = countdown_tasks.parts("train", range(490_364))
+    assert {part: (numbers[0], numbers[-1], len(numbers)) for part, numbers in parts.items()} == {
+        "train": (0, 326_655, 326_656),
+        "dev": (326_656, 327_679, 1_024),
+        "test": (327_680, 328_703, 1_024),
+    }
+    few = countdown_tasks.parts("train", range(5))
+    assert {part: list(numbers) for part, numbers in few.items()} == {"train": [0, 1, 2, 3, 4], "dev": [], "test": []}
+    task = countdown_tasks.convert({"target": 98, "nums": [44, 19, 35]}, "dev", 327_000)
+    assert (task["id"], task["split"], task["role"]) == ("countdown34/327000", "dev", "dev")
     assert task["ground_truth"] == {"numbers": [44, 19, 35], "target": 98}
-    assert countdown_tasks.convert(record, "train", 327_679)["role"] == "train"
-    with pytest.raises(ValueError, match="neither of train nor of test"):
-        countdown_tasks.convert(record, "train", 328_704)
     with pytest.raises(ValueError, match="no expression"):
         countdown_tasks.convert({"target": 1000, "nums": [1, 1, 1]}, "train", 0)
+
+
+def test_a_limit_of_countdown_counts_train_dev_and_test_alike(tmp_path):
+    path = tmp_path / "countdown.parquet"
+    pd.DataFrame({"target": [98] * 330_000, "nums": [[44, 19, 35]] * 330_000}).to_parquet(path)
+    assert countdown_tasks.main(["--out", str(tmp_path / "out"), "--from-file", f"train={path}", "--limit", "40"]) == 0
+    tasks = {split: read_tasks(tmp_path / f"out/{split}.jsonl") for split in ("train", "dev", "test")}
+    assert {split: len(found) for split, found in tasks.items()} == {"train": 40, "dev": 40, "test": 40}
+    assert all(task.role == split for split, found in tasks.items() for task in found)
+    assert refusals(tmp_path / "out") == {}
+
+
+def test_gsm8k_holds_a_twentieth_of_train_out_by_the_question(tmp_path):
+    records = [{"question": f"{number % 2_000} + 0?", "answer": f"#### {number % 2_000}"} for number in range(4_000)]
+    parts = gsm8k.parts("train", records)
+    assert sorted(parts["train"] + parts["dev"]) == list(range(4_000))
+    assert 140 < len(parts["dev"]) < 260
+    asked = {part: {records[number]["question"] for number in numbers} for part, numbers in parts.items()}
+    assert not asked["train"] & asked["dev"]
+    train = write_lines(tmp_path / "train.jsonl", *records[:400])
+    test = write_lines(tmp_path / "test.jsonl", *records[400:410])
+    assert gsm8k.main(["--out", str(tmp_path / "out"), "--from-file", f"train={train}", f"test={test}"]) == 0
+    tasks = {split: read_tasks(tmp_path / f"out/{split}.jsonl") for split in ("train", "dev", "test")}
+    assert len(tasks["train"]) + len(tasks["dev"]) == 400
+    assert [len(tasks["dev"]) > 0, len(tasks["test"])] == [True, 10]
+    assert all(task.role == split for split, found in tasks.items() for task in found)
+    assert all(task.id.startswith("gsm8k/train/") for task in tasks["dev"])
+
+
+WRONG, WORSE = "print(4)", "print(int(input()))"
+
+
+@pytest.mark.slow  # with the sandbox
+@pytest.mark.parametrize(
+    ("programs", "kept"),
+    [([WRONG, SHORTEST, WORSE], SHORTEST), ([SHORTEST, WRONG], SHORTEST), ([WRONG, WORSE], None)],
+)
+def test_a_contest_is_kept_where_any_of_its_shortest_solutions_is_right(tmp_path, programs, kept):
+    record = codecontests_record() | {"solutions": {"language": [3] * len(programs), "solution": programs}}
+    other = codecontests_record() | {"name": "2_B. Other"}
+    path = write_lines(tmp_path / "c.jsonl", record, other)
+    assert codecontests.main(["--out", str(tmp_path / "out"), "--from-file", f"valid={path}"]) == 0
+    solutions = {task.id: task.solution for task in read_tasks(tmp_path / "out/valid.jsonl")}
+    assert solutions.get("codecontests/valid/1_A. Sum") == kept
+    refused = refusals(tmp_path / "out").get("codecontests/valid/1_A. Sum")
+    assert refused == (None if kept else "its solution fails: runtime")
+
+
+def test_of_many_solutions_the_five_shortest_are_tried():
+    record = codecontests_record() | {
+        "solutions": {"language": [3] * 9, "solution": ["p" * n for n in (9, 2, 5, 2, 7, 4, 8, 3, 6)]}
+    }
+    task = codecontests.convert(record, "valid", 0)
+    assert [task["solution"], *task["alternatives"]] == ["p" * n for n in (2, 3, 4, 5, 6)]
 
 
 @pytest.mark.parametrize(
@@ -278,22 +339,47 @@ def test_an_unknown_split_is_refused_with_the_valid_ones(tmp_path, capsys):
     assert "SPLIT one of train, validation, test, prompt" in capsys.readouterr().err
 
 
+def test_a_split_that_is_named_twice_is_refused(tmp_path, capsys):
+    path = write_lines(tmp_path / "x.jsonl", mbpp_record())
+    assert mbpp.main(["--out", str(tmp_path / "out"), "--from-file", f"train={path}", f"train={path}"]) == 1
+    assert "the split train is given twice; join its files into one" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_files_that_tasks_were_made_of_are_kept_with_their_hashes(tmp_path):
+    path = write_lines(tmp_path / "x.jsonl", mbpp_record())
+    assert mbpp.main(["--out", str(tmp_path / "out"), "--from-file", f"train={path}"]) == 0
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert json.loads((tmp_path / "out/origin.json").read_text()) == {
+        "train": {"records": 1, "file": str(path), "sha256": digest}
+    }
+
+
 def test_the_hub_and_a_file_with_its_columns_give_the_same_tasks(tmp_path, capsys, monkeypatch):
     published = {"train": [mbpp_record(611)], "validation": [mbpp_record(520)], "test": [mbpp_record(11)]}
     published["prompt"] = [mbpp_record(3)]
     asked = []
 
-    def load_dataset(repository, configuration, split):
-        asked.append((repository, configuration, split))
+    def load_dataset(repository, configuration, split, revision):
+        asked.append((repository, configuration, split, revision))
         return datasets.Dataset.from_list(published[split])
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     assert mbpp.main(["--out", str(tmp_path / "hub")]) == 0
-    assert asked == [("google-research-datasets/mbpp", "full", split) for split in published]
+    pinned = "4bb6404fdc6cacfda99d4ac4205087b89d32030c"
+    assert asked == [("google-research-datasets/mbpp", "full", split, pinned) for split in published]
+    origin = json.loads((tmp_path / "hub/origin.json").read_text())
+    assert (origin["repository"], origin["revision"]) == ("google-research-datasets/mbpp", pinned)
+    assert [origin[split]["records"] for split in published] == [1, 1, 1, 1]
+    snapshot = [f"{split}={tmp_path}/hub/snapshot/{split}.parquet" for split in published]
+    assert mbpp.main(["--out", str(tmp_path / "again"), "--from-file", *snapshot]) == 0
     files = [f"{split}={write_lines(tmp_path / f'{split}.jsonl', *records)}" for split, records in published.items()]
     assert mbpp.main(["--out", str(tmp_path / "files"), "--from-file", *files]) == 0
     for split in ("train", "mbpp_reg", "test", "prompt"):
-        assert read_tasks(tmp_path / f"hub/{split}.jsonl") == read_tasks(tmp_path / f"files/{split}.jsonl")
+        made = [read_tasks(tmp_path / f"{folder}/{split}.jsonl") for folder in ("hub", "files", "again")]
+        assert made[0] == made[1] == made[2]
+    assert mbpp.main(["--out", str(tmp_path / "other"), "--revision", "main"]) == 0
+    assert {revision for *_, revision in asked[4:]} == {"main"}
     capsys.readouterr()
     published["train"] = [{"task_id": 611, "code": "x"}]
     assert mbpp.main(["--out", str(tmp_path / "changed")]) == 1
@@ -307,7 +393,8 @@ def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     assert humaneval.main(["--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().err
-    assert "openai/openai_humaneval could not be loaded from the Hugging Face hub (ConnectionError" in printed
+    assert "the split test of openai/openai_humaneval at 7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544 could not" in printed
+    assert "from the Hugging Face hub (ConnectionError: no route)" in printed
     assert "--from-file test=FILE.parquet" in printed
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 pytest.importorskip("tomllib", reason="scripts/check_pins.py needs Python 3.11")
@@ -55,6 +56,20 @@ def test_the_gpu_stack_is_what_verl_0_9_1_pins_in_its_own_vllm_extra() -> None:
         "torch==2.11.0",
         "transformers==5.9.0",
     }
+
+
+def test_what_makes_and_judges_data_is_the_same_on_every_machine() -> None:
+    """Molecules are cut out with rdkit or built without it; tasks with DuckDB, or math-verify, need them."""
+    pins = [read_pins(path) for path in (CPU, GPU)]
+    names = ("duckdb", "latex2sympy2-extended", "math-verify", "networkx", "numpy", "rdkit", "rensa", "scipy")
+    assert {name: pins[0][name] for name in names} == {name: pins[1][name] for name in names}
+
+
+def test_every_extra_of_the_project_is_pinned() -> None:
+    for path in (CPU, GPU):
+        roots = {canonicalize_name(requirement.name) for requirement in read_roots(path)}
+        assert {"rdkit", "duckdb", "math-verify", "torchjd", "pytest"} <= roots
+        assert roots <= read_pins(path).keys() | {"wheel"}
 
 
 def test_a_pin_outside_the_range_that_another_asks_for_is_named() -> None:

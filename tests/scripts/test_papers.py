@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow  # each starts a shell
 OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
 STARTED = ["bash scripts/setup.sh cpu", "bash scripts/micro_start.sh"]
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
+MICRO = "--model start=data/micro/model --data train=data/micro/train.parquet val=data/micro/val.parquet"
 FORWARD, BACKWARD = "[write,repair,trace,sql]", "[sql,trace,repair,write]"
 
 
@@ -43,13 +44,17 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
         "mkdir -p outputs/evidence_b",
         "cp -rn docs/. outputs/evidence_b/",
         *(
-            f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4"
+            command
             for seed in "23"
             for order, sequence in (("forward", FORWARD), ("backward", BACKWARD))
             for arms in (
                 f"arm=grpo,ewc run.name={ARM}",
                 "arm=qp_solutions projection.epsilon_kind=cosine projection.epsilon=0.1,0.3 "
                 "run.name=qp_solutions_epsilon${projection.epsilon}",
+            )
+            for command in (
+                f"recipe.study outputs/evidence_b {MICRO}",
+                f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4",
             )
         ),
         "recipe.keep outputs/evidence_b docs",
@@ -86,6 +91,8 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
     assert commands == [
         STARTED[0],
         f"bash scripts/micro_start.sh {folder} --skills sql parts",
+        f"recipe.study outputs/evidence_a.sql_parts --model start={folder}/model "
+        f"--data train={folder}/train.parquet val={folder}/val.parquet",
         "recipe.train --multirun experiment=evidence_a data.seed=0,1 arm=grpo,delete "
         f"run.experiment=evidence_a.sql_parts run.name={ARM}.{SEED} "
         f"data.train_files={folder}/train.parquet data.val_files={folder}/val.parquet "

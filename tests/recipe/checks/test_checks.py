@@ -276,6 +276,29 @@ def test_a_checkpoint_is_not_continued_with_other_weights_of_the_same_shape(tiny
     assert model.check(elsewhere, run) == []
 
 
+def test_a_checkpoint_is_not_continued_on_other_training_rows(tiny_arguments, tiny_suite, run, tmp_path):
+    train = tmp_path / "train.parquet"
+    shutil.copyfile(tiny_suite / "train.parquet", train)
+    config = _config(tiny_arguments, f"data.train_files={train}")
+    model.remember(config, run)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    assert model.check(_config(tiny_arguments, f"data.train_files=[{train}]"), run) == []
+    shutil.copyfile(tiny_suite / "val.parquet", train)
+    assert "the checkpoint was trained on other rows" in _only(model.check(config, run))
+    kept = json.loads((run.checkpoints / "model.json").read_text())
+    del kept["data"]
+    (run.checkpoints / "model.json").write_text(json.dumps(kept))
+    assert model.check(config, run) == []
+
+
+def test_a_hub_name_continues_a_run_of_the_same_name_alone(tiny_arguments, run):
+    model.remember(_config(tiny_arguments, "actor_rollout_ref.model.path=owner/one"), run)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    assert model.check(_config(tiny_arguments, "actor_rollout_ref.model.path=owner/one"), run) == []
+    problem = _only(model.check(_config(tiny_arguments, "actor_rollout_ref.model.path=owner/two"), run))
+    assert "the checkpoint is of another model" in problem
+
+
 def test_the_digest_of_large_weights_reads_blocks_from_their_beginning_to_their_end(tmp_path):
     assert model.weights_digest(tmp_path) == ""
     file = tmp_path / "model.safetensors"

@@ -21,13 +21,15 @@ TOKENS = 5
 @dataclass
 class Behaviour:
     """What the server does, and what it was asked. die_after: ends its process, in the middle of a request, after so
-    many answers. answers_as: the model that it names in its answers. text: what it answers to messages.
+    many answers. answers_as: the model that it names in its answers. text: what it answers to messages. finish: why its
+    answers end.
     """
 
     model: str = MODEL
     answers_as: str = MODEL
     die_after: int | None = None
     fail: bool = False
+    finish: str = "stop"
     text: Callable[[list[dict[str, str]]], str] | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
 
@@ -44,7 +46,7 @@ def reply(request: dict[str, Any], behaviour: Behaviour) -> tuple[int, dict[str,
     text = f"#### {prompt.split()[-1] if right else 0}"
     if behaviour.text is not None:
         text = behaviour.text(request["messages"])
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": behaviour.finish}
     if request.get("logprobs"):
         choice["logprobs"] = {"content": [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []}] * 2}
     usage = {"prompt_tokens": 1, "completion_tokens": min(TOKENS, request["max_tokens"]), "total_tokens": 6}

@@ -2,14 +2,16 @@
 
 import json
 
+import huggingface_hub.constants
 import pytest
 
 import recipe.dpo
-from recipe.dpo import RequestError, main, reward_accuracy, write_pairs
+from recipe.dpo import RequestError, _arguments, command, main, prepare, reward_accuracy, write_pairs
 from recipe.evaluation.verified import pairs
 from scripts.check_pins import PROJECT, contradictions, read_metadata, read_pins
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample, solved
+from tests.recipe.test_study import make_cached, make_model
 
 
 def offered(count: int):
@@ -36,7 +38,7 @@ def test_the_reward_accuracy_is_that_of_the_last_evaluation():
 
 
 def arguments(tmp_path, evaluation_folder) -> list[str]:
-    return ["--model", str(tmp_path), "--evaluations", str(evaluation_folder), "--out", str(tmp_path / "out")]
+    return ["--model", str(tmp_path / "m"), "--evaluations", str(evaluation_folder), "--out", str(tmp_path / "out")]
 
 
 def test_without_its_environment_it_says_how_to_make_it(tmp_path, monkeypatch, capsys):
@@ -48,8 +50,8 @@ def test_without_its_environment_it_says_how_to_make_it(tmp_path, monkeypatch, c
 def test_an_evaluation_that_is_not_there_and_a_model_that_is_none_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
     assert main(arguments(tmp_path, tmp_path)) == 2
-    assert "no config.json" in capsys.readouterr().err
-    monkeypatch.setattr(recipe.dpo, "missing_parts", lambda folder: [])
+    assert "no such model folder" in capsys.readouterr().err
+    make_model(tmp_path / "m")
     assert main(arguments(tmp_path, tmp_path)) == 2
     assert "holds no finished evaluation" in capsys.readouterr().err
     reserved = evaluation(tmp_path, [task(1, role="test")], [sample("own/1", 0, "x", 1.0)])
@@ -65,3 +67,50 @@ def test_the_packages_that_trl_uses_are_pinned_as_it_needs_them(platform):
     assert len(needed.requires) > 5
     assert [problem for problem in contradictions(pins, metadata, [], file.stem) if problem.startswith("trl")] == []
     assert "trl" not in read_pins(file)
+
+
+@pytest.fixture
+def sampled(tmp_path, monkeypatch):
+    """An evaluation with a good and a bad answer to each of 40 problems, and the arguments that train on it."""
+    monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
+    make_model(tmp_path / "m")
+    tasks = [task(number, role="train") for number in range(40)]
+    texts = [sample(one.id, n, f"x = {n}", float(n)) for one in tasks for n in (0, 1)]
+    return arguments(tmp_path, evaluation(tmp_path, tasks, texts).path)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_every_gpu_has_a_process_and_an_optimiser_step_32_pairs(sampled, tmp_path, monkeypatch, ranks):
+    monkeypatch.setattr(recipe.dpo, "gpus", lambda: ranks)
+    settings = prepare(_arguments([*sampled, "--platform", "gpu"]))
+    assert settings.ranks * settings.micro_batch_size * settings.accumulated == settings.batch_size == 32
+    words = command(settings, tmp_path / "settings.json")
+    assert words[1:5] == ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    assert words[5:] == ["-m", "recipe.training.preference", str(tmp_path / "settings.json")]
+
+
+def test_on_a_cpu_there_is_one_process(sampled, tmp_path):
+    settings = prepare(_arguments(sampled))
+    assert (settings.ranks, settings.accumulated) == (1, 8)
+    assert command(settings, tmp_path / "s.json")[1:3] == ["-m", "recipe.training.preference"]
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused(sampled, monkeypatch, capsys):
+    monkeypatch.setattr(recipe.dpo, "gpus", lambda: 8)
+    assert main([*sampled, "--platform", "gpu", "--batch-size", "48"]) == 2
+    assert "--batch-size 48 is no multiple of 8 processes x --micro-batch-size 4" in capsys.readouterr().err
+
+
+def test_preference_training_takes_a_hub_name(sampled, tmp_path, monkeypatch):
+    folder = make_cached(tmp_path / "hub", "owner/model")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    sampled[sampled.index("--model") + 1] = "owner/model"
+    assert prepare(_arguments(sampled)).model == str(folder)
+
+
+def test_an_output_folder_of_another_model_is_refused(sampled, tmp_path, capsys):
+    prepare(_arguments(sampled))
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"other weights")
+    assert main(sampled) == 2
+    assert "out was made with another model 'start'" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """`recipe.evaluate` against a real HTTP server that speaks the OpenAI protocol."""
 
+import contextlib
 import errno
 import json
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import recipe.evaluate
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
 from recipe.evaluation import vllm_server
@@ -16,6 +18,7 @@ from recipe.evaluation.folder import EvaluationFolder
 from recipe.evaluation.samples import Journal
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
+from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers
 
@@ -140,7 +143,7 @@ def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, da
         (["--judge", "shape=round"], "unknown 'round'; valid ones: binary"),
         (["--protocol", "eval@budget"], "needs a budget"),
         (["--temperature", "1"], "one greedy answer"),
-        (["--model", "/nowhere/model"], "no such folder"),
+        (["--model", "/nowhere/model"], "no such model folder"),
         ([], "name a model"),
     ],
 )
@@ -195,7 +198,7 @@ def test_a_model_that_vllm_cannot_load_ends_with_its_last_error(tmp_path, data, 
     python.write_text("#!/bin/sh\necho 'ValueError: Model architectures [Novel] are not supported'\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr(vllm_server.sys, "executable", str(python))
-    assert run(tmp_path / "out", data, "--model", "owner/novel") == 1
+    assert run(tmp_path / "out", data, "--model", str(make_model(tmp_path / "m"))) == 1
     message = capsys.readouterr().err
     assert "vLLM did not start: ValueError: Model architectures [Novel] are not supported" in message
     assert str(tmp_path / "out" / "vllm.log") in message
@@ -206,3 +209,32 @@ def test_rows_that_are_no_problems_are_refused_with_the_first_that_does_not_fit(
     pd.DataFrame(rows).to_parquet(tmp_path / "demonstrations.parquet")
     assert run(tmp_path / "out", tmp_path / "demonstrations.parquet", "--url", "http://127.0.0.1:1") == 2
     assert "row 0, field 'data_source'" in capsys.readouterr().err
+
+
+def test_answers_that_were_cut_are_a_column_and_a_warning(tmp_path, data, capsys):
+    with serving(Behaviour(finish="length")) as url:
+        assert run(tmp_path / "out", data, "--url", url) == 0
+    printed = capsys.readouterr()
+    assert "warning: own: 100.0% of the answers were cut at the length limit" in printed.err
+    assert "cut" in printed.out
+    (found,) = EvaluationFolder(tmp_path / "out").metrics.values()
+    assert found["cut_share"] == 1.0
+
+
+def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, data, monkeypatch, capsys):
+    """vLLM is a stand-in that knows the model by its folder, as the real one does."""
+    folder = make_model(tmp_path / "m")
+
+    @contextlib.contextmanager
+    def vllm(model, *_):
+        with serving(Behaviour(model=model, answers_as=model)) as url:
+            yield url
+
+    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    assert run(tmp_path / "out", data, "--model", str(folder)) == 0
+    assert run(tmp_path / "out", data, "--model", str(folder)) == 0
+    (folder / "model.safetensors").write_bytes(b"replaced")
+    kept = (tmp_path / "out/samples.jsonl").read_bytes()
+    assert run(tmp_path / "out", data, "--model", str(folder)) == 2
+    assert "holds an evaluation with another weights (" in capsys.readouterr().err
+    assert (tmp_path / "out/samples.jsonl").read_bytes() == kept

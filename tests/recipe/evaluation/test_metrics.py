@@ -3,6 +3,7 @@ import pytest
 from recipe.evaluation.metrics import measure, throughput
 from recipe.evaluation.protocol import Protocol
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
+from recipe.records.cut_answers import cut_warnings
 
 FOUR = Protocol("eval@k", samples=2, temperature=1.0)
 
@@ -54,6 +55,19 @@ def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_told():
 def test_nothing_judged_gives_no_rates():
     found = measure([sample("a", 0, "infrastructure")], Protocol())
     assert (found["accepted@1"], found["judge_seconds"]["p95"], found["cut_share"]) == (None, None, None)
+
+
+def test_more_than_a_twentieth_of_cut_answers_is_a_warning():
+    def of_hundred(cut):
+        samples = [sample(str(n), 0, "none", finish="length" if n < cut else "stop") for n in range(100)]
+        return {"set": measure(samples, Protocol()), "set/skill": measure(samples, Protocol())}
+
+    assert of_hundred(5)["set"]["cut_share"] == 0.05
+    assert cut_warnings(of_hundred(5)) == []
+    assert cut_warnings(of_hundred(6)) == [
+        "warning: set: 6.0% of the answers were cut at the length limit; raise it, in training too"
+    ]
+    assert cut_warnings({"set": measure([], Protocol())}) == []
 
 
 def test_pauses_do_not_count_as_time_of_generation():

@@ -15,6 +15,7 @@ from recipe.evaluation.verified import demonstrations, read_verified
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.recipe.evaluation.test_verified import evaluation, sample
+from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers and the sandbox
 
@@ -56,8 +57,8 @@ def test_supervised_training_reports_programs_that_run_and_errors_of_syntax(tmp_
     config = OmegaConf.create(
         {
             "trainer": {"default_local_dir": str(tmp_path / "out"), "device": "cpu"},
-            "model": {"path": str(tmp_path)},
-            "data": {"train_files": str(tmp_path / "train.parquet")},
+            "model": {"path": str(make_model(tmp_path / "m"))},
+            "data": {"train_files": str(tmp_path / "train.parquet"), "max_length": 256},
             "verified": {"evaluations": []},
             "report": {"data": [f"dev={code_rows(tmp_path / 'dev.parquet')}"], "protocol": "eval@1", "options": ""},
         }
@@ -76,11 +77,10 @@ def test_preference_training_reports_reward_accuracy_and_answers_that_earn_nothi
         return Trained()
 
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
-    monkeypatch.setattr(recipe.dpo, "missing_parts", lambda folder: [])
     monkeypatch.setattr(recipe.dpo.subprocess, "run", train)
     tasks = [task(number, role="train") for number in range(40)]
     texts = [sample(one.id, n, f"x = {n}", float(n)) for one in tasks for n in (0, 1)]
-    words = ["--model", str(tmp_path), "--evaluations", str(evaluation(tmp_path, tasks, texts).path)]
+    words = ["--model", str(make_model(tmp_path / "m")), "--evaluations", str(evaluation(tmp_path, tasks, texts).path)]
     words += ["--out", str(tmp_path / "out"), "--report", f"dev={code_rows(tmp_path / 'dev.parquet')}"]
     assert recipe.dpo.main(words) == 0
     assert json.loads((tmp_path / "out" / "training.json").read_text()) == {"reward_accuracy": 0.75}

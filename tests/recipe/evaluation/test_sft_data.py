@@ -1,10 +1,18 @@
-from omegaconf import OmegaConf
+from pathlib import Path
 
-from data_prep.schema import Demonstration, read_rows
+import huggingface_hub.constants
+import pytest
+from omegaconf import OmegaConf
+from verl.utils import hf_tokenizer
+from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+
+import recipe.sft
+from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.tasks import write_task_rows
-from recipe.sft import launch, trained_model, verified_files
+from recipe.sft import demonstration_files, launch, trained_model, verified_files
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample
+from tests.recipe.test_study import make_cached, make_model
 
 
 def config(folder):
@@ -38,10 +46,85 @@ def test_rows_that_are_no_demonstrations_are_refused_before_training(tmp_path, c
     settings = OmegaConf.create(
         {
             "trainer": {"default_local_dir": str(tmp_path / "out")},
-            "data": {"train_files": str(tmp_path / "rows.parquet")},
+            "model": {"path": str(make_model(tmp_path / "m"))},
+            "data": {"train_files": str(tmp_path / "rows.parquet"), "max_length": 64},
             "verified": {"evaluations": []},
         }
     )
     assert launch(settings) == 2
     assert "refused before training: " in (message := capsys.readouterr().err)
     assert "row 0, field 'messages'" in message
+
+
+def demonstration(number: int, letters: int) -> Demonstration:
+    messages = [{"role": "user", "content": "say"}, {"role": "assistant", "content": "x" * letters}]
+    return Demonstration.model_validate(
+        {
+            "messages": messages,
+            "skill": "say",
+            "correct": True,
+            "extra_info": {"split": "train", "index": number, "id": str(number)},
+        }
+    )
+
+
+def training(folder, max_length: int):
+    return OmegaConf.create(
+        {
+            "trainer": {"default_local_dir": str(folder / "out")},
+            "data": {"train_files": [str(folder / "train.parquet")], "val_files": None, "max_length": max_length},
+            "verified": {"evaluations": []},
+            "report": {"data": []},
+        }
+    )
+
+
+def test_demonstrations_over_the_length_are_left_out_and_counted(tmp_path, tiny_suite, capsys):
+    """A byte is a token of this model; the one that is too long would end verl's training with an error."""
+    model = tiny_suite / "initial_model"
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20), demonstration(1, 400), demonstration(2, 90)])
+    files = demonstration_files(training(tmp_path, 128), model, tmp_path / "out")
+    kept = read_rows(Path(files["train"][0]), Demonstration)
+    assert [row.extra_info.id for row in kept] == ["0", "2"]
+    assert "1 of 3 demonstrations" in (printed := capsys.readouterr().out)
+    assert "exceed data.max_length=128 tokens and are left out" in printed
+    tokenizer = hf_tokenizer(str(model))
+    for path, limit in ((files["train"][0], 128), (str(tmp_path / "train.parquet"), 1000)):
+        rows = MultiTurnSFTDataset([path], tokenizer, training(tmp_path, limit).data)
+        assert all(len(rows[number]["input_ids"]) <= limit for number in range(len(rows)))
+
+
+def test_files_without_such_demonstrations_are_used_as_they_are(tmp_path, tiny_suite):
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20), demonstration(1, 100)])
+    files = demonstration_files(training(tmp_path, 128), tiny_suite / "initial_model", tmp_path / "out")
+    assert files == {"train": [str(tmp_path / "train.parquet")]}
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_all_demonstrations_are_too_long_the_training_is_refused(tmp_path, tiny_suite):
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 400)])
+    with pytest.raises(DataFileError, match=r"1 of 1 demonstrations .* none is left"):
+        demonstration_files(training(tmp_path, 128), tiny_suite / "initial_model", tmp_path / "out")
+
+
+def test_supervised_training_takes_a_hub_name_and_keeps_its_weights(tmp_path, monkeypatch, capsys):
+    folder = make_cached(tmp_path / "hub", "owner/model")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20)])
+    started = []
+
+    def train(config, out, overrides):
+        started.append(overrides)
+        (out / "global_step_1" / "huggingface").mkdir(parents=True, exist_ok=True)
+        return 0
+
+    monkeypatch.setattr(recipe.sft, "train_under_torchrun", train)
+    config = training(tmp_path, 128)
+    config.model = {"path": "owner/model"}
+    assert launch(config) == 0
+    assert started == [[f"model.path={folder}", f"data.train_files=[{tmp_path}/train.parquet]"]]
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    assert launch(config) == 2
+    assert "another model 'start'" in capsys.readouterr().err
+    assert len(started) == 1

@@ -50,6 +50,14 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
             assert picture.width > 600
 
 
+@pytest.mark.parametrize(("share", "told", "warned"), [(0.05, "5.0%", False), (0.061, "6.1%", True)])
+def test_the_report_says_which_share_of_answers_was_cut(run: RunDirectory, share: float, told: str, warned: bool):
+    run.log_metrics(3, {"response_length/clip_ratio": share})
+    text = update_report(run).read_text()
+    assert f"| answers of the last step that were cut at 64 tokens | {told} |" in text
+    assert (f"**Warning: {told} of the last step's answers were cut" in text) == warned
+
+
 def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))

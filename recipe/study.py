@@ -1,0 +1,145 @@
+"""What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
+
+``FOLDER/study.json`` keeps a digest of each model's weights and of each file, and each setting (``--set NAME=VALUE``).
+The command adds what is not there yet; where a name is there with something else it refuses, with exit status 2, and
+changes nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from data_prep.files import file_hash
+from recipe.checks.model import weights_digest
+from recipe.model import ModelError, model_folder
+from recipe.records.run_directory import write_atomically
+
+REFUSED = 2
+FILE = "study.json"
+
+# Kind ("model", "data" or "setting") -> name -> what identifies it, and for the reader where it was found.
+Entries = dict[str, dict[str, dict[str, str]]]
+
+
+class StudyError(ValueError):
+    """The folder was made with something else, or what is named is not there; the message is for the user."""
+
+
+def claim(
+    folder: Path,
+    models: Mapping[str, str] | None = None,
+    data: Mapping[str, Path] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Keep in `folder` what it is made with; what was kept before has to be the same.
+
+    models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
+
+    Raises:
+        StudyError: something differs from what is kept, or is not there; one line for each. Nothing is written.
+    """
+    entries = _entries(models or {}, data or {}, settings or {})
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        kept = read(folder)
+        if differing := list(_differences(kept, entries)):
+            raise StudyError("\n".join(f"{folder} was made with {what}" for what in differing))
+        merged = {kind: kept.get(kind, {}) | found for kind, found in entries.items()}
+        if merged != kept:
+            write_atomically(folder / FILE, json.dumps(merged, indent=2, ensure_ascii=False) + "\n")
+
+
+def read(folder: Path) -> Entries:
+    """What a folder is made with; empty when nothing is kept. StudyError when the file cannot be read."""
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged ({error}): restore it, or choose another folder") from error
+
+
+def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapping[str, str]) -> Entries:
+    if gone := [str(path) for path in data.values() if not path.is_file()]:
+        raise StudyError(f"no such file: {', '.join(gone)}")
+    try:
+        folders = {name: model_folder(model) for name, model in models.items()}
+    except ModelError as error:
+        raise StudyError(str(error)) from error
+    return {
+        "model": {name: {"digest": weights_digest(path), "place": models[name]} for name, path in folders.items()},
+        "data": {name: {"digest": _file_digest(path), "place": str(path)} for name, path in data.items()},
+        "setting": {name: {"digest": value, "place": value} for name, value in settings.items()},
+    }
+
+
+def _file_digest(path: Path) -> str:
+    if path.suffix != ".yaml":
+        return file_hash(path)[:16]
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
+    advice = {
+        "model": "use that model again, or another folder for the results",
+        "data": "restore that file, or use another folder for the results",
+        "setting": "use that setting again, or another folder for the results",
+    }
+    for kind, found in entries.items():
+        for name, entry in found.items():
+            before = kept.get(kind, {}).get(name, entry)
+            if before["digest"] == entry["digest"]:
+                continue
+            there, here = (_described(kind, one) for one in (before, entry))
+            yield f"another {kind} '{name}': {there} there, {here} here; {advice[kind]}"
+
+
+def _described(kind: str, entry: dict[str, str]) -> str:
+    return repr(entry["digest"]) if kind == "setting" else f"{entry['place']} ({entry['digest']})"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Runs that are parallel jobs of one study take turns."""
+    with open(folder / f".{FILE}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, sign, _) in zip(texts, pairs, strict=True) if not (name and sign)]:
+        raise StudyError(f"{wrong[0]}: NAME=VALUE is wanted")
+    found = {name: value for name, _, value in pairs}
+    if len(found) < len(pairs):
+        raise StudyError(f"a name is given twice: {', '.join(texts)}")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = argparse.ArgumentParser(prog="python -m recipe.study", description=__doc__)
+    options.add_argument("folder", type=Path, metavar="FOLDER")
+    for option, value in (("--model", "NAME=MODEL"), ("--data", "NAME=FILE"), ("--set", "NAME=VALUE")):
+        options.add_argument(option, nargs="+", action="extend", default=[], metavar=value)
+    chosen = options.parse_args(arguments)
+    try:
+        files = {name: Path(file) for name, file in _named(chosen.data).items()}
+        claim(chosen.folder, _named(chosen.model), files, _named(chosen.set))
+    except (StudyError, OSError) as error:
+        print("\n".join(f"stopped: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What a folder of results is made with is kept, and something else is refused."""
+
+import json
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from recipe.model import ModelError, model_folder
+from recipe.model import main as model_command
+from recipe.study import StudyError, claim, main, read
+
+
+def make_model(folder: Path, weights: bytes = b"one") -> Path:
+    folder.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    (folder / "model.safetensors").write_bytes(weights)
+    return folder
+
+
+def make_cached(cache: Path, name: str, weights: bytes = b"one", commit: str = "c0ffee") -> Path:
+    """A snapshot of a hub's model as Hugging Face's cache holds it."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / "main").write_text(commit)
+    return make_model(repository / "snapshots" / commit, weights)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Hugging Face's cache in the test's own folder, without a network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def inputs(tmp_path) -> dict:
+    make_model(tmp_path / "m")
+    (tmp_path / "train.parquet").write_bytes(b"rows")
+    (tmp_path / "e.yaml").write_text("a: 1  # a comment\n")
+    return {
+        "models": {"start": str(tmp_path / "m")},
+        "data": {"train": tmp_path / "train.parquet", "experiment": tmp_path / "e.yaml"},
+        "settings": {"train": "lr=1"},
+    }
+
+
+def test_the_same_inputs_are_accepted_again_from_another_place_too(tmp_path, inputs):
+    claim(tmp_path / "out", **inputs)
+    before = (tmp_path / "out/study.json").read_bytes()
+    (tmp_path / "m").rename(tmp_path / "moved")
+    (tmp_path / "e.yaml").write_text("# the same content\na: 1\n")
+    claim(tmp_path / "out", **inputs | {"models": {"start": str(tmp_path / "moved")}})
+    assert {kind: sorted(found) for kind, found in read(tmp_path / "out").items()} == {
+        "model": ["start"], "data": ["experiment", "train"], "setting": ["train"],
+    }  # fmt: skip
+    assert json.loads(before)["model"]["start"]["digest"] == read(tmp_path / "out")["model"]["start"]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("m/model.safetensors", b"two", "made with another model 'start': "),
+        ("train.parquet", b"other rows", "made with another data 'train': "),
+        ("e.yaml", b"a: 2\n", "made with another data 'experiment': "),
+    ],
+)
+def test_another_model_or_file_is_refused_and_nothing_changes(tmp_path, inputs, file, content, message):
+    claim(tmp_path / "out", **inputs)
+    kept = (tmp_path / "out/study.json").read_bytes()
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(StudyError, match=message) as raised:
+        claim(
+            tmp_path / "out",
+            **inputs,
+        )
+    assert len(str(raised.value).splitlines()) == 1
+    assert (tmp_path / "out/study.json").read_bytes() == kept
+
+
+def test_another_setting_is_refused_with_both_values(tmp_path, inputs):
+    claim(tmp_path / "out", **inputs)
+    with pytest.raises(StudyError, match="another setting 'train': 'lr=1' there, 'lr=2' here"):
+        claim(tmp_path / "out", settings={"train": "lr=2"})
+
+
+def test_what_is_new_is_added_and_a_refusal_adds_nothing(tmp_path, inputs):
+    claim(tmp_path / "out", settings={"train": "lr=1"})
+    claim(tmp_path / "out", settings={"evaluate": "a"})
+    with pytest.raises(StudyError):
+        claim(tmp_path / "out", settings={"evaluate": "b", "third": "c"})
+    assert {name: entry["digest"] for name, entry in read(tmp_path / "out")["setting"].items()} == {
+        "train": "lr=1", "evaluate": "a",
+    }  # fmt: skip
+
+
+def test_a_damaged_file_a_missing_one_and_a_name_given_twice_are_one_line_each(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main([str(out), "--data", f"train={tmp_path}/gone.parquet"]) == 2
+    assert capsys.readouterr().err == f"stopped: no such file: {tmp_path}/gone.parquet\n"
+    assert main([str(out), "--set", "a=1", "a=2"]) == 2
+    assert capsys.readouterr().err == "stopped: a name is given twice: a=1, a=2\n"
+    assert main([str(out), "--set", "a"]) == 2
+    assert capsys.readouterr().err == "stopped: a: NAME=VALUE is wanted\n"
+    assert not out.exists()
+    out.mkdir()
+    (out / "study.json").write_text('{"model": ')
+    assert main([str(out), "--set", "a=1"]) == 2
+    assert "study.json is damaged" in capsys.readouterr().err
+    assert (out / "study.json").read_text() == '{"model": '
+
+
+def test_a_hub_name_is_the_folder_of_its_snapshot(cache, tmp_path, capsys):
+    folder = make_cached(cache, "owner/model")
+    assert model_folder("owner/model") == folder
+    assert model_command(["owner/model"]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    claim(tmp_path / "out", models={"start": "owner/model"})
+    make_cached(cache, "owner/model", b"newer", commit="beef")
+    with pytest.raises(StudyError, match=r"another model 'start': owner/model \(\w+\) there"):
+        claim(tmp_path / "out", models={"start": "owner/model"})
+
+
+def test_a_folder_is_itself_once_it_is_complete(tmp_path):
+    folder = make_model(tmp_path / "m")
+    assert model_folder(str(folder)) == folder
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="no weights"):
+        model_folder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["nowhere", "/no/folder", "./m", "a/b/c"])
+def test_a_name_of_neither_kind_is_refused(name):
+    with pytest.raises(ModelError, match="no such model folder"):
+        model_folder(name)
+
+
+def test_a_hub_out_of_reach_names_the_other_way(cache):
+    with pytest.raises(ModelError, match=r"could not be loaded from the Hugging Face hub .* download it elsewhere"):
+        model_folder("owner/unknown")
