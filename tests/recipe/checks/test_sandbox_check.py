@@ -12,7 +12,7 @@ from rewards.sandbox import InfrastructureError, readiness
 from tests.composing import composed
 from tests.rewards.sandbox.conftest import start_server
 
-MATH = "+reward.custom_reward_function.reward_kwargs.gsm8k_extraction=math_verify"
+MATH = "reward.custom_reward_function.reward_kwargs.gsm8k_extraction=math_verify"
 
 
 @pytest.fixture
