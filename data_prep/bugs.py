@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks = [task for path in options.tasks for task in read_tasks(path)]
         return drafts(tasks[: options.limit], per_program=options.per_program, seed=options.seed)
 
-    return run("bugs", options.out, ("code",), made)
+    return run("bugs", options, ("code",), made)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
-from data_prep.source import Draft, Refusal, positive, run, source_parser
+from data_prep.source import Draft, Refusal, judge_of, positive, run, source_parser
 from rewards import compute_score
+from rewards.settings import JudgeSettings
 
 _TESTS = ("public_tests", "private_tests", "generated_tests")
 PUBLIC = PublicSet(
@@ -35,7 +36,6 @@ _INSTRUCTION = (
 _PYTHON3 = 3
 _MAX_CASE_CHARACTERS = 65_536
 _LAID_OUT = re.compile(r"^[ \t]++\S|\S(?:\t|[ \t]{2})[ \t]*+\S", re.MULTILINE)
-_SECONDS = 10.0
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
@@ -72,14 +72,14 @@ def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, s
             yield {"stdin": given, "expected": expected}
 
 
-def with_layout(drafts: Iterable[Draft]) -> Iterator[Draft]:
+def with_layout(drafts: Iterable[Draft], judge: JudgeSettings) -> Iterator[Draft]:
     """The drafts, `layout` set where an expected output is laid out and the solution proves that it can be kept."""
     for draft in drafts:
         if isinstance(draft, Refusal) or not is_laid_out(draft["ground_truth"]["cases"]):
             yield draft
             continue
         truth = draft["ground_truth"] | {"layout": True}
-        proved = draft["solution"] is not None and asyncio.run(_passes(draft["solution"], truth))
+        proved = draft["solution"] is not None and asyncio.run(_passes(draft["solution"], truth, judge))
         yield draft | {"ground_truth": truth} if proved else draft
 
 
@@ -89,8 +89,8 @@ def is_laid_out(cases: Sequence[dict[str, str]]) -> bool:
     return any(_LAID_OUT.search(str(case["expected"])) for case in cases)
 
 
-async def _passes(solution: str, truth: dict[str, Any]) -> bool:
-    return (await compute_score("stdio", solution, json.dumps(truth), timeout=_SECONDS))["error"] == "none"
+async def _passes(solution: str, truth: dict[str, Any], judge: JudgeSettings) -> bool:
+    return (await compute_score("stdio", solution, json.dumps(truth), **vars(judge)))["error"] == "none"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,7 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
     options = parser.parse_args(arguments)
     converted = partial(convert, max_tests=options.max_tests)
-    return run("codecontests", options.out, ("stdio",), lambda: with_layout(hub.drafts(PUBLIC, options, converted)))
+
+    def made() -> Iterator[Draft]:
+        return with_layout(hub.drafts(PUBLIC, options, converted), judge_of(options))
+
+    return run("codecontests", options, ("stdio",), made)
 
 
 if __name__ == "__main__":

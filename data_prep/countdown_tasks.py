@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("countdown_tasks", __doc__)
     hub.add_options(parser, PUBLIC.splits)
     options = parser.parse_args(arguments)
-    return run("countdown_tasks", options.out, ("countdown",), lambda: hub.drafts(PUBLIC, options, convert))
+    return run("countdown_tasks", options, ("countdown",), lambda: hub.drafts(PUBLIC, options, convert))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("gsm8k", __doc__)
     hub.add_options(parser, PUBLIC.splits)
     options = parser.parse_args(arguments)
-    return run("gsm8k", options.out, ("gsm8k",), lambda: hub.drafts(PUBLIC, options, convert))
+    return run("gsm8k", options, ("gsm8k",), lambda: hub.drafts(PUBLIC, options, convert))
 
 
 if __name__ == "__main__":

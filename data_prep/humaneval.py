@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_option(parser, default="none")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
-    return run("humaneval", options.out, ("code",), lambda: hub.drafts(PUBLIC, options, converted))
+    return run("humaneval", options, ("code",), lambda: hub.drafts(PUBLIC, options, converted))
 
 
 if __name__ == "__main__":

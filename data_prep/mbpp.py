@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_option(parser, default="one")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
-    return run("mbpp", options.out, ("code",), lambda: hub.drafts(VERSIONS[options.version], options, converted))
+    return run("mbpp", options, ("code",), lambda: hub.drafts(VERSIONS[options.version], options, converted))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ only when it fits and its solution scores the maximum; the others are listed in 
 """
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,7 +21,8 @@ from data_prep.json_lines import write_lines
 from data_prep.proving import prove
 from data_prep.schema import DataFileError, explain
 from data_prep.tasks import Task, write_task_rows, write_tasks
-from rewards import registry
+from rewards import experiment, registry
+from rewards.settings import JudgeSettings
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class Harvest:
             seen.add(task.id)
             self.tasks.append(task)
 
-    def proved(self, journal: Path) -> "Harvest":
+    def proved(self, journal: Path, judge: JudgeSettings) -> "Harvest":
         """Without the tasks whose solution does not score the maximum."""
-        errors = prove(self.tasks, journal)
+        errors = prove(self.tasks, journal, judge)
         pairs = list(zip(self.tasks, errors, strict=True))
         wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
         return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong)
@@ -93,7 +95,16 @@ def source_parser(module: str, description: str | None) -> argparse.ArgumentPars
     parser = argparse.ArgumentParser(prog=f"python -m data_prep.{module}", description=description)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--experiment", metavar="NAME", help="prove solutions as this file of configs/experiment does")
     return parser
+
+
+def judge_of(options: argparse.Namespace) -> JudgeSettings:
+    """How the experiment that the options name judges; DataFileError where there is none of that name."""
+    try:
+        return experiment.of_experiment(options.experiment)
+    except ValueError as error:
+        raise DataFileError(f"--experiment: {error}") from error
 
 
 def positive(text: str) -> int:
@@ -106,18 +117,25 @@ def positive(text: str) -> int:
 
 def run(
     module: str,
-    out: Path,
+    options: argparse.Namespace,
     verifiers: tuple[str, ...],
     drafts: Callable[[], Iterable[Draft]],
     *,
     total: int | None = None,
 ) -> int:
-    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status."""
+    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status.
+
+    options: of `source_parser`. How the solutions were judged is kept in run_info.json.
+    """
+    out: Path = options.out
     journal = out / ".proved.jsonl"
     try:
+        judge = judge_of(options)
         _require(verifiers)
-        harvest = collect(drafts(), total).proved(journal)
+        harvest = collect(drafts(), total).proved(journal, judge)
         sizes = write(harvest, out)
+        record = {"experiment": options.experiment, "judge": judge.record()}
+        (out / "run_info.json").write_text(json.dumps(record, indent=2) + "\n")
         journal.unlink(missing_ok=True)
     except (DataFileError, OSError) as error:
         print(f"data_prep.{module}: {error}", file=sys.stderr)

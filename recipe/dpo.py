@@ -1,9 +1,10 @@
 """Preference training: ``python -m recipe.dpo --model FOLDER --evaluations DIR ... --out DIR``.
 
 Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
-answer by at least ``--margin`` of the pass ratio, lengths balanced. TRL trains LoRA in an environment of its own
+answer by at least ``--margin`` of the pass ratio, lengths balanced; the evaluations must have judged alike, which
+``DIR/run_info.json`` keeps. TRL trains LoRA in an environment of its own
 (``bash scripts/setup.sh dpo``). The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before
-and after; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
+and after, judged as the pairs were; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -28,7 +29,7 @@ from recipe.checks.model import missing_parts
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.problems import data_files
-from recipe.evaluation.verified import Pair, pairs, read_verified
+from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
 from recipe.evaluation.vllm_server import last_error
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.training.preference import Settings
@@ -91,8 +92,11 @@ def train(settings: Settings, out: Path) -> int:
     return 0
 
 
-def prepare(options: argparse.Namespace) -> Settings:
-    """Pairs and settings; raises RequestError, FolderError or DataFileError before anything expensive starts."""
+def prepare(options: argparse.Namespace) -> tuple[Settings, Judged]:
+    """Pairs and settings, and how the pairs were judged.
+
+    Raises RequestError, FolderError or DataFileError before anything expensive starts.
+    """
     if not PYTHON.exists():
         raise RequestError(f"no {PYTHON}: TRL has an environment of its own, make it with bash scripts/setup.sh dpo")
     if missing := missing_parts(options.model):
@@ -101,9 +105,11 @@ def prepare(options: argparse.Namespace) -> Settings:
         raise RequestError(f"--report: no such file: {', '.join(gone)}")
     if (options.out / "model").exists():
         raise RequestError(f"{options.out / 'model'} exists already; choose another --out")
+    judged = read_judged(options.evaluations)
     solved, reserved = read_verified(options.evaluations)
     found = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
     files = write_pairs(found, options.out)
+    judged.write(options.out)
     surplus = sum(pair.surplus for pair in found) / len(found)
     print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
     print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
@@ -111,7 +117,8 @@ def prepare(options: argparse.Namespace) -> Settings:
     paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": options.model}
     paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
     device = "cpu" if options.platform == "cpu" else "cuda"
-    return Settings(**own | {name: str(path.absolute()) for name, path in paths.items()} | {"device": device})
+    settings = Settings(**own | {name: str(path.absolute()) for name, path in paths.items()} | {"device": device})
+    return settings, judged
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -140,11 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = _arguments(arguments)
     try:
-        settings = prepare(options)
+        settings, judged = prepare(options)
     except (RequestError, FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
-    report = ("--platform", options.platform, *shlex.split(options.report_options))
+    report = ("--platform", options.platform, *judged.options(shlex.split(options.report_options)))
     folders = {name: options.out / name for name in ("before", "after")}
     if options.report and (status := evaluate_model(settings.model, options.report, folders["before"], *report)):
         return status

@@ -50,10 +50,17 @@ class EvaluationFolder:
                 raise FolderError(f"{path} is not there any more, or not the file that {self.path} was made with")
         return read_data_sets(texts, info["settings"]["limit"])
 
-    def begin(self, settings: dict[str, Any], servers: dict[str, Any], files: dict[str, str] | None = None) -> Journal:
+    def begin(
+        self,
+        settings: dict[str, Any],
+        servers: dict[str, Any],
+        files: dict[str, str] | None = None,
+        experiment: str | None = None,
+    ) -> Journal:
         """The journal of a new evaluation, or of one with the same settings that goes on.
 
-        files: data set -> absolute path of its data file; where it lies does not count as a setting.
+        files: data set -> absolute path of its data file; where it lies does not count as a setting. experiment: whose
+        judge settings were taken; None: the defaults.
         FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
         """
         settings = json.loads(json.dumps(settings))
@@ -64,9 +71,8 @@ class EvaluationFolder:
                 told = ", ".join(f"{key} ({before.get(key)} there, {settings.get(key)} now)" for key in differing)
                 raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write(
-            "run_info.json", {"settings": settings, "servers": servers, "files": files or {}, "versions": versions()}
-        )
+        info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}
+        self._write("run_info.json", info | {"versions": versions()})
         return self.journal()
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:

@@ -37,11 +37,11 @@ def test_a_source_keeps_the_laws_of_all_sources(name, tmp_path, capsys, monkeypa
     breaks_at = 0
     error_of = proving._error
 
-    async def counted(task):
+    async def counted(task, judge):
         judged.append(task.id)
         if len(judged) == breaks_at:
             raise KeyboardInterrupt
-        return await error_of(task)
+        return await error_of(task, judge)
 
     monkeypatch.setattr(proving, "_BATCH", 1)
     monkeypatch.setattr(proving, "_error", counted)
