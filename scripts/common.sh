@@ -32,10 +32,11 @@ need() { # path, what makes it: stop when a stage is started without the one bef
     [ -n "${DRY_RUN:-}" ] || [ -e "$1" ] || { say "stopped: no $1; first $2"; exit 2; }
 }
 
-evaluate() { # model, out, options...: nothing is done again that was done
+evaluate() { # model, out, options...: judged as the experiment EXPERIMENT judges; nothing is done again that was done
     [ ! -e "$2/metrics.json" ] || { say "$2 of an earlier run is used"; return; }
     # shellcheck disable=SC2086
-    serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --out "${@:2}" ${EVALUATE:-}
+    serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --experiment "$EXPERIMENT" --out "${@:2}" \
+        ${EVALUATE:-}
 }
 
 grpo() { # experiment, model, run name, overrides...: a run, and its model in outputs/EXPERIMENT/NAME/model
@@ -81,14 +82,16 @@ keep_runs() { # folder of runs: keep in $KEPT what tables need of those that are
 
 study() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
     local model=${1:?which model? a Hugging Face folder} data=data/${FOLDER:-$TASK} out=outputs/${FOLDER:-$TASK}
-    local adaptation=full length=(--max-tokens "$LENGTH") preset=()
+    local adaptation=full length=(--max-tokens "$LENGTH") preset=() EXPERIMENT=$TASK
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora preset=() # one machine: adapters, and no parallel sizes
     # shellcheck disable=SC2086
-    [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data" ${SOURCE_OPTIONS:-}
+    [ -e "$data/train.parquet" ] || run "$PYTHON" -m "data_prep.$SOURCE" --out "$data" --experiment "$TASK" \
+        ${SOURCE_OPTIONS:-}
     # shellcheck disable=SC2086
     [ -e "$out/probe/probe.json" ] || serve "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
-        --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}" ${PROBE:-}
+        --experiment "$TASK" --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" "${length[@]}" \
+        ${PROBE:-}
     grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation" \
         "data.train_files=$data/train.parquet" "data.val_files=$data/test.parquet"
     evaluate "$model" "$out/base" --data "$data/test.parquet" "${length[@]}"

@@ -3,7 +3,8 @@
 #   [DATA=data/coding] [OUT=outputs/coding] [PLATFORM=...] bash scripts/coding/phase0_baseline.sh MODEL
 # DATA holds train.parquet and dev.parquet of data_prep.govern; what may be trained on is decided there.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} MODEL=${1:?which model? a Hugging Face folder}
+DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} EXPERIMENT=${EXPERIMENT:-code_grpo}
+MODEL=${1:?which model? a Hugging Face folder}
 need "$DATA/dev.parquet" "python -m data_prep.govern ... --out $DATA (docs/data.md)"
 need "$MODEL" "name a Hugging Face folder"
 say "data: $DATA ($([ -e "$DATA/manifest.jsonl" ] && sha256sum "$DATA/manifest.jsonl" || echo no manifest))"

@@ -2,7 +2,7 @@
 # Phase 1: supervised training on the model's own accepted samples (rejection sampling). Fewer programs that do not run.
 #   [SAMPLES=8] [SFT="optim.lr=1e-5 ..."] bash scripts/coding/phase1_sft.sh     after phase0_baseline.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding}
+DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} EXPERIMENT=${EXPERIMENT:-code_grpo}
 need "$OUT/phase0/model" "bash scripts/coding/phase0_baseline.sh MODEL"
 [ ! -e "$OUT/phase1/model" ] || { say "$OUT/phase1/model of an earlier run is used"; exit; }
 evaluate "$OUT/phase0/model" "$OUT/phase1/samples" --data "train=$DATA/train.parquet" --protocol eval@k \

@@ -2,7 +2,7 @@
 # Phase 2 (may be left out): preferences among verified samples of the same problem. Fewer answers that earn nothing.
 #   [SAMPLES=8] [DPO="--lr 5e-6 ..."] bash scripts/coding/phase2_dpo.sh     after phase1_sft.sh and scripts/setup.sh dpo
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding}
+DATA=${DATA:-data/coding} OUT=${OUT:-outputs/coding} EXPERIMENT=${EXPERIMENT:-code_grpo}
 need "$OUT/phase1/model" "bash scripts/coding/phase1_sft.sh"
 [ ! -e "$OUT/phase2/model" ] || { say "$OUT/phase2/model of an earlier run is used"; exit; }
 evaluate "$OUT/phase1/model" "$OUT/phase2/samples" --data "train=$DATA/train.parquet" --protocol eval@k \

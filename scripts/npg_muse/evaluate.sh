@@ -17,7 +17,7 @@ for group in ${WHAT:-in_task cross_task cross_domain}; do
         *) check group "$group" in_task cross_task cross_domain ;;
     esac
     problems=data/npg_muse/$group/test.parquet # data_prep makes a tenth of --limit for testing
-    [ -e "$problems" ] || run "$PYTHON" -m data_prep.graphs --out "${problems%/*}" --tasks "${tasks[@]}" \
-        --limit $((${PROBLEMS:-600} * 10))
+    [ -e "$problems" ] || run "$PYTHON" -m data_prep.graphs --out "${problems%/*}" --experiment "$EXPERIMENT" \
+        --tasks "${tasks[@]}" --limit $((${PROBLEMS:-600} * 10))
     evaluate "$1" "$2/$group" --data "$group=$problems"
 done

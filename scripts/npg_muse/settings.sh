@@ -34,7 +34,7 @@ make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of
     local level
     for level in "${LEVELS[@]}"; do
         [ -e "$DATA/level$level/train.parquet" ] || run "$PYTHON" -m data_prep.graphs --out "$DATA/level$level" \
-            --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
+            --experiment "$EXPERIMENT" --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
     done
 }
 
