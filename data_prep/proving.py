@@ -22,8 +22,8 @@ def prove(tasks: Sequence[Task], journal: Path, judge: JudgeSettings) -> list[st
     """Of each task "none" when its solution (if there is one) scores the maximum, else the kind of its error.
 
     judge: the limits and reward settings of the proof. What is known under them is kept in `journal` after each batch,
-    so that an interrupted run resumes. Raises DataFileError when
-    a solution could not be judged: that says nothing about the task.
+    so that an interrupted run resumes. Raises DataFileError when a solution could not be judged: that says nothing
+    about the task.
     """
     known = _known(journal, judge)
     waiting = list({task.fingerprint(): task for task in tasks if task.solution is not None}.items())

@@ -1,10 +1,10 @@
 """Preference training: ``python -m recipe.dpo --model FOLDER --evaluations DIR ... --out DIR``.
 
 Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
-answer by at least ``--margin`` of the pass ratio, lengths balanced; the evaluations must have judged alike, which
-``DIR/run_info.json`` keeps. TRL trains LoRA in an environment of its own
-(``bash scripts/setup.sh dpo``). The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before
-and after, judged as the pairs were; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
+answer by at least ``--margin`` of the pass ratio, lengths balanced. The evaluations must have judged alike;
+``DIR/run_info.json`` says how. TRL trains LoRA in an environment of its own (``bash scripts/setup.sh dpo``). The
+merged model is in ``DIR/model``; with ``--report`` the model is evaluated before and after, judged as the pairs were;
+``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)

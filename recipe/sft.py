@@ -64,8 +64,8 @@ def _listed(files: str | ListConfig) -> list[str]:
 def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
     """The files of `verified.evaluations`, by split; none where no evaluation is named.
 
-    A problem is held out, or trained on, with all its answers.
-    `run_info.json` there says how they were judged. Raises FolderError or DataFileError.
+    A problem is held out, or trained on, with all its answers. `run_info.json` there says how they were judged. Raises
+    FolderError or DataFileError.
     """
     if not config.verified.evaluations:
         return {}

@@ -4,6 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rewards.settings import JudgeSettings, setting_names
 
@@ -16,10 +17,13 @@ def of_config(config: Any) -> JudgeSettings:
     """The settings of a composed configuration (groups `reward` and `sandbox`).
 
     Raises:
-        ValueError: a setting is unknown or none that is valid.
+        ValueError: a setting is unknown, or its value is not valid.
     """
-    given = OmegaConf.select(config, REWARD_KWARGS)
-    given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given or {}
+    try:
+        given = OmegaConf.select(config, REWARD_KWARGS)
+        given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given or {}
+    except OmegaConfBaseException as error:
+        raise ValueError(f"the reward settings: {str(error).splitlines()[0]}") from None
     if not isinstance(given, dict):
         raise ValueError(f"the reward settings are {given!r}, not settings by name; valid names: {_names()}")
     named = {str(key): value for key, value in given.items()}
@@ -32,7 +36,7 @@ def of_experiment(name: str | None) -> JudgeSettings:
     """The settings of the experiment of that name (a file of `configs/experiment`); None: the defaults of all.
 
     Raises:
-        ValueError: there is no such experiment, or its settings are not valid.
+        ValueError: there is no such experiment, it does not compose, or its settings are not valid.
     """
     if name is None:
         return JudgeSettings()
@@ -41,9 +45,13 @@ def of_experiment(name: str | None) -> JudgeSettings:
         raise ValueError(f"no experiment '{name}'; valid ones: {', '.join(valid)}")
     # Not before an experiment is named: verl's configuration takes seconds to import.
     from hydra import compose, initialize_config_module
+    from hydra.errors import HydraException
 
-    with initialize_config_module("configs", version_base=None):
-        return of_config(compose("train", [f"experiment={name}"]))
+    try:
+        with initialize_config_module("configs", version_base=None):
+            return of_config(compose("train", [f"experiment={name}"]))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(f"experiment '{name}': {error}") from None
 
 
 def experiments() -> list[str]:

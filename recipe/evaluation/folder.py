@@ -22,6 +22,20 @@ class FolderError(ValueError):
     """The folder holds another evaluation, or none; the message is for the user."""
 
 
+def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Of the settings of two evaluations those that differ, with both values; one of a group as `group.key`."""
+    mine, theirs = _flat(one), _flat(other)
+    keys = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
+    return {key: (mine.get(key), theirs.get(key)) for key in keys}
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 class EvaluationFolder:
     """Reads and writes what an evaluation leaves."""
 
@@ -65,10 +79,8 @@ class EvaluationFolder:
         """
         settings = json.loads(json.dumps(settings))
         if (self.path / "run_info.json").exists():
-            before = self.run_info["settings"]
-            differing = [key for key in settings | before if settings.get(key) != before.get(key)]
-            if differing:
-                told = ", ".join(f"{key} ({before.get(key)} there, {settings.get(key)} now)" for key in differing)
+            if differing := changed_settings(self.run_info["settings"], settings):
+                told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
                 raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}

@@ -11,7 +11,7 @@ from typing import Any
 from data_prep.normal_form import solution_tokens
 from data_prep.roles import may_train
 from data_prep.schema import Demonstration, ExtraInfo, Message
-from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.evaluation.problems import Problem
 from recipe.evaluation.samples import Sample
 from recipe.records.run_directory import write_atomically
@@ -33,10 +33,10 @@ class Judged:
         write_atomically(out / "run_info.json", json.dumps(vars(self), indent=2) + "\n")
 
     def options(self, others: Sequence[str]) -> list[str]:
-        """These options of recipe.evaluate, before them those that make it judge as the samples were judged; an
-        experiment that is named there has the last word.
+        """These options of recipe.evaluate, after those that make it judge as the samples were judged. Options that name
+        an experiment themselves stay as they are.
         """
-        if "--experiment" in others:
+        if any(word.partition("=")[0] == "--experiment" for word in others):
             return list(others)
         settings = [f"{key}={json.dumps(value)}" for key, value in self.judge.items()]
         named = ["--experiment", self.experiment] if self.experiment else []
@@ -48,11 +48,11 @@ def read_judged(folders: Sequence[Path]) -> Judged:
     infos = [EvaluationFolder(folder).run_info for folder in folders]
     found = [info["settings"].get("judge", {}) for info in infos]
     for folder, judge in zip(folders, found, strict=True):
-        if differing := [key for key in judge | found[0] if judge.get(key) != found[0].get(key)]:
-            told = ", ".join(f"{key} ({found[0].get(key)} and {judge.get(key)})" for key in differing)
+        if differing := changed_settings(found[0], judge):
+            told = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
             raise FolderError(f"{folders[0]} and {folder} judged with different {told}: evaluate them alike")
     experiments = {info.get("experiment") for info in infos}
-    experiment = experiments.pop() if len(experiments) == 1 else None  # of several, equal in all that counts
+    experiment = experiments.pop() if len(experiments) == 1 else None  # several that judge alike
     return Judged([str(folder) for folder in folders], experiment, found[0])
 
 
