@@ -78,10 +78,10 @@ class EvaluationFolder:
         FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
         """
         settings = json.loads(json.dumps(settings))
-        if (self.path / "run_info.json").exists():
-            if differing := changed_settings(self.run_info["settings"], settings):
-                told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
-                raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
+        before = self.run_info["settings"] if (self.path / "run_info.json").exists() else settings
+        if differing := changed_settings(before, settings):
+            told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
+            raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}
         self._write("run_info.json", info | {"versions": versions()})

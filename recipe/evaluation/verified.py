@@ -33,8 +33,9 @@ class Judged:
         write_atomically(out / "run_info.json", json.dumps(vars(self), indent=2) + "\n")
 
     def options(self, others: Sequence[str]) -> list[str]:
-        """These options of recipe.evaluate, after those that make it judge as the samples were judged. Options that name
-        an experiment themselves stay as they are.
+        """These options of recipe.evaluate, after those that make it judge as the samples were judged.
+
+        Options that name an experiment themselves stay as they are.
         """
         if any(word.partition("=")[0] == "--experiment" for word in others):
             return list(others)
