@@ -20,8 +20,8 @@ def of_config(config: Any) -> JudgeSettings:
         ValueError: a setting is unknown, or its value is not valid.
     """
     try:
-        given = OmegaConf.select(config, REWARD_KWARGS)
-        given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given or {}
+        given = config.reward.custom_reward_function.get("reward_kwargs", {})
+        given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
     except OmegaConfBaseException as error:
         raise ValueError(f"the reward settings: {str(error).splitlines()[0]}") from None
     if not isinstance(given, dict):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from data_prep.countdown_problems import countdown_fields
 from rewards import compute_score
 from rewards.countdown import CountdownTruth, evaluate, parse
 
@@ -27,6 +28,14 @@ async def judged(expression, truth=TRUTH, **settings):
 )
 async def test_any_expression_with_the_numbers_and_the_value_is_right(expression):
     assert await judged(expression) == (1.0, "none")
+
+
+async def test_the_prompt_asks_for_the_thinking_part_and_a_copy_of_it_earns_nothing():
+    prompt = countdown_fields([3, 5, 7, 7], 64, "7*7+3*5")["prompt"]
+    assert "Begin with a line <think>, reason, close it with </think>, then answer." in prompt
+    for response in (prompt, prompt * 3):
+        result = await compute_score("countdown", response, TRUTH)
+        assert (result["score"], result["error"]) == (0.0, "syntax")
 
 
 @pytest.mark.parametrize("expression", ["64", "7*7+5*3+0", "7*7*1+5*3", "77-13", "8*8", "7*7+3*5*7/7", "-(-64)"])

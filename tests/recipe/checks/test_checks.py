@@ -9,14 +9,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from datasets import Dataset
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from recipe import preflight
 from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
 from recipe.training.prompts import rows_by_skill
 from recipe.training.settings import read_settings
+from rewards import experiment
 from rewards.experiment import REWARD_KWARGS
+from rewards.settings import JudgeSettings
 from tests.composing import composed
 
 
@@ -359,12 +361,19 @@ def test_a_reward_that_does_not_exist_is_named_with_the_valid_ones(tiny_argument
     assert message in _only(reward.check(config, run))
 
 
-def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run):
+@pytest.mark.parametrize("value", [5, None])
+def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run, value):
     config = _config(tiny_arguments)
-    config.reward.custom_reward_function.reward_kwargs = 5
-    assert "the reward settings are 5, not settings by name; valid names: partial_credit, " in _only(
-        reward.check(config, run)
-    )
+    config.reward.custom_reward_function.reward_kwargs = value
+    message = _only(reward.check(config, run))
+    assert f"the reward settings are {value}, not settings by name; valid names: partial_credit, " in message
+
+
+def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
+    config = _config(tiny_arguments)
+    with open_dict(config):
+        del config.reward.custom_reward_function["reward_kwargs"]
+    assert experiment.of_config(config) == JudgeSettings()
 
 
 def test_a_reward_function_of_the_users_own_may_have_settings_of_its_own(tiny_arguments, run):
