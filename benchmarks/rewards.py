@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import hostile
 from rewards import compute_score, registry
-from rewards.registry import JudgeSettings
 from rewards.repetition import repeats_itself
+from rewards.settings import JudgeSettings
 
 CHECKS = 200
 CHARACTERS = 32_768

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     steps = tuple(options.steps)
     return run(
         "arithmetic",
-        options.out,
+        options,
         ("gsm8k",),
         lambda: procedural.drafts("arithmetic", lambda rng: draw(rng, steps), limit=options.limit, seed=options.seed),
     )

@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.mutations import Mutant, mutants
-from data_prep.source import Draft, Refusal, positive, run, source_parser
+from data_prep.source import Draft, Refusal, judge_of, positive, run, source_parser
 from data_prep.tasks import Task, read_tasks
 from rewards.code import CodeTruth
-from rewards.sandbox import AssertCase, Program, Sandbox
+from rewards.execution import sandbox_at
+from rewards.sandbox import AssertCase, Program
+from rewards.settings import JudgeSettings
 
-_SECONDS = 2.0
 _BATCH = 64
 
 
-def drafts(tasks: Sequence[Task], *, per_program: int, seed: int) -> Iterator[Draft]:
-    """Up to `per_program` repair tasks of each task that has a program and tests."""
+def drafts(tasks: Sequence[Task], judge: JudgeSettings, *, per_program: int, seed: int) -> Iterator[Draft]:
+    """Up to `per_program` repair tasks of each task that has a program and tests, which fail within judge's limits."""
     usable = [task for task in tasks if task.verifier == "code" and task.solution is not None]
     for start in range(0, len(usable), _BATCH):
-        for made in asyncio.run(_of_tasks(usable[start : start + _BATCH], per_program, seed)):
+        for made in asyncio.run(_of_tasks(usable[start : start + _BATCH], judge, per_program, seed)):
             yield from made
 
 
-async def _of_tasks(tasks: Sequence[Task], per_program: int, seed: int) -> list[list[Draft]]:
-    async with Sandbox() as sandbox:
-        return await asyncio.gather(*(_of_task(sandbox, task, per_program, seed) for task in tasks))
+async def _of_tasks(tasks: Sequence[Task], judge: JudgeSettings, per_program: int, seed: int) -> list[list[Draft]]:
+    return await asyncio.gather(*(_of_task(task, judge, per_program, seed) for task in tasks))
 
 
-async def _of_task(sandbox: Sandbox, task: Task, per_program: int, seed: int) -> list[Draft]:
+async def _of_task(task: Task, judge: JudgeSettings, per_program: int, seed: int) -> list[Draft]:
     candidates = mutants(task.solution or "")
     random.Random(f"{task.id}/{seed}").shuffle(candidates)
     truth = CodeTruth.model_validate(task.ground_truth)
@@ -42,22 +42,22 @@ async def _of_task(sandbox: Sandbox, task: Task, per_program: int, seed: int) ->
     for mutant in candidates:
         if len(made) == per_program:
             break
-        failing = await _first_failing(sandbox, mutant.source, truth)
+        failing = await _first_failing(mutant.source, truth, judge)
         if failing is not None:
             made.append(_fields(task, mutant, failing, len(made)))
     return made or [Refusal(f"bugs/{task.id}", "no single change makes a test fail")]
 
 
-async def _first_failing(sandbox: Sandbox, program: str, truth: CodeTruth) -> str | None:
+async def _first_failing(program: str, truth: CodeTruth, judge: JudgeSettings) -> str | None:
     cases = [AssertCase(test) for test in truth.tests]
     entry_points = truth.all_entry_points()
-    result = await sandbox.check(
+    result = await sandbox_at(judge.sandbox_url, judge.sandbox_isolation).check(
         Program(program),
         cases,
-        timeout=_SECONDS,
+        timeout=judge.timeout,
         # A test that was left out for want of time would pass for one that fails.
-        total_timeout=_SECONDS * (len(cases) + 1),
-        memory_mb=512,
+        total_timeout=judge.timeout * (len(cases) + 1),
+        memory_mb=judge.memory_mb,
         max_timeouts=1,
         entry_points=entry_points,
     )
@@ -104,9 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def made() -> Iterator[Draft]:
         tasks = [task for path in options.tasks for task in read_tasks(path)]
-        return drafts(tasks[: options.limit], per_program=options.per_program, seed=options.seed)
+        return drafts(tasks[: options.limit], judge_of(options), per_program=options.per_program, seed=options.seed)
 
-    return run("bugs", options.out, ("code",), made)
+    return run("bugs", options, ("code",), made)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from typing import Any
 
 from data_prep import hub
 from data_prep.hub import PublicSet
-from data_prep.source import Draft, Refusal, positive, source_parser
+from data_prep.source import Draft, Refusal, judge_of, positive, source_parser
 from rewards import compute_score
+from rewards.settings import JudgeSettings
 
 _TESTS = ("public_tests", "private_tests", "generated_tests")
 PUBLIC = PublicSet(
@@ -36,7 +37,6 @@ _INSTRUCTION = (
 _PYTHON3 = 3
 _MAX_CASE_CHARACTERS = 65_536
 _LAID_OUT = re.compile(r"^[ \t]++\S|\S(?:\t|[ \t]{2})[ \t]*+\S", re.MULTILINE)
-_SECONDS = 10.0
 _TRIED = 5
 
 
@@ -79,7 +79,7 @@ def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, s
             yield {"stdin": given, "expected": expected}
 
 
-def with_layout(drafts: Iterable[Draft]) -> Iterator[Draft]:
+def with_layout(drafts: Iterable[Draft], judge: JudgeSettings) -> Iterator[Draft]:
     """The drafts, `layout` set where an expected output is laid out and a solution proves that it can be kept."""
     for draft in drafts:
         if isinstance(draft, Refusal) or not is_laid_out(draft["ground_truth"]["cases"]):
@@ -87,7 +87,7 @@ def with_layout(drafts: Iterable[Draft]) -> Iterator[Draft]:
             continue
         truth = draft["ground_truth"] | {"layout": True}
         solutions = [draft["solution"], *draft["alternatives"]] if draft["solution"] is not None else []
-        keeping = next((one for one in solutions if asyncio.run(_passes(one, truth))), None)
+        keeping = next((one for one in solutions if asyncio.run(_passes(one, truth, judge))), None)
         yield draft | {"ground_truth": truth, "solution": keeping} if keeping is not None else draft
 
 
@@ -97,8 +97,8 @@ def is_laid_out(cases: Sequence[dict[str, str]]) -> bool:
     return any(_LAID_OUT.search(str(case["expected"])) for case in cases)
 
 
-async def _passes(solution: str, truth: dict[str, Any]) -> bool:
-    return (await compute_score("stdio", solution, json.dumps(truth), timeout=_SECONDS))["error"] == "none"
+async def _passes(solution: str, truth: dict[str, Any], judge: JudgeSettings) -> bool:
+    return (await compute_score("stdio", solution, json.dumps(truth), **vars(judge)))["error"] == "none"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
     options = parser.parse_args(arguments)
     converted = partial(convert, max_tests=options.max_tests)
-    return hub.make(PUBLIC, options, converted, "stdio", refine=with_layout)
+    return hub.make(PUBLIC, options, converted, "stdio", refine=lambda made: with_layout(made, judge_of(options)))
 
 
 if __name__ == "__main__":

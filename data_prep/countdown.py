@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = tuple(options.numbers)
     return run(
         "countdown",
-        options.out,
+        options,
         ("countdown",),
         lambda: procedural.drafts("countdown", lambda rng: draw(rng, counts), limit=options.limit, seed=options.seed),
     )

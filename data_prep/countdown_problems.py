@@ -7,6 +7,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from rewards import thinking
+
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _LARGEST_NUMBER, _LARGEST_TARGET = 99, 999
 
@@ -20,7 +22,7 @@ def countdown_fields(numbers: Sequence[int], target: int, solution: str) -> dict
         "verifier": "countdown",
         "prompt": (
             f"Using each of the numbers {', '.join(map(str, numbers))} exactly once, and + - * / and brackets, write "
-            f"an expression that equals {target}. Put it between <answer> and </answer>."
+            f"an expression that equals {target}. {thinking.REQUEST} Put the expression between <answer> and </answer>."
         ),
         "ground_truth": {"numbers": list(numbers), "target": target},
         "solution": f"<answer>{solution}</answer>",

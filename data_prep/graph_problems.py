@@ -13,6 +13,7 @@ from data_prep.graph_families import random_names, random_network
 from data_prep.graph_optima import maximum_clique, maximum_independent_set, minimum_vertex_cover, shortest_tour
 from data_prep.molecule_search import Ints, common_subgraph
 from data_prep.molecules import ORIGINS, Molecule, origin_here
+from rewards import thinking
 
 # Number of nodes by level: 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.
 NETWORK_SIZES = {1: range(4, 8), 2: range(8, 11), 3: range(11, 15), 4: range(15, 23), 5: range(23, 31)}
@@ -45,7 +46,7 @@ class GraphProblem:
     def prompt(self) -> str:
         """The text and how to answer."""
         lists = "one list" if self.partners is None else "two lists"
-        return f"{self.text} Answer with {lists} in square brackets, items separated by commas."
+        return f"{self.text} {thinking.REQUEST} The answer is {lists} in square brackets, items separated by commas."
 
 
 def _network_truth(graph: nx.Graph, **more: Any) -> dict[str, Any]:

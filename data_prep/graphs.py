@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with all_cores() as cores:
         made = partial(drafts, tasks, levels, limit=options.limit, seed=options.seed, cores=cores)
         total = len(tasks) * len(levels) * procedural.size(_each(options.limit, tasks, levels))
-        status = run("graphs", options.out, tasks, lambda: made(journal=Journal(path)), total=total)
+        status = run("graphs", options, tasks, lambda: made(journal=Journal(path)), total=total)
     if status == 0:
         path.unlink(missing_ok=True)
         try:

@@ -81,7 +81,7 @@ def make(
     """
     records: dict[str, Any] = {}
     module = module or public.name
-    status = run(module, options.out, (verifier,), lambda: refine(drafts(public, options, convert, parts, records)))
+    status = run(module, options, (verifier,), lambda: refine(drafts(public, options, convert, parts, records)))
     try:
         return status or _keep_origin(public, options, records)
     except OSError as error:

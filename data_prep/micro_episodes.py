@@ -17,7 +17,7 @@ from data_prep.micro_problems import Problem
 from data_prep.schema import DataFileError, Demonstration, Message, write_rows
 from data_prep.source import positive
 from rewards.environments import environment_of
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 
 SKILLS = ("write", "repair")
 _AT_A_TIME = 64

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one = partial(draw, levels=tuple(options.levels))
     return run(
         "refactor",
-        options.out,
+        options,
         ("refactor",),
         # One function is written badly in many ways: all of them belong to one split.
         lambda: procedural.drafts("refactor", one, limit=options.limit, seed=options.seed, split_by="solution"),

@@ -6,6 +6,7 @@ refused.jsonl.
 """
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,7 +22,8 @@ from data_prep.json_lines import write_lines
 from data_prep.proving import prove
 from data_prep.schema import DataFileError, explain
 from data_prep.tasks import Task, write_task_rows, write_tasks
-from rewards import registry
+from rewards import experiment, registry
+from rewards.settings import JudgeSettings
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,17 @@ class Harvest:
             self.tasks.append(task)
             self.alternatives[task.id] = list(draft.get("alternatives", ()))
 
-    def proved(self, journal: Path) -> "Harvest":
+    def proved(self, journal: Path, judge: JudgeSettings) -> "Harvest":
         """Without the tasks of which no solution scores the maximum; the first that does is kept."""
-        tasks, errors = list(self.tasks), prove(self.tasks, journal)
+        tasks, errors = list(self.tasks), prove(self.tasks, journal, judge)
         while failed := [
             number for number, error in enumerate(errors) if error != "none" and self.alternatives[tasks[number].id]
         ]:
             for number in failed:
                 solution = self.alternatives[tasks[number].id].pop(0)
                 tasks[number] = tasks[number].model_copy(update={"solution": solution})
-            for number, error in zip(failed, prove([tasks[number] for number in failed], journal), strict=True):
+            again = prove([tasks[number] for number in failed], journal, judge)
+            for number, error in zip(failed, again, strict=True):
                 errors[number] = error
         pairs = list(zip(tasks, errors, strict=True))
         wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
@@ -105,7 +108,16 @@ def source_parser(module: str, description: str | None) -> argparse.ArgumentPars
     parser = argparse.ArgumentParser(prog=f"python -m data_prep.{module}", description=description)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--experiment", metavar="NAME", help="prove solutions as this file of configs/experiment does")
     return parser
+
+
+def judge_of(options: argparse.Namespace) -> JudgeSettings:
+    """How the experiment that the options name judges; DataFileError where there is none of that name."""
+    try:
+        return experiment.of_experiment(options.experiment)
+    except ValueError as error:
+        raise DataFileError(f"--experiment: {error}") from error
 
 
 def positive(text: str) -> int:
@@ -118,18 +130,25 @@ def positive(text: str) -> int:
 
 def run(
     module: str,
-    out: Path,
+    options: argparse.Namespace,
     verifiers: tuple[str, ...],
     drafts: Callable[[], Iterable[Draft]],
     *,
     total: int | None = None,
 ) -> int:
-    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status."""
+    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status.
+
+    options: of `source_parser`. How the solutions were judged is kept in run_info.json.
+    """
+    out: Path = options.out
     journal = out / ".proved.jsonl"
     try:
+        judge = judge_of(options)
         _require(verifiers)
-        harvest = collect(drafts(), total).proved(journal)
+        harvest = collect(drafts(), total).proved(journal, judge)
         sizes = write(harvest, out)
+        record = {"experiment": options.experiment, "judge": judge.record()}
+        (out / "run_info.json").write_text(json.dumps(record, indent=2) + "\n")
         journal.unlink(missing_ok=True)
     except (DataFileError, OSError) as error:
         print(f"data_prep.{module}: {error}", file=sys.stderr)

@@ -58,9 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", choices=_NAMES, default="sqlite", help="that runs the queries")
     options = parser.parse_args(arguments)
     one = partial(draw, levels=tuple(options.levels), engine=options.engine)
-    return run(
-        "sql", options.out, ("sql",), lambda: procedural.drafts("sql", one, limit=options.limit, seed=options.seed)
-    )
+    return run("sql", options, ("sql",), lambda: procedural.drafts("sql", one, limit=options.limit, seed=options.seed))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
 from recipe.records.cut_answers import cut_warnings
@@ -80,9 +80,10 @@ def table(differences: list[Difference]) -> Table:
 
 def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[str]:
     """What else than the model differs between two evaluations, in words."""
-    before, after = base.run_info["settings"], trained.run_info["settings"]
-    keys = [key for key in before | after if key not in OF_THE_MODEL and before.get(key) != after.get(key)]
-    return [f"{key}: {before.get(key)} in base, {after.get(key)} in trained" for key in keys]
+    found = changed_settings(base.run_info["settings"], trained.run_info["settings"])
+    return [
+        f"{key}: {one} in base, {other} in trained" for key, (one, other) in found.items() if key not in OF_THE_MODEL
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,10 +1,10 @@
 """Preference training: ``python -m recipe.dpo --model MODEL --evaluations DIR ... --out DIR``.
 
 Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
-answer by at least ``--margin`` of the pass ratio, lengths balanced. TRL trains LoRA in an environment of its own
-(``bash scripts/setup.sh dpo``), with a process for each GPU. The merged model is in ``DIR/model``; with ``--report``
-the model is evaluated before and after; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward
-accuracy.
+answer by at least ``--margin`` of the pass ratio, lengths balanced. The evaluations must have judged alike;
+``DIR/run_info.json`` says how. TRL trains LoRA in an environment of its own (``bash scripts/setup.sh dpo``), with a
+process for each GPU. The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before and after,
+judged as the pairs were; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
 """
 
 import recipe.records.quiet  # noqa: F401  (before the stack is imported)
@@ -28,7 +28,7 @@ from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.problems import data_files
-from recipe.evaluation.verified import Pair, pairs, read_verified
+from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
 from recipe.evaluation.vllm_server import last_error
 from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
@@ -109,8 +109,8 @@ def train(settings: Settings, out: Path) -> int:
     return 0
 
 
-def prepare(options: argparse.Namespace) -> Settings:
-    """Pairs and settings, before anything expensive starts.
+def prepare(options: argparse.Namespace) -> tuple[Settings, Judged]:
+    """Pairs and settings, and how the pairs were judged, before anything expensive starts.
 
     Raises:
         RequestError, ModelError, StudyError, FolderError, DataFileError: with a message for the user.
@@ -128,11 +128,13 @@ def prepare(options: argparse.Namespace) -> Settings:
             f"--batch-size {options.batch_size} is no multiple of {ranks} processes x --micro-batch-size "
             f"{options.micro_batch_size}"
         )
+    judged = read_judged(options.evaluations)
     solved, reserved = read_verified(options.evaluations)
     files_of = {f"evaluation{number}": path / "samples.jsonl" for number, path in enumerate(options.evaluations)}
     claim(options.out, {"start": str(model)}, files_of)
     found = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
     files = write_pairs(found, options.out)
+    judged.write(options.out)
     surplus = sum(pair.surplus for pair in found) / len(found)
     print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
     print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
@@ -141,7 +143,7 @@ def prepare(options: argparse.Namespace) -> Settings:
     paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
     own |= {name: str(path.absolute()) for name, path in paths.items()}
     own |= {"device": "cpu" if options.platform == "cpu" else "cuda", "ranks": ranks}
-    return Settings(**own)
+    return Settings(**own), judged
 
 
 def gpus() -> int:
@@ -178,11 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = _arguments(arguments)
     try:
-        settings = prepare(options)
+        settings, judged = prepare(options)
     except (RequestError, ModelError, StudyError, FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
-    report = ("--platform", options.platform, *shlex.split(options.report_options))
+    report = ("--platform", options.platform, *judged.options(shlex.split(options.report_options)))
     folders = {name: options.out / name for name in ("before", "after")}
     if options.report and (status := evaluate_model(settings.model, options.report, folders["before"], *report)):
         return status

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -40,9 +40,9 @@ from recipe.records.intervals import Interval
 from recipe.records.tables import table_console
 from recipe.training.console import EvaluationState, ProgressReporter
 from recipe.training.settings import AgentsSettings, SettingsError, read_agents
-from rewards import setting_names
+from rewards import experiment, setting_names
 from rewards.environments import ENVIRONMENTS
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -76,7 +76,11 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     sampling.add_argument("--max-tokens", type=positive, default=2048, help="of one answer (default 2048)")
     sampling.add_argument("--seed", type=int, default=0)
     judge = options.add_argument_group("judge")
-    judge.add_argument("--judge", nargs="+", default=[], metavar="KEY=VALUE", help="fields of rewards' JudgeSettings")
+    judge.add_argument("--experiment", metavar="NAME", help="judge as this file of configs/experiment does in training")
+    judge.add_argument(
+        "--judge", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help="other values for fields of rewards' JudgeSettings",
+    )  # fmt: skip
     judge.add_argument(
         "--agents", nargs="+", metavar=("NAME", "agents.KEY=VALUE"),
         help="answer rows for agents in several turns, as this file of configs/agents says",
@@ -106,19 +110,29 @@ def protocol_of(options: argparse.Namespace, name: ProtocolName, **others: Any) 
         raise RequestError(str(error)) from None
 
 
-def judge_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Fields of JudgeSettings from `KEY=VALUE`, values in YAML; RequestError for one that is none."""
-    settings = {}
+def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
+    """The settings of the experiment of that name (None: the defaults), but for those of `KEY=VALUE`, values in YAML.
+
+    Raises:
+        RequestError: there is no such experiment, a key is unknown or a value none that is valid.
+    """
+    try:
+        settings = experiment.of_experiment(name)
+    except ValueError as error:
+        raise RequestError(f"--experiment: {error}") from None
+    given = {}
     for text in texts:
         key, _, value = text.partition("=")
         if key not in setting_names():
             raise RequestError(f"--judge {text}: unknown setting '{key}'; valid ones: {', '.join(setting_names())}")
-        settings[key] = yaml.safe_load(value)
+        try:
+            given[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise RequestError(f"--judge {text}: the value is not YAML") from None
     try:
-        JudgeSettings(**settings)
-    except (ValueError, TypeError) as error:
+        return replace(settings, **given)
+    except ValueError as error:
         raise RequestError(f"--judge: {error}") from None
-    return settings
 
 
 def agents_settings(words: Sequence[str] | None, problems: Sequence[Problem]) -> AgentsSettings | None:
@@ -163,17 +177,17 @@ def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[Evaluatio
     Raises DataFileError, FolderError, RequestError or ServerError, with messages for the user. Samples that were
     judged until then are kept.
     """
-    judge = judge_settings(options.judge)
+    judge = judge_settings(options.experiment, options.judge)
     problems = read_data_sets(options.data, options.limit)
     hashes = {name: file_hash(path) for name, path in data_files(options.data).items()}
     agents = agents_settings(options.agents, problems)
-    settings = {"protocol": asdict(protocol), "judge": judge, "data": hashes, "limit": options.limit}
+    settings = {"protocol": asdict(protocol), "judge": judge.record(), "data": hashes, "limit": options.limit}
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
     folder = EvaluationFolder(options.out)
     with serving(options) as (urls, name):
-        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, agents, urls, name))
+        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, judge, agents, urls, name))
     return folder, problems, journal.of(problem.key for problem in problems)
 
 
@@ -183,6 +197,7 @@ async def _collect(
     settings: dict[str, Any],
     problems: Sequence[Problem],
     protocol: Protocol,
+    judge: JudgeSettings,
     agents: AgentsSettings | None,
     urls: Sequence[str],
     name: str | None,
@@ -191,10 +206,8 @@ async def _collect(
     try:
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
-        journal = folder.begin(settings | {"model": endpoints.model}, servers, files)
-        collector = Collector(
-            endpoints, protocol, journal, judge=settings["judge"], concurrency=options.concurrency, agents=agents
-        )
+        journal = folder.begin(settings | {"model": endpoints.model}, servers, files, options.experiment)
+        collector = Collector(endpoints, protocol, journal, judge=judge, concurrency=options.concurrency, agents=agents)
         chains = len(problems) * len(protocol.chains)
         state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
         stalls = asyncio.create_task(note_stalls(folder.path / "stalled.txt", lambda: len(journal.samples)))

@@ -42,7 +42,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "optional packages that are asked for are installed": extras.check,
     "verl accepts the configuration": verl_rules.check,
     "the data files can be read and fit the schema": data.check,
-    "the reward is one that there is": reward.check,
+    "the reward settings are valid": reward.check,
     "the engine can follow the weights and draw by seeds": cpu_engine.check,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,

@@ -26,7 +26,7 @@ from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.problems import data_files
-from recipe.evaluation.verified import demonstrations, read_verified
+from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.model import ModelError, model_folder
 from recipe.study import StudyError, claim
 from recipe.training.console import ProgressReporter, SupervisedState
@@ -119,11 +119,14 @@ def _listed(files: str | ListConfig) -> list[str]:
 def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
     """The files of `verified.evaluations`, by split; none where no evaluation is named.
 
-    A problem is held out, or trained on, with all its answers. Raises FolderError or DataFileError.
+    A problem is held out, or trained on, with all its answers. `run_info.json` there says how they were judged. Raises
+    FolderError or DataFileError.
     """
     if not config.verified.evaluations:
         return {}
-    solved, reserved = read_verified(map(Path, config.verified.evaluations))
+    evaluations = [Path(path) for path in config.verified.evaluations]
+    judged = read_judged(evaluations)
+    solved, reserved = read_verified(evaluations)
     held_out = int(config.verified.held_out_percent)
     rows: dict[str, list[Demonstration]] = {"train": [], "val": []}
     for row in demonstrations(solved, config.verified.per_problem):
@@ -131,6 +134,7 @@ def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
     # verl wants a validation file; of very few problems perhaps none falls into it.
     rows["val"] = rows["val"] or rows["train"][:1]
     count = sum(write_rows(folder / f"{split}.parquet", found) for split, found in rows.items())
+    judged.write(folder)
     left_out = f"; {reserved} problems may not be trained on" if reserved else ""
     print(f"{count} accepted answers to {len(solved)} problems{left_out}: {folder}")
     return {split: str(folder / f"{split}.parquet") for split in rows}
@@ -140,7 +144,10 @@ def report(config: DictConfig, model: str | Path, out: Path) -> int:
     """Evaluates a model where a report is wanted; returns the exit status."""
     if not config.report.data:
         return 0
-    options = ["--protocol", config.report.protocol, *shlex.split(config.report.options)]
+    options = shlex.split(config.report.options)
+    if config.verified.evaluations:
+        options = read_judged([Path(path) for path in config.verified.evaluations]).options(options)
+    options = ["--protocol", config.report.protocol, *options]
     platform = "cpu" if config.trainer.device == "cpu" else "gpu"
     return evaluate_model(model, config.report.data, out, "--platform", platform, *options)
 

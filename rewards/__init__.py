@@ -3,16 +3,17 @@
 import logging
 import math
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
 
 from rewards import guardrails, registry
-from rewards.registry import JudgeSettings, Verifier
+from rewards.registry import Verifier
 from rewards.repetition import repeats_itself
 from rewards.sandbox import accounting
+from rewards.settings import JudgeSettings, setting_names
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -20,11 +21,6 @@ logger = logging.getLogger(__name__)
 __all__ = ["compute_score", "setting_names", "what_is_read"]
 
 _logged_failures: set[str] = set()
-
-
-def setting_names() -> list[str]:
-    """The keyword arguments of `compute_score` that decide how answers are judged."""
-    return [field.name for field in fields(JudgeSettings)]
 
 
 async def compute_score(
@@ -37,15 +33,16 @@ async def compute_score(
     """Judges one answer; verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
 
     data_source: the verifier's name. solution_str: the response as decoded. ground_truth: the JSON string of the row.
-    kwargs: fields of `rewards.registry.JudgeSettings`; others are ignored, since verl hands in keys of its own.
+    kwargs: fields of `rewards.settings.JudgeSettings`, beside what verl's reward managers hand in themselves.
 
     Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
     repeat, guard, judge_seconds, busy_seconds.
     An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
-    score: the reward manager masks it. Raises ValueError for an unknown verifier or setting only.
+    score: the reward manager masks it. Raises ValueError for an unknown verifier, and for a setting that is unknown or
+    has a value that is none; the text has the valid ones.
     """
     verifier = registry.get(data_source)
-    settings = JudgeSettings.among(kwargs)
+    settings = _settings(kwargs)
     started = time.perf_counter()
     with accounting.counted() as busy:
         try:
@@ -63,8 +60,21 @@ def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
 
     kwargs: as given to `compute_score`.
     """
-    guard = guardrails.of_response(response, JudgeSettings.among(kwargs).max_characters)
+    guard = guardrails.of_response(response, _settings(kwargs).max_characters)
     return [guard, registry.get(data_source).reads(response)]
+
+
+_given: dict[str, Any] = {}
+_read = JudgeSettings()
+
+
+def _settings(given: dict[str, Any]) -> JudgeSettings:
+    """The settings, read anew only where they are others: a run hands the same objects in with every answer."""
+    global _given, _read
+    if given.keys() != _given.keys() or any(value is not _given[key] for key, value in given.items()):
+        _read = JudgeSettings.among(given)
+        _given = given
+    return _read
 
 
 # A row is judged once for each answer of its group, and again for each replay.

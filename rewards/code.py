@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_vali
 from rewards import entry_points, registry
 from rewards.literals import words_of
 from rewards.programs import judge_program, program_in
-from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 

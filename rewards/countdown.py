@@ -2,8 +2,10 @@
 
 The last `<answer>` after the thinking part counts. An expression has whole numbers, `+ - * /` (also × ÷ −), minus signs
 and parentheses, in at most MAX_EXPRESSION characters; it is evaluated with exact fractions over its syntax tree.
-Scores: 1.0 for a correct answer; with partial credit `countdown_numbers` (0.1) for an expression with the right numbers
-and another value, `countdown_format` (0.0) for one with other numbers or a division by zero; 0.0 for no expression.
+Scores: 1.0 for a correct answer; with partial credit `countdown_numbers` (0.2) for an expression with the right numbers
+and another value, `countdown_format` (0.1) for one with other numbers or a division by zero; 0.0 for no expression.
+The parts for format and numbers are those of the GRPO study of Countdown, which names no amounts; 0.1 for the format
+is TinyZero's.
 """
 
 import ast
@@ -15,7 +17,7 @@ from fractions import Fraction
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewards import registry, thinking
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from rewards.verdict import ErrorKind, Verdict
 
 MAX_EXPRESSION = 256

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, TypedDict
 
 from pydantic import BaseModel, TypeAdapter
 
+from rewards import experiment
 from rewards.code import CodeTruth
 from rewards.execution import sandbox_at
 from rewards.extraction import extract_block
-from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase, Program, StdioCase
 from rewards.segments import parse
+from rewards.settings import JudgeSettings
 from rewards.sql import SqlTruth, Value, results_of
 from rewards.stdio import StdioTruth
 
@@ -212,7 +213,7 @@ def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
     return environment_of(
         agent_name,
         ground_truth,
-        JudgeSettings.among(config.reward.custom_reward_function.reward_kwargs),
+        experiment.of_config(config),
         feedback=config.agents.feedback,
         characters=config.agents.observation_characters,
     )

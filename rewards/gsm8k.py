@@ -18,7 +18,7 @@ from rewards import math_verify_driver, registry
 from rewards.answer_numbers import is_joined, joins, numbers
 from rewards.execution import sandbox_at
 from rewards.extraction import MAX_ANSWER_CHARACTERS
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 _MARK = "####"

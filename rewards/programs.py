@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rewards import guardrails
 from rewards.execution import sandbox_at
 from rewards.extraction import extract_block
-from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase, Program, StdioCase
+from rewards.settings import JudgeSettings
 from rewards.verdict import ErrorKind, Verdict
 
 _ERRORS: dict[str, ErrorKind] = {

@@ -16,9 +16,9 @@ from rewards.code import CodeTruth
 from rewards.hidden_code import hides_code
 from rewards.normal_form import normal_form, same_program
 from rewards.programs import judge_program, program_in
-from rewards.registry import JudgeSettings
 from rewards.sandbox import AssertCase
 from rewards.segments import parse
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 MAX_COLUMNS = 100

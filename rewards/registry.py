@@ -1,16 +1,15 @@
 """Verifiers by name: the `data_source` of a row names the verifier that judges its answers."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from rewards.extraction import MAX_ANSWER_CHARACTERS
-from rewards.shapes import SHAPES
-from rewards.thinking import ThinkOpener
-from rewards.verdict import GuardKind, Verdict
+from rewards.settings import JudgeSettings
+from rewards.verdict import Verdict
+
+__all__ = ["Judge", "JudgeSettings", "Verifier", "get", "names", "register", "validate_ground_truth"]
 
 # A module registers its verifier when it is imported; it is imported when its name is first asked for, so that
 # a run pays only for the verifiers that its data use.
@@ -33,67 +32,6 @@ _MODULES = {
     "connected_components": "rewards.graphs.connected_components",
     "diameter": "rewards.graphs.diameter",
 }
-
-NumberExtraction = Literal["strict", "flexible", "math_verify"]
-
-_THINK_OPENERS, _EXTRACTIONS = get_args(ThinkOpener), get_args(NumberExtraction)
-_GUARDS = [guard for guard in get_args(GuardKind) if guard != "none"]
-
-
-@dataclass(frozen=True)
-class JudgeSettings:
-    """What a caller may set for all verifiers; ValueError for a value that is none.
-
-    partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
-    timeout: seconds of execution allowed to one answer.
-    memory_mb: memory allowed to one answer, in MiB.
-    sandbox_url: where answers run; None: this machine's embedded server.
-    sandbox_isolation: the isolation mode of the embedded server, a name of rewards.sandbox.modes.MODES; None: `best`.
-    shape: the reward of graph tasks, a name of rewards.shapes.SHAPES.
-    think_opener: who writes `<think>`, for the format part of a shape.
-    countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,
-        and of one that also uses the right numbers.
-    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` asks the library
-        of that name, in the sandbox.
-    max_characters: longer responses show the guard `length`.
-    forbidden_imports: modules that a program may not import.
-    refuse: the guards of rewards/guardrails.py that cost the reward; the others are logged only.
-    """
-
-    partial_credit: bool = True
-    timeout: float = 5.0
-    memory_mb: int = 512
-    sandbox_url: str | None = None
-    sandbox_isolation: str | None = None
-    shape: str = "binary"
-    think_opener: ThinkOpener = "either"
-    countdown_format: float = 0.0
-    countdown_numbers: float = 0.1
-    gsm8k_extraction: NumberExtraction = "strict"
-    max_characters: int = MAX_ANSWER_CHARACTERS
-    forbidden_imports: Collection[str] = ("ctypes", "gc", "inspect", "socket", "subprocess")
-    refuse: Collection[str] = ("length", "forbidden_import", "special_casing", "empty")
-
-    @classmethod
-    def among(cls, given: Mapping[str, Any]) -> "JudgeSettings":
-        """The settings that stand among other keys, such as verl's."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in given.items() if key in names})
-
-    def __post_init__(self) -> None:
-        _require("shape", [self.shape], SHAPES)
-        _require("think_opener", [self.think_opener], _THINK_OPENERS)
-        _require("gsm8k_extraction", [self.gsm8k_extraction], _EXTRACTIONS)
-        _require("refuse", self.refuse, _GUARDS)
-        # A run's configuration hands in lists of its own kind, slow to look into.
-        object.__setattr__(self, "refuse", frozenset(self.refuse))
-
-
-def _require(name: str, values: Collection[str], valid: Collection[str]) -> None:
-    for value in values:
-        if value not in valid:
-            raise ValueError(f"reward setting {name}: unknown '{value}'; valid ones: {', '.join(valid)}")
-
 
 # Judges one response. May raise InfrastructureError, or by mistake anything else: both mean "not judged".
 Judge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]

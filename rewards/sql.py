@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from rewards import registry, sql_driver
 from rewards.execution import sandbox_at
 from rewards.extraction import extract_block
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from rewards.verdict import ErrorKind, Verdict
 
 ROW_LIMIT = 1000

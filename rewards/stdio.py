@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from rewards import registry
 from rewards.programs import judge_program, program_in
-from rewards.registry import JudgeSettings
 from rewards.sandbox import StdioCase
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 

@@ -1,4 +1,4 @@
-"""The thinking part of a response, `<think>` ... `</think>`: whether it has its form, and what stands after it."""
+"""The thinking part of a response, `<think>` ... `</think>`: what asks for it, its form, what follows it."""
 
 from typing import Literal
 
@@ -9,8 +9,11 @@ ThinkOpener = Literal["response", "template", "either"]
 
 _OPEN, _CLOSE = "<think>", "</think>"
 
+REQUEST = f"Begin with a line {_OPEN}, reason, close it with {_CLOSE}, then answer."
+"""How a prompt asks for the thinking part."""
 
-def is_well_formed(response: str, opener: ThinkOpener = "either") -> bool:
+
+def is_well_formed(response: str, opener: ThinkOpener = "response") -> bool:
     """Whether a response is one thinking part, opened by `<think>` and a newline (unless the template did that) and
     closed, and an answer after it; neither is blank, and no further tag of the two occurs.
     """
@@ -23,7 +26,7 @@ def is_well_formed(response: str, opener: ThinkOpener = "either") -> bool:
     return bool(closed and by_the_right_one and not tags_left and thinking.strip() and answer.strip())
 
 
-def after_thinking(response: str, opener: ThinkOpener = "either") -> str | None:
+def after_thinking(response: str, opener: ThinkOpener = "response") -> str | None:
     """What stands after the thinking part; without one, the whole response. None where the thinking does not end, the
     answer is blank, or the response is longer than MAX_ANSWER_CHARACTERS.
     """

@@ -7,7 +7,7 @@ from pydantic import BaseModel, field_validator
 from rewards import registry
 from rewards.extraction import extract_last_line
 from rewards.literals import typed
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 

@@ -68,17 +68,17 @@ files_in() { # data.train_files=[FILE,...]: prints NAME=FILE for each, as recipe
     tr -d '[]' <<<"${1#*=}" | tr , '\n' | awk -v key="${1%%_*}" '{ print key NR "=" $0 }'
 }
 
-evaluate() { # model, out, options...: nothing is done again that was done
+evaluate() { # model, out, options...: judged as the experiment EXPERIMENT judges; nothing is done again that was done
     local word option="" data=() options=()
     for word in "${@:3}"; do
         [[ $word != --* ]] || option=$word
         if [ "$option" != --data ]; then options+=("$word"); elif [ "$word" != --data ]; then data+=("$word"); fi
     done
-    claim "$2" --model "model=$1" --data "${data[@]}" --set "evaluate=--max-tokens $LENGTH ${options[*]} ${EVALUATE:-}"
+    claim "$2" --model "model=$1" --data "${data[@]}" --set "evaluate=--experiment $EXPERIMENT --max-tokens $LENGTH ${options[*]} ${EVALUATE:-}"
     [ ! -e "$2/metrics.json" ] || { say "$2 of an earlier run is used"; return; }
     # shellcheck disable=SC2086
-    serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --out "$2" --data "${data[@]}" \
-        --max-tokens "$LENGTH" "${options[@]}" ${EVALUATE:-}
+    serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --experiment "$EXPERIMENT" --out "$2" \
+        --data "${data[@]}" --max-tokens "$LENGTH" "${options[@]}" ${EVALUATE:-}
 }
 
 grpo() { # experiment, model, run name, overrides...: a run, and its model in outputs/EXPERIMENT/NAME/model
@@ -137,20 +137,20 @@ keep_runs() { # folder of runs: keep in $KEPT what tables need of those that are
 
 study_of() { # model: data, probe, GRPO and evaluation of the task TASK, whose data SOURCE makes
     local data=data/${FOLDER:-$TASK} out=outputs/${FOLDER:-$TASK} model split
-    local adaptation=full preset=()
+    local adaptation=full preset=() EXPERIMENT=$TASK
     model=$(local_model "${1:?which model? a Hugging Face folder or a hub name (owner/model)}")
     answers_of "$TASK"
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora preset=() # one machine: adapters, and no parallel sizes
     # shellcheck disable=SC2086
-    make_rows "$data" "$SOURCE" ${SOURCE_OPTIONS:-}
+    make_rows "$data" "$SOURCE" --experiment "$TASK" ${SOURCE_OPTIONS:-}
     for split in train dev test; do need "$data/$split.parquet" "remove $data: its data lack the split $split"; done
     study=("$out" --model "start=$model" --data)
     for split in train dev test; do study+=("$split=$data/$split.parquet"); done
-    claim "$out/probe" --set "probe=--max-tokens $LENGTH ${PROBE:-}"
+    claim "$out/probe" --set "probe=--experiment $TASK --max-tokens $LENGTH ${PROBE:-}"
     # shellcheck disable=SC2086
     [ -e "$out/probe/probe.json" ] || serve "$PYTHON" -m recipe.probe --model "$model" --platform "$serving" \
-        --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" --max-tokens "$LENGTH" ${PROBE:-}
+        --experiment "$TASK" --data "$data/train.parquet" --limit 256 --samples 16 --out "$out/probe" --max-tokens "$LENGTH" ${PROBE:-}
     grpo "$TASK" "$model" "${NAME:-study}" "${preset[@]}" "adaptation=$adaptation" \
         "data.train_files=$data/train.parquet" "data.val_files=$data/dev.parquet"
     evaluate "$model" "$out/base" --data "${TASK}_test=$data/test.parquet"

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, ListConfig
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
+from rewards import experiment
 from rewards.sandbox import InfrastructureError, Sandbox, readiness
 
 PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
@@ -34,12 +35,19 @@ def packages_needed(config: DictConfig) -> list[str] | None:
     """The packages that the rows' answers need in the sandbox beside numpy; None where no answer runs there."""
     rows = [row for key in ("train_files", "val_files") for row in _rows(config.data.get(key))]
     sources = {source for source, _ in rows}
-    reward = config.reward.custom_reward_function.get("reward_kwargs") or {}
-    math = "gsm8k" in sources and reward.get("gsm8k_extraction") == "math_verify"
+    math = "gsm8k" in sources and _extraction(config) == "math_verify"
     if not math and not sources & PROGRAMS:
         return None
     duckdb = any(source == "sql" and _engine(truth) == "duckdb" for source, truth in rows)
     return ["duckdb"] * duckdb + ["math_verify"] * math
+
+
+def _extraction(config: DictConfig) -> str | None:
+    """How GSM8K's answers are read; None where the check of the reward settings refuses them."""
+    try:
+        return experiment.of_config(config).gsm8k_extraction
+    except ValueError:
+        return None
 
 
 def _rows(paths: Any) -> list[tuple[str, str]]:

@@ -13,14 +13,14 @@ from recipe.evaluation.protocol import Protocol
 from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Journal, Sample
 from recipe.training.settings import AgentsSettings
 from rewards.environments import ENVIRONMENTS, Environment, environment_of, first_acceptance
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 
 class Collector:
     """Fills a journal with the samples that a protocol asks for; what is there already is not asked again.
 
-    judge: fields of rewards.registry.JudgeSettings. concurrency: chains of generation at a time; judging: answers
+    judge: how answers are judged. concurrency: chains of generation at a time; judging: answers
     that are judged at a time. agents: how rows for an agent of ours are answered in several turns; None: in one.
     """
 
@@ -30,12 +30,12 @@ class Collector:
         protocol: Protocol,
         journal: Journal,
         *,
-        judge: dict[str, Any] | None = None,
+        judge: JudgeSettings | None = None,
         concurrency: int = 64,
         judging: int = 16,
         agents: AgentsSettings | None = None,
     ):
-        self.endpoints, self.protocol, self.journal, self.judge = endpoints, protocol, journal, judge or {}
+        self.endpoints, self.protocol, self.journal, self.judge = endpoints, protocol, journal, judge or JudgeSettings()
         self.agents = agents
         self._generating, self._judging = asyncio.Semaphore(concurrency), asyncio.Semaphore(judging)
 
@@ -96,7 +96,7 @@ class Collector:
 
     async def _reward(self, problem: Problem, answer: Answer) -> dict[str, Any]:
         async def judge(text: str) -> dict[str, Any]:
-            return await rewards.compute_score(problem.verifier, text, problem.ground_truth, None, **self.judge)
+            return await rewards.compute_score(problem.verifier, text, problem.ground_truth, None, **vars(self.judge))
 
         if answer.finish == EPISODE_FAILED:
             return Verdict.not_judged().as_reward()
@@ -108,6 +108,6 @@ class Collector:
 
     def _environment(self, problem: Problem, agents: AgentsSettings) -> Environment:
         return environment_of(
-            problem.agent, problem.ground_truth, JudgeSettings(**self.judge),
+            problem.agent, problem.ground_truth, self.judge,
             feedback=agents.feedback, characters=agents.observation_characters,
         )  # fmt: skip

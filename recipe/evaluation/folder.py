@@ -23,6 +23,20 @@ class FolderError(ValueError):
     """The folder holds another evaluation, or none; the message is for the user."""
 
 
+def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Of the settings of two evaluations those that differ, with both values; one of a group as `group.key`."""
+    mine, theirs = _flat(one), _flat(other)
+    keys = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
+    return {key: (mine.get(key), theirs.get(key)) for key in keys}
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 class EvaluationFolder:
     """Reads and writes what an evaluation leaves."""
 
@@ -51,23 +65,27 @@ class EvaluationFolder:
                 raise FolderError(f"{path} is not there any more, or not the file that {self.path} was made with")
         return read_data_sets(texts, info["settings"]["limit"])
 
-    def begin(self, settings: dict[str, Any], servers: dict[str, Any], files: dict[str, str] | None = None) -> Journal:
+    def begin(
+        self,
+        settings: dict[str, Any],
+        servers: dict[str, Any],
+        files: dict[str, str] | None = None,
+        experiment: str | None = None,
+    ) -> Journal:
         """The journal of a new evaluation, or of one with the same settings that goes on.
 
-        files: data set -> absolute path of its data file; where it lies does not count as a setting.
+        files: data set -> absolute path of its data file; where it lies does not count as a setting. experiment: whose
+        judge settings were taken; None: the defaults.
         FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
         """
         settings = json.loads(json.dumps(settings))
-        if (self.path / "run_info.json").exists():
-            before = self.run_info["settings"]
-            differing = [key for key in settings | before if settings.get(key) != before.get(key)]
-            if differing:
-                told = ", ".join(f"{key} ({before.get(key)} there, {settings.get(key)} now)" for key in differing)
-                raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
+        before = self.run_info["settings"] if (self.path / "run_info.json").exists() else settings
+        if differing := changed_settings(before, settings):
+            told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
+            raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write(
-            "run_info.json", {"settings": settings, "servers": servers, "files": files or {}, "versions": versions()}
-        )
+        info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}
+        self._write("run_info.json", info | {"versions": versions()})
         return self.journal()
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:

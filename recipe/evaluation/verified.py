@@ -1,19 +1,60 @@
 """Training data from the verified samples of evaluations: demonstrations (rejection sampling) and preference pairs."""
 
+import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from data_prep.normal_form import solution_tokens
 from data_prep.roles import may_train
 from data_prep.schema import Demonstration, ExtraInfo, Message
-from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.evaluation.problems import Problem
 from recipe.evaluation.samples import Sample
+from recipe.records.run_directory import write_atomically
 
 Solved = dict[tuple[str, str], tuple[Problem, list[Sample]]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How the samples of evaluations were judged: the settings, and the experiment that they were taken from."""
+
+    evaluations: list[str]
+    experiment: str | None
+    judge: dict[str, Any]
+
+    def write(self, out: Path) -> None:
+        """Leaves `run_info.json` in a folder of data made of the samples."""
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "run_info.json", json.dumps(vars(self), indent=2) + "\n")
+
+    def options(self, others: Sequence[str]) -> list[str]:
+        """These options of recipe.evaluate, after those that make it judge as the samples were judged.
+
+        Options that name an experiment themselves stay as they are.
+        """
+        if any(word.partition("=")[0] == "--experiment" for word in others):
+            return list(others)
+        settings = [f"{key}={json.dumps(value)}" for key, value in self.judge.items()]
+        named = ["--experiment", self.experiment] if self.experiment else []
+        return [*named, *(["--judge", *settings] if settings else []), *others]
+
+
+def read_judged(folders: Sequence[Path]) -> Judged:
+    """How these evaluations judged; FolderError where two did not do it alike, or one is no evaluation."""
+    infos = [EvaluationFolder(folder).run_info for folder in folders]
+    found = [info["settings"].get("judge", {}) for info in infos]
+    for folder, judge in zip(folders, found, strict=True):
+        if differing := changed_settings(found[0], judge):
+            told = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
+            raise FolderError(f"{folders[0]} and {folder} judged with different {told}: evaluate them alike")
+    experiments = {info.get("experiment") for info in infos}
+    experiment = experiments.pop() if len(experiments) == 1 else None  # several that judge alike
+    return Judged([str(folder) for folder in folders], experiment, found[0])
 
 
 def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:

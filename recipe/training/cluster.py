@@ -32,16 +32,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
         ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or another run has started a Ray
             of its own on this machine.
     """
-    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
-    environment = OmegaConf.merge(
-        get_ppo_ray_runtime_env(config),
-        {"env_vars": run_environment(run)},
-        interpreter(sys.executable),
-        options.pop("runtime_env", None) or {},
-    )
-    options["runtime_env"] = OmegaConf.to_container(environment)
+    options["runtime_env"] = runtime_environment(config, run, sys.executable)
     options["address"] = options.get("address") or os.environ.get("RAY_ADDRESS") or "local"
     if options["address"] == "local":
         claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
@@ -57,6 +49,22 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
     require_accelerators(config)
+
+
+def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> dict[str, Any]:
+    """Ray's runtime environment of a run: verl's, ours, and over them what ``ray_kwargs.ray_init.runtime_env`` sets."""
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    chosen = OmegaConf.to_container(config.ray_kwargs.ray_init.get("runtime_env") or OmegaConf.create(), resolve=True)
+    assert isinstance(chosen, dict)
+    environment = OmegaConf.merge(
+        get_ppo_ray_runtime_env(config),
+        {"env_vars": run_environment(run)},
+        interpreter(python),
+        # verl's configuration has a null for each key that nobody chose.
+        {key: value for key, value in chosen.items() if value is not None},
+    )
+    return OmegaConf.to_container(environment)  # type: ignore[return-value]
 
 
 def interpreter(path: str) -> dict[str, str]:

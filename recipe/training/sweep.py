@@ -12,6 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.records.run_directory import RunDirectory
 from recipe.training.settings import SettingsError
+from rewards.experiment import REWARD_KWARGS
+from rewards.settings import JudgeSettings
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
@@ -24,14 +26,13 @@ REPEATED_BY = (
     "critic.data_loader_seed",
     "critic.fsdp.seed",
 )
-# What runs did that were made before a key was there.
+# What runs did that name no such key; of reward settings the defaults.
 BEFORE = {
     "credit.min_valid": "2",
     "credit.zero_advantage": "False",
     "protocol.every_skill": "False",
     "sandbox.isolation": "None",
-    "reward.custom_reward_function.reward_kwargs.sandbox_isolation": "None",
-}
+} | {f"{REWARD_KWARGS}.{name}": str(value) for name, value in JudgeSettings().record().items()}
 
 
 class JobFailed(RuntimeError):

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewards import registry, shapes, thinking
-from rewards.registry import JudgeSettings
 from rewards.repetition import repeats_itself
+from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
 _LIST = re.compile(r"\[([^\[\]]*)\]")

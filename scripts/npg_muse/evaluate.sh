@@ -18,6 +18,6 @@ for group in ${WHAT:-in_task cross_task cross_domain}; do
         *) check group "$group" in_task cross_task cross_domain ;;
     esac
     # data_prep makes a tenth of --limit for testing
-    make_rows "data/npg_muse/$group" graphs --tasks "${tasks[@]}" --limit $((${PROBLEMS:-600} * 10))
+    make_rows "data/npg_muse/$group" graphs --experiment "$EXPERIMENT" --tasks "${tasks[@]}" --limit $((${PROBLEMS:-600} * 10))
     evaluate "$model" "$2/$group" --data "$group=data/npg_muse/$group/test.parquet"
 done

@@ -40,7 +40,8 @@ folder() { # mixed|curriculum MODEL REWARD VOLUME: where the run of these settin
 make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of the volume each
     local level
     for level in "${LEVELS[@]}"; do
-        make_rows "$DATA/level$level" graphs --tasks "${TASKS[@]}" --levels "$level" --limit $((VOLUME / 5))
+        make_rows "$DATA/level$level" graphs --experiment "$EXPERIMENT" --tasks "${TASKS[@]}" --levels "$level" \
+            --limit $((VOLUME / 5))
     done
 }
 

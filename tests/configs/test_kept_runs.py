@@ -21,7 +21,7 @@ def test_a_kept_run_is_read_and_not_refused(run: Path):
     name, _, seed = run.name.rpartition(".s")
     arm, _, epsilon = name.removesuffix(".forward").partition("_epsilon")
     study = {"evidence_a": "evidence_a", "evidence_b": "paper_b"}[run.parents[1].name]
-    now = composed(f"experiment={study}", f"arm={arm}", f"data.seed={seed}")
+    now = composed(f"experiment={study}", f"arm={arm}", f"data.seed={seed}", "actor_rollout_ref.rollout.val_kwargs.n=2")
     if study == "paper_b":
         now.merge_with(FORWARD)
     if epsilon:

@@ -424,11 +424,11 @@ def test_an_interrupted_run_resumes_with_what_it_has_proved(tmp_path, monkeypatc
     judged: list[str] = []
     error_of = proving._error
 
-    async def broken(task):
+    async def broken(task, judge):
         judged.append(task.id)
         if len(judged) == 3:
             raise KeyboardInterrupt
-        return await error_of(task)
+        return await error_of(task, judge)
 
     monkeypatch.setattr(proving, "_BATCH", 1)
     monkeypatch.setattr(proving, "_error", broken)

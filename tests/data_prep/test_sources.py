@@ -2,6 +2,7 @@
 summary; an interrupted run leaves no half of a file and goes on where it was.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import data_prep
 from data_prep import proving
 from data_prep.tasks import read_tasks
+from rewards.settings import JudgeSettings
 from tests.data_prep.sources import SOURCES
 
 pytestmark = pytest.mark.slow  # with the sandbox
@@ -37,11 +39,11 @@ def test_a_source_keeps_the_laws_of_all_sources(name, tmp_path, capsys, monkeypa
     breaks_at = 0
     error_of = proving._error
 
-    async def counted(task):
+    async def counted(task, judge):
         judged.append(task.id)
         if len(judged) == breaks_at:
             raise KeyboardInterrupt
-        return await error_of(task)
+        return await error_of(task, judge)
 
     monkeypatch.setattr(proving, "_BATCH", 1)
     monkeypatch.setattr(proving, "_error", counted)
@@ -55,6 +57,7 @@ def test_a_source_keeps_the_laws_of_all_sources(name, tmp_path, capsys, monkeypa
     whole, proofs = files_of(tmp_path / "whole"), len(judged)
     assert all(bar in printed.err for bar in ("making tasks", "proving solutions"))
     assert "0 rows have no solution to prove; 0 problems refused" in printed.out
+    assert json.loads(whole["run_info.json"]) == {"experiment": None, "judge": JudgeSettings().record()}
     for parquet in (tmp_path / "whole").glob("*.parquet"):
         assert f"{parquet}: {len(read_tasks(parquet.with_suffix('.jsonl')))} rows" in printed.out
 

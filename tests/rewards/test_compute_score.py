@@ -1,5 +1,6 @@
 """Laws of `compute_score` over every verifier: gold is worth 1, a plausible wrong answer less, garbage nothing."""
 
+import json
 import math
 from typing import get_args
 
@@ -78,11 +79,22 @@ async def test_an_unknown_verifier_is_refused_with_the_valid_names():
         await compute_score("poetry", "x", "{}")
 
 
-async def test_unknown_extras_do_not_matter():
-    result = await compute_score(
-        "trace", "3", '{"expected": "3"}', {"index": 1}, reward_router_address=None, colour="red"
-    )
+async def test_what_verl_hands_in_is_no_setting_and_other_extras_are_refused_every_time():
+    answer = ("trace", "3", '{"expected": "3"}', {"index": 1})
+    result = await compute_score(*answer, reward_router_address=None, reward_model_tokenizer=None)
     assert result["score"] == 1.0
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"unknown reward setting 'partal_credit'; valid ones: partial_credit, "):
+            await compute_score(*answer, partal_credit=False)
+
+
+async def test_each_answer_is_judged_by_its_own_settings():
+    row = json.dumps({"numbers": [3, 5], "target": 8})
+    scores = [
+        (await compute_score("countdown", "<answer>3*5</answer>", row, countdown_numbers=amount))["score"]
+        for amount in (0.3, 0.4, 0.4, 0.3)
+    ]
+    assert scores == [0.3, 0.4, 0.4, 0.3]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from data_prep.countdown_problems import countdown_fields
 from rewards import compute_score
 from rewards.countdown import CountdownTruth, evaluate, parse
 
@@ -29,13 +30,22 @@ async def test_any_expression_with_the_numbers_and_the_value_is_right(expression
     assert await judged(expression) == (1.0, "none")
 
 
+async def test_the_prompt_asks_for_the_thinking_part_and_a_copy_of_it_earns_nothing():
+    prompt = countdown_fields([3, 5, 7, 7], 64, "7*7+3*5")["prompt"]
+    assert "Begin with a line <think>, reason, close it with </think>, then answer." in prompt
+    for response in (prompt, prompt * 3):
+        result = await compute_score("countdown", response, TRUTH)
+        assert (result["score"], result["error"]) == (0.0, "syntax")
+
+
 @pytest.mark.parametrize("expression", ["64", "7*7+5*3+0", "7*7*1+5*3", "77-13", "8*8", "7*7+3*5*7/7", "-(-64)"])
-async def test_the_right_value_of_other_numbers_earns_nothing(expression):
-    assert await judged(expression) == (0.0, "infeasible")
+async def test_the_right_value_of_other_numbers_earns_its_format_alone(expression):
+    assert await judged(expression) == (0.1, "infeasible")
+    assert await judged(expression, partial_credit=False) == (0.0, "infeasible")
 
 
 async def test_partial_scores_are_the_runs_choice():
-    assert await judged("7+7+3+5") == (0.1, "wrong_answer")
+    assert await judged("7+7+3+5") == (0.2, "wrong_answer")
     assert await judged("7+7+3+5", countdown_numbers=0.25) == (0.25, "wrong_answer")
     assert await judged("7+7", countdown_format=0.05) == (0.05, "infeasible")
     assert await judged("7+7+3+5", partial_credit=False, countdown_numbers=0.25) == (0.0, "wrong_answer")
@@ -72,7 +82,7 @@ async def test_what_is_no_expression_is_a_syntax_error(expression):
 
 
 async def test_a_division_by_zero_has_no_value():
-    assert await judged("(3+5)/(7-7)") == (0.0, "runtime")
+    assert await judged("(3+5)/(7-7)") == (0.1, "runtime")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from rewards import environments
 from rewards.code import CodeTruth
 from rewards.environments import environment_of, first_acceptance, play, recovery
-from rewards.registry import JudgeSettings
 from rewards.sandbox import CaseResult, CheckResult
+from rewards.settings import JudgeSettings
 from rewards.sql import Database, SqlTruth
 from rewards.stdio import Printed, StdioTruth
 

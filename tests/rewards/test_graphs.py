@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from rewards import compute_score, registry
 from rewards.graphs.task import parse_lists
-from rewards.registry import JudgeSettings
+from rewards.settings import JudgeSettings
 from tests.rewards.examples import ALCOHOL, ETHER, EXAMPLES, SQUARE, thought
 
 SETTINGS = JudgeSettings(shape="complicated")
@@ -107,6 +107,22 @@ async def test_the_way_an_answer_is_written_does_not_matter(response):
 )
 async def test_lists_in_the_thinking_part_are_no_answer(response):
     assert await judged("tsp", response) == ("extract", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("response", "opener", "binary_format", "complicated"),
+    [
+        ("<think>\nx</think>[A, B, C]", None, 1.5, 3.0),
+        ("x</think>[A, B, C]", None, 1.0, 2.0),
+        ("x</think>[A, B, C]", "template", 1.5, 3.0),
+        ("x</think>[A, B, C]", "either", 1.5, 3.0),
+        ("<think>\nx</think>[A, B, C]", "template", 1.0, 2.0),
+    ],
+)
+async def test_the_format_is_paid_to_the_one_who_is_to_open_the_thinking(response, opener, binary_format, complicated):
+    chosen = {} if opener is None else {"think_opener": opener}
+    for shape, score in (("binary_format", binary_format), ("complicated", complicated)):
+        assert (await compute_score("mcp", response, EXAMPLES["mcp"].row, shape=shape, **chosen))["score"] == score
 
 
 async def test_a_worse_tour_is_worth_the_optimum_over_its_length():

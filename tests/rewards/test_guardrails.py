@@ -4,17 +4,14 @@ import ast
 import cProfile
 import json
 import pstats
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from rewards import compute_score
 from rewards.code import CodeTruth
 from rewards.guardrails import is_empty, of_program, reads_input
 from rewards.imports import imported_modules
-from rewards.registry import JudgeSettings
 from rewards.special_cases import names_inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,22 +133,6 @@ def test_a_test_without_inputs_cannot_be_special_cased():
 def test_an_empty_program_is_told_from_one_that_does_something():
     assert is_empty(ast.parse("'''doc'''\nclass A:\n def f(self): pass"))
     assert not is_empty(ast.parse("def f(): return None"))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("shape", "linear"), ("refuse", ["none"]), ("think_opener", "me"), ("gsm8k_extraction", "loose")],
-)
-def test_an_unknown_setting_is_refused_with_the_valid_ones(name, value):
-    with pytest.raises(ValueError, match=rf"{name}: unknown .*; valid ones: \w+"):
-        JudgeSettings(**{name: value})
-
-
-def test_the_shipped_configuration_holds_the_settings_defaults():
-    kwargs = OmegaConf.load(ROOT / "configs/reward/verified.yaml").custom_reward_function.reward_kwargs
-    chosen = {key: kwargs[key] for key in ("partial_credit", "shape", "refuse")}
-    assert JudgeSettings(**chosen) == JudgeSettings()
-    assert kwargs.keys() <= {field.name for field in fields(JudgeSettings)}
 
 
 @pytest.mark.parametrize(

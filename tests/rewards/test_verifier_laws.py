@@ -7,6 +7,7 @@ import pytest
 import rewards
 from rewards import compute_score, registry
 from rewards.sandbox import InfrastructureError
+from rewards.settings import JudgeSettings
 from rewards.shapes import SHAPES
 from tests.rewards.examples import EXAMPLES, GARBAGE
 from tests.rewards.test_compute_score import KEYS
@@ -62,9 +63,18 @@ async def test_the_same_answer_gets_the_same_verdict(name):
 
 @pytest.mark.parametrize("name", VERIFIERS)
 async def test_garbage_never_raises_and_is_worth_nothing(name):
-    for garbage in [*GARBAGE, EXAMPLES[name].prompt, EXAMPLES[name].prompt * 50]:
+    for garbage in GARBAGE:
         result = await judged(name, garbage)
         assert (result["score"], result["acc"]) == (0.0, 0.0), garbage[:60]
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+async def test_a_repeated_prompt_is_worth_no_more_than_the_form_of_the_answer_that_it_shows(name):
+    # The prompt of Countdown's source shows an expression in tags.
+    worth = JudgeSettings().countdown_format if name == "countdown" else 0.0
+    for response in (EXAMPLES[name].prompt, EXAMPLES[name].prompt * 50):
+        result = await judged(name, response)
+        assert (result["score"], result["acc"]) == (worth, 0.0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

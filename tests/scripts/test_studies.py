@@ -47,6 +47,27 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert not any("test.parquet" in command for command in commands)
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "experiment"),
+    [
+        (("scripts/coding/all.sh", "start"), {"DATA": "d"}, "code_grpo"),
+        (("scripts/coding/all.sh", "start"), {"DATA": "d", "EXPERIMENT": "quickstart"}, "quickstart"),
+        (("scripts/countdown.sh", "start"), {"FOLDER": "none", "SOURCE": "countdown"}, "countdown"),
+        (("scripts/gsm8k.sh", "start"), {"FOLDER": "none", "EXPERIMENT": "code_grpo"}, "gsm8k"),
+        (("scripts/npg_muse/mixed.sh", "start", "binary", "751"), {}, "npg_muse"),
+        (("scripts/npg_muse/evaluate.sh", "start", "o"), {"WHAT": "in_task cross_task"}, "npg_muse"),
+    ],
+)
+def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_path, words, variables, experiment):
+    status, commands, printed = script(*words, **{"OUT": f"{tmp_path}/o"} | variables)
+    assert status == 0, printed
+    sources = ("data_prep.countdown", "data_prep.gsm8k", "data_prep.graphs")
+    judging = [found for name in ("recipe.evaluate", "recipe.probe", *sources) for found in of_module(commands, name)]
+    assert judging
+    assert all(f"--experiment {experiment} " in f"{command} " for command in judging)
+    assert all(f"experiment={experiment} " in command for command in of_module(commands, "recipe.train"))
+
+
 def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
     status, commands, printed = script(
         "scripts/coding/phase4_repair.sh", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
@@ -103,8 +124,12 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
 def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_ones():
     status, commands, printed = script("scripts/smoke.sh", NAME="dry")
     assert status == 0, printed
-    assert of_module(commands, "data_prep.countdown") == ["data_prep.countdown --out data/countdown_dry --limit 640"]
-    assert of_module(commands, "data_prep.arithmetic") == ["data_prep.arithmetic --out data/gsm8k_dry --limit 640"]
+    assert of_module(commands, "data_prep.countdown") == [
+        "data_prep.countdown --out data/countdown_dry --experiment countdown --limit 640"
+    ]
+    assert of_module(commands, "data_prep.arithmetic") == [
+        "data_prep.arithmetic --out data/gsm8k_dry --experiment gsm8k --limit 640"
+    ]
     runs = of_module(commands, "recipe.train")
     assert [re.search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
         f"data/{task}_dry/train.parquet" for task in ("countdown", "gsm8k")

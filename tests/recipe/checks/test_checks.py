@@ -9,13 +9,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from datasets import Dataset
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from recipe import preflight
 from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
 from recipe.training.prompts import rows_by_skill
 from recipe.training.settings import read_settings
+from rewards import experiment
+from rewards.experiment import REWARD_KWARGS
+from rewards.settings import JudgeSettings
 from tests.composing import composed
 
 
@@ -368,11 +371,37 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
     [
         ("shape=bnary", "reward setting shape: unknown 'bnary'; valid ones: binary, binary_format"),
         ("refuse=[lenght]", "reward setting refuse: unknown 'lenght'; valid ones: "),
+        ("+partal_credit=false", "unknown reward setting 'partal_credit'; valid ones: partial_credit, timeout, "),
+        ("partial_credit=almost", "reward setting partial_credit: 'almost' is not true or false"),
+        ("timeout=soon", "reward setting timeout: 'soon' is not a number of seconds above 0"),
+        ("memory_mb=0.5", "reward setting memory_mb: 0.5 is not a whole number above 0"),
+        ("refuse=length", "reward setting refuse: 'length' is not a list"),
     ],
 )
 def test_a_reward_that_does_not_exist_is_named_with_the_valid_ones(tiny_arguments, run, word, message):
-    config = _config(tiny_arguments, f"reward.custom_reward_function.reward_kwargs.{word}")
+    added = "+" if word.startswith("+") else ""
+    config = _config(tiny_arguments, f"{added}{REWARD_KWARGS}.{word.removeprefix('+')}")
     assert message in _only(reward.check(config, run))
+
+
+@pytest.mark.parametrize("value", [5, None])
+def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run, value):
+    config = _config(tiny_arguments)
+    config.reward.custom_reward_function.reward_kwargs = value
+    message = _only(reward.check(config, run))
+    assert f"the reward settings are {value}, not settings by name; valid names: partial_credit, " in message
+
+
+def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
+    config = _config(tiny_arguments)
+    with open_dict(config):
+        del config.reward.custom_reward_function["reward_kwargs"]
+    assert experiment.of_config(config) == JudgeSettings()
+
+
+def test_a_reward_function_of_the_users_own_may_have_settings_of_its_own(tiny_arguments, run):
+    own = ("reward.custom_reward_function.path=pkg://mine", f"+{REWARD_KWARGS}.colour=red")
+    assert reward.check(_config(tiny_arguments, *own), run) == []
 
 
 def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments, run):

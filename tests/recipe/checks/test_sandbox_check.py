@@ -12,7 +12,7 @@ from rewards.sandbox import InfrastructureError, readiness
 from tests.composing import composed
 from tests.rewards.sandbox.conftest import start_server
 
-MATH = "+reward.custom_reward_function.reward_kwargs.gsm8k_extraction=math_verify"
+MATH = "reward.custom_reward_function.reward_kwargs.gsm8k_extraction=math_verify"
 
 
 @pytest.fixture
@@ -51,6 +51,13 @@ def test_the_packages_follow_from_rows_and_reward(tiny_arguments, tmp_path, rows
 def test_files_that_can_not_be_read_are_left_to_the_check_of_the_data(tiny_arguments, tmp_path):
     missing = [f"data.{name}={tmp_path}/none.parquet" for name in ("train_files", "val_files")]
     assert sandbox.packages_needed(composed(*tiny_arguments, *missing)) is None
+
+
+def test_reward_settings_that_are_none_are_left_to_their_own_check(tiny_arguments, tmp_path):
+    files = _file(tmp_path, ("gsm8k", {"answer": "1"}), ("code", {}))
+    config = composed(*tiny_arguments, files, files.replace("train", "val", 1))
+    config.reward.custom_reward_function.reward_kwargs = 5
+    assert sandbox.packages_needed(config) == []
 
 
 def test_a_run_without_programs_starts_no_sandbox(tiny_arguments, tmp_path, run, monkeypatch):

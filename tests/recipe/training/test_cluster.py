@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from recipe.training.cluster import ClusterError, claim_machine, interpreter
+from recipe.records.run_directory import RunDirectory
+from recipe.training.cluster import ClusterError, claim_machine, interpreter, runtime_environment
+from tests.composing import composed
 
 HOLDER = """
 import sys
@@ -42,3 +44,16 @@ def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_go
 )
 def test_an_interpreter_whose_path_a_shell_would_split_is_quoted_for_ray(path: str, named: dict[str, str]) -> None:
     assert interpreter(path) == named
+
+
+def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp_path) -> None:
+    python = "/home/a b/.venv/bin/python"
+    key = "ray_kwargs.ray_init.runtime_env"
+    run = RunDirectory(tmp_path)
+    found = runtime_environment(composed("experiment=quickstart"), run, python)
+    assert found["py_executable"] == "'/home/a b/.venv/bin/python'"
+    chosen = composed("experiment=quickstart", f"{key}.py_executable=python3", f"+{key}.env_vars.MINE=1")
+    found = runtime_environment(chosen, run, python)
+    assert found["py_executable"] == "python3"
+    assert found["env_vars"]["MINE"] == 1
+    assert {"WANDB_DIR", "VERL_USE_EXTERNAL_MODULES"} <= set(found["env_vars"])

@@ -1,0 +1,143 @@
+"""How answers are judged: limits, reward settings, and what each of them may be."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from rewards.extraction import MAX_ANSWER_CHARACTERS
+from rewards.sandbox.modes import MODES
+from rewards.shapes import SHAPES
+from rewards.thinking import ThinkOpener
+from rewards.verdict import GuardKind
+
+NumberExtraction = Literal["strict", "flexible", "math_verify"]
+
+# What verl's reward managers hand to a reward function beside the answer and the settings.
+_OF_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
+
+# What is wrong with a value; None where nothing is.
+_Rule = Callable[[Any], str | None]
+
+
+def _must_be(kind: str, holds: Callable[[Any], bool]) -> _Rule:
+    return lambda value: None if holds(value) else f"{value!r} is not {kind}"
+
+
+def _one_of(valid: Collection[str]) -> _Rule:
+    def complaint(value: Any) -> str | None:
+        known = isinstance(value, str) and value in valid
+        return None if known else f"unknown {value!r}; valid ones: {', '.join(valid)}"
+
+    return complaint
+
+
+def _list_of(each: _Rule) -> _Rule:
+    def complaint(value: Any) -> str | None:
+        if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+            return f"{value!r} is not a list"
+        return next((found for item in value if (found := each(item))), None)
+
+    return complaint
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_address(value: Any) -> bool:
+    return value is None or isinstance(value, str) or _list_of(_TEXT)(value) is None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """What a caller may set for all verifiers; ValueError for a value that is none.
+
+    The defaults are those of `configs/reward/verified.yaml` and of the sandbox's limits in `configs/train.yaml`.
+
+    partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
+    timeout: seconds of execution allowed to one answer.
+    memory_mb: memory allowed to one answer, in MiB.
+    sandbox_url: where answers run, a url or several; None: this machine's embedded server.
+    sandbox_isolation: the isolation mode of the embedded server, a name of rewards.sandbox.modes.MODES; None: `best`.
+    shape: the reward of graph tasks, a name of rewards.shapes.SHAPES.
+    think_opener: who writes `<think>`, for the format part of a shape.
+    countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,
+        and of one that also uses the right numbers.
+    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` asks the library
+        of that name, in the sandbox.
+    max_characters: longer responses show the guard `length`.
+    forbidden_imports: modules that a program may not import.
+    refuse: the guards of rewards/guardrails.py that cost the reward; the others are logged only.
+    """
+
+    partial_credit: bool = True
+    timeout: float = 10.0
+    memory_mb: int = 1024
+    sandbox_url: str | Collection[str] | None = None
+    sandbox_isolation: str | None = None
+    shape: str = "binary"
+    think_opener: ThinkOpener = "response"
+    countdown_format: float = 0.1
+    countdown_numbers: float = 0.2
+    gsm8k_extraction: NumberExtraction = "strict"
+    max_characters: int = MAX_ANSWER_CHARACTERS
+    forbidden_imports: Collection[str] = ("ctypes", "gc", "inspect", "socket", "subprocess")
+    refuse: Collection[str] = ("length", "forbidden_import", "special_casing", "empty")
+
+    @classmethod
+    def among(cls, given: Mapping[str, Any]) -> "JudgeSettings":
+        """The settings that stand among what verl hands in; ValueError, with the valid names, for an unknown one."""
+        wanted = {key: value for key, value in given.items() if key not in _OF_VERL}
+        for key in wanted.keys() - _RULES.keys():
+            raise ValueError(f"unknown reward setting '{key}'; valid ones: {', '.join(_RULES)}")
+        return cls(**wanted)
+
+    def __post_init__(self) -> None:
+        for name, rule in _RULES.items():
+            if complaint := rule(getattr(self, name)):
+                raise ValueError(f"reward setting {name}: {complaint}")
+        # A run's configuration hands in lists of its own kind, slow to look into and not to be hashed.
+        object.__setattr__(self, "refuse", frozenset(self.refuse))
+        object.__setattr__(self, "forbidden_imports", tuple(self.forbidden_imports))
+        if not isinstance(self.sandbox_url, str | None):
+            object.__setattr__(self, "sandbox_url", tuple(self.sandbox_url))
+
+    def record(self) -> dict[str, Any]:
+        """All settings as JSON holds them, for the record of a run."""
+        listed = {"refuse": sorted(self.refuse), "forbidden_imports": list(self.forbidden_imports)}
+        urls = self.sandbox_url
+        return vars(self) | listed | {"sandbox_url": urls if isinstance(urls, str | None) else list(urls)}
+
+
+_NUMBER = _must_be("a number", _is_number)
+_COUNT = _must_be("a whole number above 0", _is_count)
+_TEXT = _must_be("a text", lambda value: isinstance(value, str))
+_GUARDS = [guard for guard in get_args(GuardKind) if guard != "none"]
+
+_RULES: dict[str, _Rule] = {
+    "partial_credit": _must_be("true or false", lambda value: isinstance(value, bool)),
+    "timeout": _must_be("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
+    "memory_mb": _COUNT,
+    "sandbox_url": _must_be("a url, a list of urls or null", _is_address),
+    "sandbox_isolation": lambda value: None if value is None else _one_of(MODES)(value),
+    "shape": _one_of(SHAPES),
+    "think_opener": _one_of(get_args(ThinkOpener)),
+    "countdown_format": _NUMBER,
+    "countdown_numbers": _NUMBER,
+    "gsm8k_extraction": _one_of(get_args(NumberExtraction)),
+    "max_characters": _COUNT,
+    "forbidden_imports": _list_of(_TEXT),
+    "refuse": _list_of(_one_of(_GUARDS)),
+}
+
+
+def setting_names() -> list[str]:
+    """The settings that decide how answers are judged."""
+    return list(_RULES)
