@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 import recipe.dpo
 import rewards
 from data_prep import bugs, gsm8k, proving
+from data_prep.files import file_hash
 from data_prep.tasks import write_task_rows
 from recipe import evaluate, preflight, probe
 from recipe.checks import reward
 from recipe.evaluation.folder import EvaluationFolder, FolderError
-from recipe.evaluation.problems import file_hash
 from recipe.evaluation.verified import read_judged
 from recipe.records.run_directory import RunDirectory
 from recipe.sft import verified_files
