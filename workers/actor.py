@@ -283,5 +283,6 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
     ref_worker_cls = CpuReadyTrainingWorker
 
     def __init__(self, config: DictConfig, role: str, **kwargs: Any):
-        prepare_worker_process()
         super().__init__(config, role, **kwargs)
+        # before any worker of this process joins; a critic that shares it is in the same group
+        prepare_worker_process(config.nccl_timeout)
