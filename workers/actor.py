@@ -5,6 +5,7 @@ A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, 
 
 import contextlib
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils import tensordict_utils as tu
+from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
 from workers.agop import AGOP, part_sources, spectrum
@@ -63,6 +65,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     Without a protection, a penalty or memory samples in the batch the update is verl's own.
     """
 
+    _begin: Callable[[], None] | None = None
+    _before: list[torch.Tensor] | None = None
     _update: SafeUpdate | None = None
     _pull: WantedPenalty | None = None
     _pulled: float = 0.0
@@ -72,33 +76,27 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         super().__init__(config)
         self._averages = GradientAverages()
         self._penalty = Penalty()
+        self._measured: dict[str, float] = {}
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
+        maybe_fix_3d_position_ids(data)  # verl's method does so first, too late for rows that are taken out here
         wanted, pull, parts = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
-        metrics: dict[str, float] = {}
-        with self.engine.train_mode():  # where weights are offloaded they are on the device inside
-            before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
-            if parts:
-                metrics |= self._gradient_spectrum(data, parts)
-            if pull:
-                self._pull, self._pulled = WantedPenalty(**pull), 0.0
-                self._begin_stage(data, self._pull)
-            if wanted:  # last: it may ask something of the next pass, which has to be the update's own
-                self._update = self._begin_update(data, wanted, before)
+        self._measured, self._pulled = {}, 0.0
+        self._pull = WantedPenalty(**pull) if pull else None
+        # verl takes its settings out of what it is given
+        self._begin = partial(self._begin_steps, data.copy(), wanted, parts)
         data = without_memory(data, self.engine.get_data_parallel_size(), self.engine_config.micro_batch_size_per_gpu)
         hook = self._optimizer().register_step_pre_hook(self._before_step)
         try:
             output = super().train_mini_batch(data)
         finally:
             hook.remove()
-            update, self._update = self._update, None
-        metrics |= update.metrics() if update else {}
-        if self._pull:
-            metrics |= {"penalty/value": self._pulled}
-            self._pull = None
-        if before is not None:
-            metrics["projection/displacement_norm"] = displacement_norm(before, self._shards(), self._shard_ranks())
+            update, pull = self._update, self._pull
+            self._update = self._pull = self._before = self._begin = None
+        metrics = self._measured | (update.metrics() if update else {})
+        if pull:
+            metrics["penalty/value"] = self._pulled
         if output is not None:
             metrics["projection/nonfinite_gradients"], self._not_finite = float(self._not_finite), 0
             for name, value in metrics.items():
@@ -107,13 +105,33 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> TensorDict:
+        """One optimiser step of an update: verl's ``train_mini_batch`` has offloaded weights on the device around it."""
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
         output = super().train_batch(data)
         if output is not None:
             # verl leaves out an optimiser step whose gradient is not finite; it only prints so
             self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
             self._update.after_step(self._shards())
+        if self._before is not None and tu.get(data, "update_lr_scheduler", default=False):  # verl's mark of the last
+            moved = displacement_norm(self._before, self._shards(), self._shard_ranks())
+            self._measured["projection/displacement_norm"] = moved
         return output
+
+    def _begin_steps(self, data: TensorDict, wanted: dict[str, Any] | None, parts: int | None) -> None:
+        """What an update needs to know of the parameters before its first step.
+
+        data: all samples of the update. wanted: of PROTECTION. parts: of AGOP.
+        """
+        self._before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
+        if parts:
+            self._measured |= self._gradient_spectrum(data, parts)
+        if self._pull:
+            self._begin_stage(data, self._pull)
+        if wanted:  # last: it may ask something of the next pass, which has to be the update's own
+            self._update = self._begin_update(data, wanted, self._before)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
     def save_checkpoint(
@@ -234,8 +252,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             "micro_batch_size_per_gpu": config.micro_batch_size_per_gpu,
         }
 
-    def _sum_over_shards(self, value: float) -> float:
-        total = torch.tensor(value, dtype=torch.float64)
+    def _sum_over_shards(self, value: torch.Tensor) -> float:
+        total = value.cpu()
         torch.distributed.all_reduce(total, group=self._shard_ranks())
         return float(total)
 
@@ -265,5 +283,6 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
     ref_worker_cls = CpuReadyTrainingWorker
 
     def __init__(self, config: DictConfig, role: str, **kwargs: Any):
-        prepare_worker_process()
         super().__init__(config, role, **kwargs)
+        # before any worker of this process joins; a critic that shares it is in the same group
+        prepare_worker_process(config.nccl_timeout)

@@ -3,13 +3,13 @@
 And what a process needs before they can be built in it.
 """
 
-import os
 from typing import Any
 
 import torch
 from tensordict import TensorDict
 from transformers import AutoModelForTokenClassification
 from verl.utils.device import get_device_name, get_vendor
+from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
@@ -56,17 +56,15 @@ def register_engines() -> None:
             EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)
 
 
-def prepare_worker_process() -> None:
-    """Enter our engines in verl's registry and, on the CPU, join a process group that verl's engines can be built in.
+def prepare_worker_process(timeout_seconds: int | None = None) -> None:
+    """Enter our engines in verl's registry, and join the process group where verl would join another one or none.
 
-    verl names the process group's backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the
-    device is the cpu itself, and skips that call when a group exists: so join with plain gloo first.
+    verl joins without a time limit of its own, which leaves torch's, and skips that where a group exists. On the CPU it
+    names the backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the device is the cpu itself.
+
+    Args:
+        timeout_seconds: how long a rank waits for the others (``actor_rollout_ref.nccl_timeout``); None: torch's limit.
     """
     register_engines()
-    if is_cpu_platform() and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group(
-            backend="gloo",
-            rank=int(os.environ.get("RANK", 0)),
-            world_size=int(os.environ.get("WORLD_SIZE", 1)),
-            init_method=os.environ.get("DIST_INIT_METHOD"),
-        )
+    if is_cpu_platform() or timeout_seconds is not None:
+        initialize_global_process_group_ray(timeout_seconds, backend="gloo" if is_cpu_platform() else None)

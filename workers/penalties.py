@@ -61,14 +61,20 @@ class Penalty:
         self.anchor = numbered(tensors, "anchor.")
         self.importance = numbered(tensors, "importance.")
 
-    def add_gradient(self, gradients: Sequence[Tensor], shards: Sequence[Tensor], strength: float) -> float:
-        """Add the penalty's gradient to the gradients; returns this rank's part of the penalty."""
-        value = 0.0
+    def add_gradient(self, gradients: Sequence[Tensor], shards: Sequence[Tensor], strength: float) -> Tensor:
+        """Add the penalty's gradient to the gradients; returns this rank's part of the penalty, () in fp64."""
+        self._move_to(shards)
+        value = torch.zeros((), dtype=torch.float64, device=shards[0].device)
         for index, anchor in enumerate(self.anchor):
-            distance = shards[index] - anchor.to(shards[index].device)
+            distance = shards[index] - anchor
             pull = strength * distance
             if self.importance:
-                pull = pull * self.importance[index].to(pull.device)
+                pull = pull * self.importance[index]
             gradients[index].add_(pull)
-            value += 0.5 * float((pull.double() * distance.double()).sum())
+            value += 0.5 * (pull.double() * distance.double()).sum()
         return value
+
+    def _move_to(self, shards: Sequence[Tensor]) -> None:
+        """A checkpoint brings them to the host, and a copy in each step would cost more than the penalty."""
+        for kept in (self.anchor, self.importance):
+            kept[:] = [part.to(shard.device) for part, shard in zip(kept, shards, strict=False)]

@@ -1,5 +1,6 @@
 """Our training worker on verl's real FSDP2 engine with LoRA, one rank on the CPU, without Ray and vLLM."""
 
+import contextlib
 import json
 import math
 from pathlib import Path
@@ -70,7 +71,45 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     without.load_checkpoint(f"{folder}/checkpoint")
     found["anchor"] = all(torch.equal(*pair) for pair in zip(anchor, without._penalty.anchor, strict=True))
     found["restored"] = [without._penalty.stage, *without._averages.kept]
+    found["order"] = {
+        "plain": _order(without, batch(4)),
+        "protected": _order(without, batch(8), **{PROTECTION: protection, AGOP: 2}),
+        "two steps": _order(without, _in_two_steps(batch(4))),
+    }
+    before = snapshot(without._shards())
+    numbers = update(without, _in_two_steps(batch(4)))
+    moved = displacement_norm(before, without._shards())
+    found["two steps"] = [numbers["projection/displacement_norm"], moved]
     Path(folder, "found.json").write_text(json.dumps(found))
+
+
+def _in_two_steps(data: Any) -> Any:
+    from verl.utils import tensordict_utils as tu
+
+    half = len(data) // 2
+    tu.assign_non_tensor(data, mini_batch_size=half, global_batch_size=half, micro_batch_size_per_gpu=half)
+    return data
+
+
+def _order(worker: Any, data: Any, **asked: Any) -> list[str]:
+    """What one update does, in order: moves of offloaded weights and what reads the weights beside verl's steps."""
+    from unittest import mock
+
+    from workers import actor
+
+    events: list[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        return lambda *arguments, **options: (events.append(name), function(*arguments, **options))[1]
+
+    readers = ("snapshot", "constraint_gradients", "displacement_norm")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(worker.engine, "to", noted("move", worker.engine.to)))
+        stack.enter_context(mock.patch.object(worker.engine, "train_batch", noted("step", worker.engine.train_batch)))
+        for name in readers:
+            stack.enter_context(mock.patch.object(actor, name, noted(name, getattr(actor, name))))
+        update(worker, data, **asked)
+    return events
 
 
 def _distance(one: Any, other: Any) -> float:
@@ -136,3 +175,19 @@ def test_a_penalty_that_is_not_finite_leaves_the_parameters_untouched(found: dic
 def test_what_the_worker_knows_survives_a_checkpoint(found: dict):
     assert found["anchor"]
     assert found["restored"] == [1, "b.rollouts", "b.solutions"]
+
+
+def test_offloaded_weights_are_moved_twice_an_update_and_read_in_between(found: dict):
+    assert found["order"] == {
+        "plain": ["move", "snapshot", "step", "displacement_norm", "move"],
+        "two steps": ["move", "snapshot", "step", "step", "displacement_norm", "move"],
+        "protected": [
+            "move", "snapshot", "constraint_gradients", "constraint_gradients", "step", "displacement_norm", "move",
+        ],
+    }  # fmt: skip
+
+
+def test_the_displacement_is_that_of_all_steps_of_the_update(found: dict):
+    measured, moved = found["two steps"]
+    assert measured == pytest.approx(moved)
+    assert moved > 0

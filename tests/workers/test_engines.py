@@ -1,10 +1,13 @@
 """verl finds our engines in its registry."""
 
 import copy
+import json
+from pathlib import Path
 
 import pytest
 from verl.workers.engine import EngineRegistry
 
+from tests.workers.real_engine import in_ranks
 from workers import engines
 from workers.engines import CpuValueEngine, PolicyEngine
 
@@ -25,3 +28,34 @@ def test_the_policy_has_our_engine_on_every_platform(device: str, vendor: str, m
     for backend in ("fsdp", "fsdp2"):
         assert EngineRegistry.get_engine_cls("language_model", backend) is PolicyEngine
     assert (EngineRegistry.get_engine_cls("value_model", "fsdp2") is CpuValueEngine) == (device == "cpu")
+
+
+def _time_limit(rank: int, ranks: int, folder: str) -> None:
+    import torch
+    from torch.distributed import distributed_c10d
+
+    from tests.composing import composed
+    from workers.actor import SkillCreditActorRolloutRefWorker
+
+    config = composed("experiment=quickstart", "actor_rollout_ref.nccl_timeout=77").actor_rollout_ref
+    SkillCreditActorRolloutRefWorker(config, "actor_rollout")
+    group = distributed_c10d._get_default_group()
+    limit = group._get_backend(torch.device("cpu")).options._timeout
+    Path(folder, f"{rank}.json").write_text(json.dumps([group.size(), limit.total_seconds()]))
+
+
+def test_the_process_groups_time_limit_is_the_configured_one(tmp_path: Path):
+    in_ranks(_time_limit, 2, str(tmp_path))
+    assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)] == [[2, 77], [2, 77]]
+
+
+def test_on_a_gpu_verls_own_backend_is_joined_with_the_limit(monkeypatch: pytest.MonkeyPatch):
+    joined: list[tuple] = []
+    monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)
+    monkeypatch.setattr(
+        engines, "initialize_global_process_group_ray", lambda seconds, backend: joined.append((seconds, backend))
+    )
+    engines.prepare_worker_process()
+    assert joined == []  # verl's worker joins by itself
+    engines.prepare_worker_process(1800)
+    assert joined == [(1800, None)]

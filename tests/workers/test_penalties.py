@@ -43,3 +43,13 @@ def test_the_anchor_and_the_information_survive_a_checkpoint_in_their_order():
     assert restored.stage == 3
     assert torch.equal(torch.cat(restored.anchor), torch.cat(many))
     assert torch.equal(torch.cat(restored.importance), torch.cat(many) + 1)
+
+
+def test_what_a_checkpoint_brought_to_the_host_is_moved_once_to_the_device_of_the_weights():
+    """Torch's device ``meta`` stands for an accelerator."""
+    saved, penalty = Penalty(), Penalty()
+    saved.begin_stage(1, shards(0.0, 1.0, 2.0), shards(1.0, 1.0, 1.0))
+    penalty.restore(saved.state())
+    on_device = [shard.to("meta") for shard in shards(1.0, 1.0, 1.0)]
+    assert penalty.add_gradient(on_device, on_device, strength=2.0).device.type == "meta"
+    assert {part.device.type for part in (*penalty.anchor, *penalty.importance)} == {"meta"}
