@@ -105,7 +105,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> TensorDict:
-        """One optimiser step of an update: verl's ``train_mini_batch`` has offloaded weights on the device around it."""
+        """One optimiser step of an update: verl's ``train_mini_batch`` has put offloaded weights on the device."""
         if self._begin is not None:
             begin, self._begin = self._begin, None
             begin()

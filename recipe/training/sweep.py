@@ -21,6 +21,7 @@ PLACES = ("default_local_dir", "experiment_name", "project_name")
 # had seeds differ in nothing else.
 REPEATED_BY = (
     "credit.patience",
+    "actor_rollout_ref.nccl_timeout",
     "actor_rollout_ref.actor.fsdp_config.seed",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
     "critic.data_loader_seed",

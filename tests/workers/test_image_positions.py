@@ -22,7 +22,7 @@ def _batch() -> TensorDict:
     data = TensorDict({MEMORY: torch.tensor([False, False, True, False])}, batch_size=len(LENGTHS))
     data["position_ids"] = tu.nested_tensor_from_tensor_list(positions)
     tu.assign_non_tensor(data, mini_batch_size=4, global_batch_size=4, temperature=1.0)
-    sent = pickle.loads(pickle.dumps(data.consolidate()))
+    sent = pickle.loads(pickle.dumps(data.consolidate()))  # noqa: S301 (as Ray sends it)
     assert sent["position_ids"]._ragged_idx == 1  # what verl repairs
     return sent
 
