@@ -82,7 +82,7 @@ def sampled(tmp_path, monkeypatch):
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_every_gpu_has_a_process_and_an_optimiser_step_32_pairs(sampled, tmp_path, monkeypatch, ranks):
     monkeypatch.setattr(recipe.dpo, "gpus", lambda: ranks)
-    settings = prepare(_arguments([*sampled, "--platform", "gpu"]))
+    settings, _ = prepare(_arguments([*sampled, "--platform", "gpu"]))
     assert settings.ranks * settings.micro_batch_size * settings.accumulated == settings.batch_size == 32
     words = command(settings, tmp_path / "settings.json")
     assert words[1:5] == ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
@@ -90,7 +90,7 @@ def test_every_gpu_has_a_process_and_an_optimiser_step_32_pairs(sampled, tmp_pat
 
 
 def test_on_a_cpu_there_is_one_process(sampled, tmp_path):
-    settings = prepare(_arguments(sampled))
+    settings, _ = prepare(_arguments(sampled))
     assert (settings.ranks, settings.accumulated) == (1, 8)
     assert command(settings, tmp_path / "s.json")[1:3] == ["-m", "recipe.training.preference"]
 
@@ -106,7 +106,8 @@ def test_preference_training_takes_a_hub_name(sampled, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     sampled[sampled.index("--model") + 1] = "owner/model"
-    assert prepare(_arguments(sampled)).model == str(folder)
+    settings, _ = prepare(_arguments(sampled))
+    assert settings.model == str(folder)
 
 
 def test_an_output_folder_of_another_model_is_refused(sampled, tmp_path, capsys):
