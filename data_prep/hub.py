@@ -59,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser, splits: Sequence[str]) -> None:
     parser.add_argument(
         "--from-file",
         nargs="+",
+        action="extend",
         default=[],
         metavar="SPLIT=FILE",
         help=f"JSONL or parquet files with the hub's columns, instead of the hub; splits: {', '.join(splits)}",
@@ -144,6 +145,10 @@ def _files(public: PublicSet, texts: Sequence[str]) -> Mapping[str, Path]:
             raise DataFileError(f"--from-file {text}: SPLIT=FILE is asked for, SPLIT one of {', '.join(public.splits)}")
         if split in files:
             raise DataFileError(f"--from-file {text}: the split {split} is given twice; join its files into one")
+        if (
+            twice := next((other for other, one in files.items() if one.resolve() == Path(path).resolve()), None)
+        ) is not None:
+            raise DataFileError(f"--from-file {text}: the file is that of the split {twice}")
         files[split] = Path(path)
     return files
 

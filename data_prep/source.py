@@ -96,6 +96,9 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
     splits: dict[str, list[Task]] = {}
     for task in harvest.tasks:
         splits.setdefault(task.split, []).append(task)
+    stale = sorted(path.stem for path in out.glob("*.jsonl") if path.with_suffix(".parquet").exists())
+    if stale := [split for split in stale if split not in splits]:
+        raise DataFileError(f"{out} has {', '.join(stale)} of an earlier set: remove them, or choose another --out")
     for split, tasks in splits.items():
         write_tasks(out / f"{split}.jsonl", tasks)
         write_task_rows(out / f"{split}.parquet", tasks)

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from recipe.compare import OF_THE_MODEL
 from recipe.evaluate import Metrics, table
-from recipe.evaluation.folder import EvaluationFolder, FolderError
+from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.records.cut_answers import cut_warnings
 from recipe.records.tables import table_console
 
@@ -34,6 +35,16 @@ def best(evaluations: dict[str, Metrics], metric: str) -> str:
     return max(evaluations, key=lambda name: score(evaluations[name], metric))
 
 
+def check_alike(folders: Sequence[EvaluationFolder]) -> None:
+    """FolderError where two of these evaluations differ in more than the model."""
+    first = folders[0]
+    for folder in folders[1:]:
+        found = changed_settings(first.run_info["settings"], folder.run_info["settings"])
+        told = [f"{key} ({one} and {other})" for key, (one, other) in found.items() if key not in OF_THE_MODEL]
+        if told:
+            raise FolderError(f"{first.path} and {folder.path} differ in more than the model: {', '.join(told)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = argparse.ArgumentParser(prog="python -m recipe.choose", description=__doc__)
@@ -43,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options.parse_args(arguments)
     try:
         evaluations = {str(path): EvaluationFolder(path).metrics for path in chosen.folders}
+        check_alike([EvaluationFolder(path) for path in chosen.folders])
         winner = best(evaluations, chosen.metric)
         evaluations |= {str(path): EvaluationFolder(path).metrics for path in chosen.beside}
     except FolderError as error:

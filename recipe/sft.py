@@ -24,7 +24,7 @@ from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
 from recipe import compare
 from recipe.evaluate import evaluate_model
-from recipe.evaluation.folder import FolderError
+from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.problems import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.model import ModelError, model_folder
@@ -32,6 +32,8 @@ from recipe.study import StudyError, claim
 from recipe.training.console import ProgressReporter, SupervisedState
 
 REFUSED, FAILED = 2, 1
+# Of the configuration, what decides what comes out.
+GROUPS = ("data", "model", "optim", "verified")
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -41,9 +43,8 @@ def launch(config: DictConfig) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         model = model_folder(config.model.path)
+        claim(folder, {"start": str(model)}, _sources(config), _settings(config))
         files = demonstration_files(config, model, folder)
-        reports = data_files(config.report.data)
-        claim(folder, {"start": str(model)}, {f"report_{name}": path for name, path in reports.items()})
     except (FolderError, DataFileError, ModelError, StudyError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
@@ -56,6 +57,26 @@ def launch(config: DictConfig) -> int:
     if status == 0 and config.report.data:
         return compare.main([str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")])
     return status
+
+
+def _sources(config: DictConfig) -> dict[str, Path]:
+    """The files that decide what comes out, by name."""
+    found = {f"report_{name}": path for name, path in data_files(config.report.data).items()}
+    for number, folder in enumerate(config.verified.evaluations or []):
+        found[f"evaluation{number}"] = Path(folder) / "samples.jsonl"
+    for split in ("train", "val"):
+        if not config.verified.evaluations and config.data.get(f"{split}_files"):
+            named = enumerate(_listed(config.data[f"{split}_files"]))
+            found |= {f"{split}{number}": Path(path).expanduser() for number, path in named}
+    return found
+
+
+def _settings(config: DictConfig) -> dict[str, str]:
+    """The settings that decide what comes out, under their names; where files lie is none."""
+    groups = {name: OmegaConf.to_container(config[name], resolve=True) for name in GROUPS if name in config}
+    trainer = {key: value for key, value in config.trainer.items() if str(key).startswith("total_")}
+    places = ("data.train_files", "data.val_files", "model.path", "verified.evaluations")
+    return {name: str(value) for name, value in flat(groups | {"trainer": trainer}).items() if name not in places}
 
 
 def demonstration_files(config: DictConfig, model: Path, folder: Path) -> dict[str, list[str]]:

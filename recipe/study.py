@@ -1,8 +1,9 @@
 """What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
 
-``FOLDER/study.json`` keeps a digest of each model's weights and of each file, and each setting (``--set NAME=VALUE``).
-The command adds what is not there yet; where a name is there with something else it refuses, with exit status 2, and
-changes nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
+``FOLDER/study.json`` keeps a digest of each model (weights, tokenizer, chat template, configuration) and of each file,
+and each setting (``--set NAME=VALUE``). The command adds what is not there yet; where a name is there with something
+else, or the folder has results and nothing says what they were made with, it refuses, with exit status 2, and changes
+nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from data_prep.files import file_hash
 from recipe.checks.model import weights_digest
@@ -24,8 +27,20 @@ from recipe.records.run_directory import write_atomically
 REFUSED = 2
 FILE = "study.json"
 
-# Kind ("model", "data" or "setting") -> name -> what identifies it, and for the reader where it was found.
-Entries = dict[str, dict[str, dict[str, str]]]
+# Beside its weights, what of a model's folder decides what it answers.
+OF_A_MODEL = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
+
+
+class Entry(TypedDict):
+    """What identifies a thing, and for the reader where it was found."""
+
+    digest: str
+    place: str
+
+
+# Kind ("model", "data" or "setting") -> name -> what it is.
+Entries = dict[str, dict[str, Entry]]
+_ENTRIES: TypeAdapter[Entries] = TypeAdapter(Entries)
 
 
 class StudyError(ValueError):
@@ -43,10 +58,15 @@ def claim(
     models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
 
     Raises:
-        StudyError: something differs from what is kept, or is not there; one line for each. Nothing is written.
+        StudyError: something differs from what is kept, or is not there, one line for each; or the folder has results
+            of which nothing is kept. Nothing is written.
     """
     entries = _entries(models or {}, data or {}, settings or {})
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists() and (found := _results(folder)):
+        raise StudyError(
+            f"{folder} has {found[0]} and no {FILE} that says what it was made with; remove the folder, or use another"
+        )
     with _alone(folder):
         kept = read(folder)
         if differing := list(_differences(kept, entries)):
@@ -62,9 +82,14 @@ def read(folder: Path) -> Entries:
     if not path.exists():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise StudyError(f"{path} is damaged ({error}): restore it, or choose another folder") from error
+        return _ENTRIES.validate_json(path.read_bytes())
+    except ValidationError as error:
+        why = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise StudyError(f"{path} is damaged ({why}): restore it, or choose another folder") from error
+
+
+def _results(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
 def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapping[str, str]) -> Entries:
@@ -75,17 +100,26 @@ def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapp
     except ModelError as error:
         raise StudyError(str(error)) from error
     return {
-        "model": {name: {"digest": weights_digest(path), "place": models[name]} for name, path in folders.items()},
+        "model": {name: {"digest": _model_digest(path), "place": models[name]} for name, path in folders.items()},
         "data": {name: {"digest": _file_digest(path), "place": str(path)} for name, path in data.items()},
         "setting": {name: {"digest": value, "place": value} for name, value in settings.items()},
     }
 
 
+def _model_digest(folder: Path) -> str:
+    files = sorted({path for pattern in OF_A_MODEL for path in folder.glob(pattern) if path.is_file()})
+    parts = [weights_digest(folder), *(f"{path.name} {file_hash(path)}" for path in files)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
 def _file_digest(path: Path) -> str:
     if path.suffix != ".yaml":
         return file_hash(path)[:16]
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        raise StudyError(f"{path} is no readable YAML: {' '.join(str(error).split())}") from error
 
 
 def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
@@ -103,7 +137,7 @@ def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
             yield f"another {kind} '{name}': {there} there, {here} here; {advice[kind]}"
 
 
-def _described(kind: str, entry: dict[str, str]) -> str:
+def _described(kind: str, entry: Entry) -> str:
     return repr(entry["digest"]) if kind == "setting" else f"{entry['place']} ({entry['digest']})"
 
 

@@ -74,7 +74,8 @@ evaluate() { # model, out, options...: judged as the experiment EXPERIMENT judge
         [[ $word != --* ]] || option=$word
         if [ "$option" != --data ]; then options+=("$word"); elif [ "$word" != --data ]; then data+=("$word"); fi
     done
-    claim "$2" --model "model=$1" --data "${data[@]}" --set "evaluate=--experiment $EXPERIMENT --max-tokens $LENGTH ${options[*]} ${EVALUATE:-}"
+    claim "$2" --model "model=$1" --data "${data[@]}" "experiment=configs/experiment/$EXPERIMENT.yaml" \
+        --set "evaluate=--experiment $EXPERIMENT --max-tokens $LENGTH ${options[*]} ${EVALUATE:-}"
     [ ! -e "$2/metrics.json" ] || { say "$2 of an earlier run is used"; return; }
     # shellcheck disable=SC2086
     serve "$PYTHON" -m recipe.evaluate --model "$1" --platform "$serving" --experiment "$EXPERIMENT" --out "$2" \

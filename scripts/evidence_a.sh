@@ -15,7 +15,7 @@ name=evidence_a data=data/${suite// /_}
 # shellcheck disable=SC2086
 micro_start "$data" --skills $suite
 take_kept "outputs/$name"
-study=("outputs/$name" --model "start=$data/model" --data "train=$data/train.parquet" "val=$data/val.parquet")
+study=("outputs/$name" --model "start=$data/model" --data "train=$data/train.parquet" "val=$data/val.parquet" --set "train=$* ${TRAIN:-}")
 multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.experiment="$name" \
     'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
     data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@"

@@ -12,6 +12,7 @@ epsilons=${EPSILONS-0.01 0.03 0.1 0.3}
 declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,repair,write]")
 take_kept outputs/evidence_b
 micro_study evidence_b
+study+=(--set "train=$* ${TRAIN:-}")
 # Seeds outside: when it is stopped, what there is can be compared.
 for seed in ${SEEDS:-0 1 2 3 4}; do
     for name in ${ORDERS:-forward backward}; do

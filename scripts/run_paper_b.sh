@@ -35,6 +35,7 @@ case $scale in
         ;;
 esac
 
+study+=(--set "train=$* ${TRAIN:-}")
 arms=${ARMS-grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
 epsilons=${EPSILONS-0.01 0.03 0.1 0.3} seeds=${SEEDS:-0} curve=()
 [ -z "$epsilons" ] || curve=(--pareto qp_solutions)

@@ -25,16 +25,17 @@ class FolderError(ValueError):
 
 def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Of the settings of two evaluations those that differ, with both values; one of a group as `group.key`."""
-    mine, theirs = _flat(one), _flat(other)
+    mine, theirs = flat(one), flat(other)
     keys = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
     return {key: (mine.get(key), theirs.get(key)) for key in keys}
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Each value of nested settings under its dotted name."""
+    found: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
 
 
 class EvaluationFolder:

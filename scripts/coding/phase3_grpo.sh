@@ -4,12 +4,13 @@
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 need "$OUT/phase1/model" "bash scripts/coding/phase1_sft.sh"
 start=$OUT/phase1
-[ ! -e "$OUT/phase2/model" ] || start=$OUT/phase2
+[[ " ${WITHOUT:-} " == *" 2 "* ]] || [ ! -e "$OUT/phase2/model" ] || start=$OUT/phase2
 case ${REWARD:-dense} in
     dense) partial=true ;;
     sparse) partial=false ;;
     *) stop "unknown REWARD '$REWARD'; valid ones: dense, sparse" ;;
 esac
+claim "$OUT/phase3" --model "begins=$start/model" --set "reward=${REWARD:-dense}"
 name=$(basename "$OUT")_${REWARD:-dense}
 grpo "$EXPERIMENT" "$start/model" "$name" "data.train_files=$DATA/train.parquet" "data.val_files=$DATA/dev.parquet" \
     "reward.custom_reward_function.reward_kwargs.partial_credit=$partial"

@@ -437,3 +437,17 @@ def test_an_interrupted_run_resumes_with_what_it_has_proved(tmp_path, monkeypatc
     assert [item.name for item in (tmp_path / "out").iterdir()] == [".proved.jsonl"]
     assert mbpp.main(arguments) == 0
     assert judged == ["mbpp/11", "mbpp/12", "mbpp/13", "mbpp/13"]
+
+
+def test_splits_of_separate_options_are_all_made_and_none_stays_from_before(tmp_path, capsys):
+    for number, name in enumerate(("train", "test")):
+        write_lines(tmp_path / f"{name}.jsonl", {"question": f"{number} + 0?", "answer": f"#### {number}"})
+    files = [f"{name}={tmp_path / name}.jsonl" for name in ("train", "test")]
+    out = tmp_path / "out"
+    assert gsm8k.main(["--out", str(out), "--from-file", files[0], "--from-file", files[1]]) == 0
+    before = (out / "test.jsonl").read_text()
+    assert gsm8k.main(["--out", str(out), "--from-file", files[1]]) == 1
+    assert "of an earlier set" in capsys.readouterr().err
+    assert (out / "test.jsonl").read_text() == before
+    assert gsm8k.main(["--out", str(out), "--from-file", files[0], f"test={tmp_path / 'train.jsonl'}"]) == 1
+    assert "the file is that of the split train" in capsys.readouterr().err

@@ -112,6 +112,42 @@ def test_a_damaged_file_a_missing_one_and_a_name_given_twice_are_one_line_each(t
     assert (out / "study.json").read_text() == '{"model": '
 
 
+@pytest.mark.parametrize("text", ["[]", "null", '{"model":[]}', '{"model":{"a":"x"}}', '{"model":{"a":{}}}', "\xff"])
+def test_a_file_of_another_shape_is_damaged(tmp_path, text):
+    (tmp_path / "study.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(StudyError, match=r"study\.json is damaged"):
+        claim(tmp_path, settings={"a": "1"})
+
+
+@pytest.mark.parametrize("text", ["a: [1", "1: a\nb: c", "a: \x00"])
+def test_a_file_that_is_no_readable_yaml_is_named(tmp_path, text):
+    (tmp_path / "e.yaml").write_text(text)
+    with pytest.raises(StudyError, match=r"e\.yaml is no readable YAML"):
+        claim(tmp_path / "out", data={"experiment": tmp_path / "e.yaml"})
+
+
+def test_results_of_which_nothing_is_kept_are_taken_for_nobodys(tmp_path, inputs):
+    out = tmp_path / "out"
+    (out / "part").mkdir(parents=True)
+    claim(out, **inputs)  # folders alone are no results
+    (out / "metrics.json").write_text("{}")
+    claim(out, **inputs)
+    (out / "study.json").unlink()
+    with pytest.raises(StudyError, match=r"out has metrics\.json and no study\.json .* made with; remove the folder"):
+        claim(out, **inputs)
+    assert not (out / "study.json").exists()
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "chat_template.jinja", "vocab.txt"])
+def test_a_model_is_more_than_its_weights(tmp_path, inputs, file):
+    claim(tmp_path / "out", **inputs)
+    (tmp_path / "m" / "README.md").write_text("says nothing of it")
+    claim(tmp_path / "out", **inputs)
+    (tmp_path / "m" / file).write_text('{"other": 1}')
+    with pytest.raises(StudyError, match="another model 'start'"):
+        claim(tmp_path / "out", **inputs)
+
+
 def test_a_hub_name_is_the_folder_of_its_snapshot(cache, tmp_path, capsys):
     folder = make_cached(cache, "owner/model")
     assert model_folder("owner/model") == folder

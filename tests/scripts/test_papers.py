@@ -53,7 +53,7 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
                 "run.name=qp_solutions_epsilon${projection.epsilon}",
             )
             for command in (
-                f"recipe.study outputs/evidence_b {MICRO}",
+                f"recipe.study outputs/evidence_b {MICRO} --set train=trainer.save_freq=4 ",
                 f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4",
             )
         ),
@@ -92,7 +92,7 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
         STARTED[0],
         f"bash scripts/micro_start.sh {folder} --skills sql parts",
         f"recipe.study outputs/evidence_a.sql_parts --model start={folder}/model "
-        f"--data train={folder}/train.parquet val={folder}/val.parquet",
+        f"--data train={folder}/train.parquet val={folder}/val.parquet --set train= ",
         "recipe.train --multirun experiment=evidence_a data.seed=0,1 arm=grpo,delete "
         f"run.experiment=evidence_a.sql_parts run.name={ARM}.{SEED} "
         f"data.train_files={folder}/train.parquet data.val_files={folder}/val.parquet "

@@ -29,8 +29,9 @@ def test_what_cannot_be_compared_is_refused():
 
 def test_what_stands_beside_is_shown_and_not_chosen(tmp_path, capsys):
     for name, error in (("worse", "syntax"), ("better", "none")):
-        (tmp_path / name).mkdir()
-        EvaluationFolder(tmp_path / name).finish({"dev": measure([sample("a", 0, error)], Protocol())}, {})
+        folder = EvaluationFolder(tmp_path / name)
+        folder.begin({"model": name, "max_tokens": 64, "limit": None}, {})
+        folder.finish({"dev": measure([sample("a", 0, error)], Protocol())}, {})
     worse, better = str(tmp_path / "worse"), str(tmp_path / "better")
     assert main([worse, "--beside", better]) == 0
     printed = capsys.readouterr()
@@ -38,3 +39,12 @@ def test_what_stands_beside_is_shown_and_not_chosen(tmp_path, capsys):
     assert "better" in printed.err
     assert main([worse, better]) == 0
     assert capsys.readouterr().out == f"{better}\n"
+
+
+def test_evaluations_that_differ_in_more_than_the_model_are_not_chosen_from(tmp_path, capsys):
+    for name, tokens in (("short", 64), ("long", 2048)):
+        folder = EvaluationFolder(tmp_path / name)
+        folder.begin({"model": name, "max_tokens": tokens, "limit": None}, {})
+        folder.finish({"dev": measure([sample("a", 0, "none")], Protocol())}, {})
+    assert main([str(tmp_path / "short"), str(tmp_path / "long")]) == 2
+    assert "differ in more than the model: max_tokens (64 and 2048)" in capsys.readouterr().err

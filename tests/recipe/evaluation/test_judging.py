@@ -30,6 +30,7 @@ from tests.data_prep.sources import SOURCES
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.recipe.evaluation.test_verified import sample
+from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers; each composes a configuration
 
@@ -251,8 +252,8 @@ def test_rejection_sampling_and_pairs_leave_how_their_samples_were_judged(tmp_pa
     asked = {"evaluations": [str(folder.path)], "per_problem": 1, "held_out_percent": 30}
     verified_files(OmegaConf.create({"verified": asked}), tmp_path / "sft")
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
-    monkeypatch.setattr(recipe.dpo, "missing_parts", lambda folder: [])
-    arguments = ["--model", str(tmp_path), "--evaluations", str(folder.path), "--out", str(tmp_path / "dpo")]
+    model = make_model(tmp_path / "m")
+    arguments = ["--model", str(model), "--evaluations", str(folder.path), "--out", str(tmp_path / "dpo")]
     _, judged = recipe.dpo.prepare(recipe.dpo._arguments(arguments))
     assert judged.judge == CODE_GRPO.record()
     for out in ("sft", "dpo"):

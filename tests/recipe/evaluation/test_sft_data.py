@@ -49,6 +49,7 @@ def test_rows_that_are_no_demonstrations_are_refused_before_training(tmp_path, c
             "model": {"path": str(make_model(tmp_path / "m"))},
             "data": {"train_files": str(tmp_path / "rows.parquet"), "max_length": 64},
             "verified": {"evaluations": []},
+            "report": {"data": []},
         }
     )
     assert launch(settings) == 2
@@ -128,3 +129,40 @@ def test_supervised_training_takes_a_hub_name_and_keeps_its_weights(tmp_path, mo
     assert launch(config) == 2
     assert "another model 'start'" in capsys.readouterr().err
     assert len(started) == 1
+
+
+def test_a_folder_takes_no_other_demonstrations_and_settings_and_loses_nothing(tmp_path, monkeypatch, capsys):
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20)])
+
+    def train(config, out, overrides):
+        (out / "global_step_1" / "huggingface").mkdir(parents=True, exist_ok=True)
+        return 0
+
+    monkeypatch.setattr(recipe.sft, "train_under_torchrun", train)
+    config = training(tmp_path, 128)
+    config.model = {"path": str(make_model(tmp_path / "m"))}
+    config.trainer.total_training_steps = 1
+    assert launch(config) == 0
+    assert launch(config) == 0  # the same again
+    config.trainer.total_training_steps = 10
+    assert launch(config) == 2
+    assert "another setting 'trainer.total_training_steps': '1' there, '10' here" in capsys.readouterr().err
+    config.trainer.total_training_steps = 1
+    write_rows(tmp_path / "train.parquet", [demonstration(1, 20)])
+    assert launch(config) == 2
+    assert "another data 'train0'" in capsys.readouterr().err
+
+
+def test_a_refused_training_leaves_the_demonstrations_of_the_one_before(tmp_path, monkeypatch):
+    config = training(tmp_path, 128)
+    config.model = {"path": str(make_model(tmp_path / "m"))}
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20)])
+    monkeypatch.setattr(recipe.sft, "claim", refuse)
+    made = []
+    monkeypatch.setattr(recipe.sft, "demonstration_files", lambda *given: made.append(given))
+    assert launch(config) == 2
+    assert made == []
+
+
+def refuse(*given):
+    raise recipe.sft.StudyError("another")
