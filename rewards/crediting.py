@@ -20,6 +20,7 @@ from rewards.environments import Environment, play
 from rewards.groups import GroupAdvantage
 from rewards.judging import Answers, Judge, judged, reward_of
 from rewards.replay import Credits, Plan, Resume, TimedOut, estimate
+from rewards.sandbox.accounting import counted
 from rewards.sandbox.time_cap import at_most
 from rewards.score_cache import ScoreCache
 from rewards.tokens import token_offsets, token_steps
@@ -100,8 +101,8 @@ class CreditService:
         self.board = board
         self.has_advantage = has_advantage
         self.seed = seed
-        # R of changed solutions, and whether a time limit was met.
-        self.cache: ScoreCache[tuple[float, bool]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
+        # R of changed solutions, and how many of their runs met a time limit.
+        self.cache: ScoreCache[tuple[float, int]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
         self.answers = Answers()
         self.saved = 0
         self._saved_in = 0
@@ -118,8 +119,9 @@ class CreditService:
         try:
             part = self._part(sample, tokenizer)
             resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
-            limit = self.answers.replay_limit(sample.group, _answer(sample, tokenizer))
-            found = await self._estimate(sample, part, judge, spent, resume, limit)
+            answer = sample.group, _answer(sample, tokenizer)
+            limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
+            found = await self._estimate(sample, part, judge, spent, resume, limits)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a credit that cannot be had must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -156,8 +158,16 @@ class CreditService:
         return _Part(start, sample.token_ids[start:end], _answer(sample, tokenizer))
 
     async def _estimate(
-        self, sample: Sample, part: _Part, judge: Judge, spent: _Spent, resume: Resume | None, limit: float
+        self,
+        sample: Sample,
+        part: _Part,
+        judge: Judge,
+        spent: _Spent,
+        resume: Resume | None,
+        limits: tuple[float, float],
     ) -> Credits:
+        """limits: seconds of a run of a replay, and how many of its runs may meet their limit."""
+        limit, own_timeouts = limits
         siblings = await self._siblings(sample, part, spent)
         score = reward_of(sample.info)
         if not math.isfinite(score):
@@ -168,24 +178,26 @@ class CreditService:
                 self._save(sample.step, self.plan.budget)
                 return Credits(cause="equal_group")
 
-        async def run(changed: str | tuple[str, ...]) -> tuple[float, bool]:
+        async def run(changed: str | tuple[str, ...]) -> tuple[float, int]:
             if isinstance(changed, str):
                 answer = changed
             else:
                 assert sample.environment is not None
-                answer = await play(sample.environment(), changed)
+                with counted() as busy:
+                    answer = await play(sample.environment(), changed)
+                spent.busy_seconds += busy.seconds
             with at_most(limit):
                 found = await judged(judge, answer)
             spent.busy_seconds += found.seconds
-            return reward_of(found.info), found.timed_out
+            return reward_of(found.info), found.timeouts
 
         async def verify(changed: str | tuple[str, ...]) -> float:
             read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
             key = [*sample.problem, str(limit), *read]
             spent.requests += 1
             spent.cache_hits += key in self.cache
-            reward, timed_out = await self.cache.score(key, partial(run, changed))
-            if timed_out and limit < math.inf:
+            reward, timeouts = await self.cache.score(key, partial(run, changed))
+            if timeouts > own_timeouts:
                 raise TimedOut
             return reward
 

@@ -32,11 +32,11 @@ def reward_of(info: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class Judged:
-    """One judgement: the verdict, what it took in seconds of sandbox workers, whether any run met its time limit."""
+    """One judgement: the verdict, what it took in seconds of sandbox workers, runs that met their time limit."""
 
     info: Mapping[str, Any]
     seconds: float
-    timed_out: bool
+    timeouts: int
 
 
 async def judged(judge: Judge, answer: str) -> Judged:
@@ -44,8 +44,8 @@ async def judged(judge: Judge, answer: str) -> Judged:
     with counted() as busy:
         info = await judge(answer)
     # The error of a verdict names the first failure only; a driver may end what is slow before the sandbox does.
-    timed_out = busy.timeouts > 0 or info.get("error") == "timeout"
-    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timed_out)
+    timeouts = max(busy.timeouts, int(info.get("error") == "timeout"))
+    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts)
 
 
 def limit_after(seconds: float) -> float:
@@ -84,4 +84,11 @@ class Answers:
         answer met that itself or its judgement is not known.
         """
         own = self._known.known([group, answer])
-        return math.inf if own is None or own.timed_out else limit_after(own.seconds)
+        return math.inf if own is None or own.timeouts else limit_after(own.seconds)
+
+    def timeouts(self, group: str, answer: str) -> float:
+        """Runs of an answer that met their time limit: as many of a replay are no more than a wrong answer. Infinite
+        where its judgement is not known.
+        """
+        own = self._known.known([group, answer])
+        return math.inf if own is None else own.timeouts

@@ -43,12 +43,17 @@ def credit_service(config: Any) -> CreditService | None:
     )
 
 
-def _reader(config: Any) -> Callable[[str, str], Sequence[str]]:
-    """What a run's verifier of a data source reads of a text; all of it where the reward function is a user's own."""
+def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
+    """What a run's verifier of a data source reads of a text for a group.
+
+    Where the reward function is a user's own: all of the text, and it may know more of the group's prompt than its
+    ground truth.
+    """
     function = OmegaConf.select(config, "reward.custom_reward_function")
     if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
-        return lambda data_source, text: [text]
-    return partial(what_is_read, **(function.get("reward_kwargs") or {}))
+        return lambda data_source, group, text: [group, text]
+    settings = function.get("reward_kwargs") or {}
+    return lambda data_source, group, text: what_is_read(data_source, text, **settings)
 
 
 class SkillCreditRewardManager(RewardManagerBase):
@@ -141,7 +146,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             token_ids=token_ids,
             info=info,
             go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
-            reads=partial(self._reads, str(problem["data_source"])),
+            reads=partial(self._reads, str(problem["data_source"]), str(fields["uid"])),
             step=int(fields.get("global_steps", 0)),
         )
         if episode:

@@ -189,6 +189,7 @@ class Counter:
 
     async def act(self, action):
         self.answer, self.played = self.played, self.played + 1
+        note(0.25)
         return Observation("", done=action == "end", valid=True)
 
 
@@ -211,6 +212,7 @@ def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_g
     assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
     assert found["credit_spans"].tolist() == [[0, 5], [13, 24]]
     assert Counter.made == 3  # the whole, nothing, and the first turn alone
+    assert found["credit_busy_seconds"] == 3 * 0.25 + 3 * 0.25  # of the judge, and of the sandbox that the environments asked, too
 
 
 def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
@@ -238,9 +240,10 @@ async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_w
 class TimeLimited:
     """A judge whose sandbox takes 0.01 s for a program, and all of the time limit for one without `b = 2`."""
 
-    def __init__(self, own_seconds=0.01, own_times_out=False):
+    def __init__(self, own_seconds=0.01, own_times_out=False, more=0):
         self.own_seconds = own_seconds
         self.own_times_out = own_times_out
+        self.more = more
         self.limits = []
 
     async def __call__(self, changed):
@@ -248,7 +251,7 @@ class TimeLimited:
         self.limits.append(limit)
         over = self.own_times_out or "b = 2" not in changed
         seconds = limit if over else self.own_seconds
-        note(seconds, timeouts=over)
+        note(seconds, timeouts=over + self.more * ("b = 2" not in changed))
         # The first failure is a wrong answer: the error does not show that a later case was over its time.
         return {"score": 0.0, "pass_ratio": float("a = 1" in changed), "error": "wrong_answer", "busy_seconds": seconds}
 
@@ -282,6 +285,13 @@ async def test_the_time_outs_of_an_answer_that_has_its_own_are_scores():
     assert set(judge.limits) == {5.0}
     assert found["credit_values"].tolist() == [1.0, 0.0]
     assert found["credit_timeouts"] == 0
+
+
+async def test_more_time_outs_than_the_answer_has_are_no_failure_of_the_step():
+    found = await replayed(TimeLimited(own_times_out=True, more=1))
+    assert found["credit_values"][0] == 1.0
+    assert math.isnan(found["credit_values"][1])
+    assert found["credit_timeouts"] == 1
 
 
 def test_an_answer_beside_a_program_has_its_own_credit():

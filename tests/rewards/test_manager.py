@@ -154,7 +154,8 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
 def test_what_our_verifiers_read_is_known_and_of_a_users_function_nothing_is():
     answer = "x\n```python\na = 1\n```"
     config = composed("experiment=quickstart")
-    assert _reader(config)("code", answer) == ["none", "a = 1"]
-    assert _reader(config)("gsm8k", answer) == ["none", answer]
+    assert _reader(config)("code", "g", answer) == ["none", "a = 1"]
+    assert _reader(config)("gsm8k", "g", answer) == ["none", answer]
     config.reward.custom_reward_function.path = "pkg://mine"
-    assert _reader(config)("code", answer) == [answer]
+    # Equal ground truths of two prompts are not all that such a function is given.
+    assert _reader(config)("code", "g", answer) == ["g", answer]
