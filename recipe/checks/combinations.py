@@ -1,7 +1,8 @@
 """Which parts of verl does this plug-in not go with? verl would train, and leave out or change what was asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -80,6 +81,17 @@ def _scales_loss(config: DictConfig) -> bool:
     return PrecisionType.is_fp16(OmegaConf.select(config, FSDP_DTYPE))
 
 
+def _is_set(group: str) -> Callable[[DictConfig], bool]:
+    """Whether any value of the group is given; verl's own are all null."""
+
+    def given(node: Any) -> bool:
+        return any(map(given, node.values())) if isinstance(node, Mapping) else node is not None
+
+    return lambda config: given(OmegaConf.to_container(config.get(group) or OmegaConf.create()))
+
+
+# Groups of older verl, still in its configuration files.
+LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
 _ONE_BY_ONE = "fetches prompts one by one, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
@@ -151,6 +163,15 @@ REFUSALS = (
     ),
     Refusal(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
             READ_GRADIENTS),
+    *(
+        Refusal(
+            group,
+            _is_set(group),
+            f"{group}.* are keys of older verl, which this one's trainer does not read",
+            f"the keys of reward.{group}, or of reward.reward_manager",
+        )
+        for group in LEGACY
+    ),
 )  # fmt: skip
 
 
