@@ -18,6 +18,7 @@ from rich.console import Console
 
 from recipe.checks import (
     cluster,
+    combinations,
     cpu_engine,
     data,
     extras,
@@ -41,6 +42,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "our names are in verl's registries": names.check,
     "optional packages that are asked for are installed": extras.check,
     "verl accepts the configuration": verl_rules.check,
+    "verl's parts that are chosen go with ours": combinations.check,
     "the data files can be read and fit the schema": data.check,
     "the reward settings are valid": reward.check,
     "the engine can follow the weights and draw by seeds": cpu_engine.check,

@@ -25,7 +25,6 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         return [Problem(str(error), "protocol", "change the keys it names")]
     seen = [
         *_forgetting_is_seen(settings, config.trainer.test_freq),
-        *_gradients_as_they_are(config, settings),
         *_corrections_are_kept(config, settings),
     ]
     if plan is None:
@@ -34,7 +33,6 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         *seen,
         *_validations(settings.protocol.stage_steps, config.trainer.test_freq),
         *_groups_of_their_own(plan, config.algorithm.adv_estimator),
-        *_whole_batches(config),
         *_divisions(plan, read_sizes(config)),
     ]
 
@@ -60,22 +58,6 @@ def _forgetting_is_seen(settings: Settings, test_freq: int) -> list[Problem]:
     return [Problem(what, "trainer.test_freq", "lower it (above 0), or use projection.forgetting_accuracy=training")]
 
 
-def _gradients_as_they_are(config: DictConfig, settings: Settings) -> list[Problem]:
-    """verl scales the loss of a model in fp16, and with it every gradient that is read before the optimiser's step."""
-    from verl.utils.torch_dtypes import PrecisionType
-
-    readers = {
-        "projection": settings.projection.method != "off",
-        "penalty": settings.penalty.kind == "ewc",
-        "agop": settings.agop.every > 0,
-    }
-    used = [name for name, reads in readers.items() if reads]
-    key = f"{FSDP}.mixed_precision.param_dtype"
-    if not used or not PrecisionType.is_fp16(OmegaConf.select(config, key)):
-        return []
-    return [Problem(f"{', '.join(used)} would read gradients that verl scales for fp16", key, "bf16 or fp32")]
-
-
 def _corrections_are_kept(config: DictConfig, settings: Settings) -> list[Problem]:
     """What projection writes back is small beside the weights: adapters, too, take the dtype of the parameters."""
     from verl.utils.torch_dtypes import PrecisionType
@@ -93,7 +75,7 @@ def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:
         mixed_plan(dict.fromkeys(settings.skills.names or [], 1), config.data.train_batch_size, steps=1)
     except SettingsError as error:
         return [Problem(str(error), "data.train_batch_size", "change one of the two")]
-    return _whole_batches(config)
+    return []
 
 
 def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
@@ -106,20 +88,6 @@ def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
     )
     mend = "projection.constraint_source=solutions, or an estimator of groups such as grpo or rloo"
     return [Problem(what, "algorithm.adv_estimator", mend)]
-
-
-def _whole_batches(config: DictConfig) -> list[Problem]:
-    """A plan fills whole batches; verl's ways of asking for single prompts would upset it."""
-    found = []
-    filters = config.algorithm.get("filter_groups")
-    if filters is not None and filters.get("enable", False):
-        found.append("algorithm.filter_groups.enable")
-    if config.trainer.v1.sampler.get("sync_refill_failed_groups", False):
-        found.append("trainer.v1.sampler.sync_refill_failed_groups")
-    if config.data.get("gen_batch_size") not in (None, config.data.train_batch_size):
-        found.append("data.gen_batch_size")
-    what = "fetches prompts one by one, which a protocol that plans its batches does not"
-    return [Problem(what, key, "leave it at verl's default") for key in found]
 
 
 def _divisions(plan: Plan, sizes: RunSizes) -> list[Problem]:

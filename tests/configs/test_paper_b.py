@@ -132,7 +132,6 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
     ("change", "message"),
     [
         ({"trainer.test_freq": 7}, "no validation at the end of each stage of 8 steps"),
-        ({"data.gen_batch_size": 1}, "fetches prompts one by one"),
         ({"protocol.memory_per_protected": 6}, "leaves no new prompt to train on in stage 4"),
         ({"projection.when": "forgetting"}, "triggered by validations, and test_freq=8 gives none before a stage ends"),
         ({"projection.when": "forgetting", "trainer.test_freq": 4}, None),
@@ -140,11 +139,6 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
         ({"algorithm.adv_estimator": "gae"}, "gae scales advantages over the whole batch"),
         ({"algorithm.adv_estimator": "gae", "projection.constraint_source": "solutions"}, None),
         ({"algorithm.adv_estimator": "rloo"}, None),
-        (
-            {"actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "fp16"}},
-            "projection would read gradients that verl scales for fp16",
-        ),
-        ({"actor_rollout_ref.actor.fsdp_config.mixed_precision": {"param_dtype": "bf16"}}, None),
         (
             {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"},
             "projection writes corrections that parameters in bfloat16 would round away",
@@ -170,7 +164,6 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
     ("words", "message"),
     [
         ([], None),
-        (["data.gen_batch_size=1"], "fetches prompts one by one"),
         (["data.train_batch_size=2"], "no place for a prompt of each of 4 skills"),
     ],
 )

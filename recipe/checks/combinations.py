@@ -1,0 +1,189 @@
+"""Which parts of verl does this plug-in not go with? verl would train, and leave out or change what was asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.checks.problem import Problem
+from recipe.records.run_directory import RunDirectory
+from recipe.training.settings import Settings, SettingsError, read_settings
+
+FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
+
+# Our parts, as the configuration names them, and whether a run uses them.
+PARTS: dict[str, Callable[[Settings], bool]] = {
+    "projection": lambda settings: settings.projection.method != "off",
+    "penalty=ewc": lambda settings: settings.penalty.kind == "ewc",
+    "agop": lambda settings: settings.agop.every > 0,
+    "credit": lambda settings: settings.credit.kind != "off",
+    "failures.share": lambda settings: settings.failures.share > 0,
+    "protocol": lambda settings: settings.stages is not None or settings.protocol.every_skill,
+}
+READ_GRADIENTS = ("projection", "penalty=ewc", "agop")
+PLAN_BATCHES = ("protocol", "failures.share")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A choice of verl's that does not go with parts of ours.
+
+    key: verl's. chosen: whether a configuration makes the choice. why: the reason; ``{parts}`` in it stands for those
+    of `parts` that the run uses. parts: names of PARTS; without one the choice goes with no run.
+    """
+
+    key: str
+    chosen: Callable[[DictConfig], bool]
+    why: str
+    mend: str
+    parts: tuple[str, ...] = ()
+
+
+def _another_trainer(config: DictConfig) -> bool:
+    """A name that verl does not know is left to `recipe.checks.names`."""
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+    from recipe.training.trainer import SkillCreditTrainer
+
+    trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode)
+    return trainer is not None and not issubclass(trainer, SkillCreditTrainer)
+
+
+def _another_reward_manager(config: DictConfig) -> bool:
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
+
+    from rewards.manager import SkillCreditRewardManager
+
+    try:
+        return not issubclass(resolve_reward_manager_cls(config), SkillCreditRewardManager)
+    except Exception:  # a module of the user's own may raise anything; what cannot be loaded is not ours
+        return True
+
+
+def _is_true(key: str) -> Callable[[DictConfig], bool]:
+    return lambda config: bool(OmegaConf.select(config, key))
+
+
+def _reward_model(own_pool: bool) -> Callable[[DictConfig], bool]:
+    return lambda config: (
+        bool(config.reward.reward_model.enable) and bool(config.reward.reward_model.enable_resource_pool) == own_pool
+    )
+
+
+def _another_fetch(config: DictConfig) -> bool:
+    return config.data.get("gen_batch_size") not in (None, config.data.train_batch_size)
+
+
+def _scales_loss(config: DictConfig) -> bool:
+    from verl.utils.torch_dtypes import PrecisionType
+
+    return PrecisionType.is_fp16(OmegaConf.select(config, FSDP_DTYPE))
+
+
+def _is_set(group: str) -> Callable[[DictConfig], bool]:
+    """Whether any value of the group is given; verl's own are all null."""
+
+    def given(node: Any) -> bool:
+        return any(map(given, node.values())) if isinstance(node, Mapping) else node is not None
+
+    return lambda config: given(OmegaConf.to_container(config.get(group) or OmegaConf.create()))
+
+
+# Groups of older verl, still in its configuration files.
+LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
+_ONE_BY_ONE = "fetches prompts one by one, while {parts} plans whole batches"
+_DEFAULT = "leave it at verl's default"
+
+REFUSALS = (
+    Refusal(
+        "trainer.v1.trainer_mode",
+        _another_trainer,
+        "a trainer without this plug-in's hooks: samples that could not be verified would be trained on as wrong, and "
+        "protocol, failures, credit, projection, penalty, agop and the run's records would be left out silently",
+        "trainer.v1.trainer_mode=skillcredit, which is verl's synchronous trainer; asynchronous ones are not supported",
+    ),
+    Refusal(
+        "reward.reward_manager",
+        _another_reward_manager,
+        "not this plug-in's reward manager: nothing would mask samples that could not be verified, say which skill a "
+        "sample has, or give credit",
+        "leave reward_manager as reward=verified sets it, or name a subclass of rewards.manager."
+        "SkillCreditRewardManager; a reward of your own is reward.custom_reward_function",
+    ),
+    Refusal(
+        "reward.reward_model.enable",
+        _reward_model(own_pool=False),
+        "a colocated reward model scores after sampling, from prompts and responses alone: the verifiers would miss "
+        "data_source and ground_truth, and end the run at step 1",
+        "reward.reward_model.enable=false; a reward.custom_reward_function may ask a model that is served elsewhere",
+    ),
+    Refusal(
+        "reward.reward_model.enable",
+        _reward_model(own_pool=True),
+        "the reward model would be loaded and never asked: the reward manager scores by "
+        "reward.custom_reward_function alone",
+        "reward.reward_model.enable=false; a reward.custom_reward_function may ask a model that is served elsewhere",
+    ),
+    Refusal(
+        "distillation.enabled",
+        _is_true("distillation.enabled"),
+        "{parts} would take the gradient of the distillation loss for the policy's, and its top-k losses need "
+        "the teacher's logits, which their passes do not have",
+        "distillation.enabled=false, or turn the others off",
+        READ_GRADIENTS,
+    ),
+    Refusal(
+        "distillation.enabled",
+        _is_true("distillation.enabled"),
+        "{parts} shapes advantages, which the distillation loss does not see",
+        "distillation.enabled=false, or credit=off",
+        ("credit",),
+    ),
+    Refusal(
+        "algorithm.filter_groups.enable",
+        _is_true("algorithm.filter_groups.enable"),
+        f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts could be given again",
+        _DEFAULT,
+        PLAN_BATCHES,
+    ),
+    Refusal(
+        "trainer.v1.sampler.sync_refill_failed_groups",
+        _is_true("trainer.v1.sampler.sync_refill_failed_groups"),
+        _ONE_BY_ONE,
+        _DEFAULT,
+        PLAN_BATCHES,
+    ),
+    Refusal(
+        "data.gen_batch_size",
+        _another_fetch,
+        "fetches parts of a batch, while {parts} plans whole batches",
+        _DEFAULT,
+        PLAN_BATCHES,
+    ),
+    Refusal(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
+            READ_GRADIENTS),
+    *(
+        Refusal(
+            group,
+            _is_set(group),
+            f"{group}.* are keys of older verl, which this one's trainer does not read",
+            f"the keys of reward.{group}, or of reward.reward_manager",
+        )
+        for group in LEGACY
+    ),
+)  # fmt: skip
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Every choice of REFUSALS that the configuration makes beside a part of ours that it does not go with."""
+    try:
+        settings = read_settings(config)
+    except SettingsError:  # recipe.checks.protocol says so
+        return []
+    problems = []
+    for refusal in REFUSALS:
+        used = [part for part in refusal.parts if PARTS[part](settings)]
+        if (used or not refusal.parts) and refusal.chosen(config):
+            problems.append(Problem(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.mend))
+    return problems

@@ -1,0 +1,116 @@
+"""Choices of verl's that would leave out or change a part of ours are refused, each with its reason; others are not."""
+
+import pytest
+from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+from recipe import preflight
+from recipe.checks import combinations
+from recipe.training.trainer import SkillCreditTrainer
+from rewards.manager import SkillCreditRewardManager
+from tests.composing import composed
+
+ASYNC, DISTILLED = "trainer.v1.trainer_mode=colocate_async", "distillation.enabled=true"
+MANAGER = "reward.reward_manager"
+REWARD_MODEL = "reward.reward_model.enable=true"
+OWN_POOL = "reward.reward_model.enable_resource_pool=true"
+FILTERED = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc"]
+FAILURES, REFILL = "failures.share=0.25", "trainer.v1.sampler.sync_refill_failed_groups=true"
+EVERY_SKILL = "protocol.every_skill=true"
+FP16 = f"+{combinations.FSDP_DTYPE}=fp16"
+NO_HOOKS = "a trainer without this plug-in's hooks"
+NOT_OURS = "not this plug-in's reward manager"
+GRADIENT = "would take the gradient of the distillation loss for the policy's"
+
+
+class MyTrainer(SkillCreditTrainer):
+    """A user's own, with all of our hooks."""
+
+
+class MyManager(SkillCreditRewardManager):
+    """As above."""
+
+
+def _refused(*words: str) -> list[str]:
+    return [str(problem) for problem in combinations.check(composed("experiment=quickstart", *words), None)]
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "reason"),
+    [
+        ([ASYNC], "trainer.v1.trainer_mode", NO_HOOKS),
+        (["trainer.v1.trainer_mode=separate_async"], "trainer.v1.trainer_mode", NO_HOOKS),
+        (["trainer.v1.trainer_mode=sync"], "trainer.v1.trainer_mode", NO_HOOKS),
+        ([ASYNC, "projection=qp", "credit=counterfactual"], "trainer.v1.trainer_mode", NO_HOOKS),
+        ([f"{MANAGER}.source=register", f"{MANAGER}.name=dapo"], MANAGER, NOT_OURS),
+        ([f"{MANAGER}.source=register", f"{MANAGER}.name=no_such"], MANAGER, NOT_OURS),
+        ([f"{MANAGER}.name=SkillCreditRewardManger"], MANAGER, NOT_OURS),
+        ([f"{MANAGER}.module.path=pkg://no.such.module"], MANAGER, NOT_OURS),
+        ([REWARD_MODEL], "reward.reward_model.enable", "end the run at step 1"),
+        ([REWARD_MODEL, OWN_POOL], "reward.reward_model.enable", "would be loaded and never asked"),
+        (["reward_model.enable=true"], "reward_model", "keys of older verl"),
+        (["reward_model.reward_manager=dapo"], "reward_model", "keys of older verl"),
+        (["reward_model.model.path=some/model"], "reward_model", "keys of older verl"),
+        (["custom_reward_function.path=mine.py"], "custom_reward_function", "keys of older verl"),
+        ([DISTILLED, "projection=qp"], "distillation.enabled", f"projection {GRADIENT}"),
+        ([DISTILLED, "projection=none"], "distillation.enabled", f"projection {GRADIENT}"),
+        ([DISTILLED, "agop.every=2"], "distillation.enabled", f"agop {GRADIENT}"),
+        (
+            [DISTILLED, "protocol=sequential", "penalty=ewc", "penalty.strength=1", "agop.every=2"],
+            "distillation.enabled",
+            f"penalty=ewc, agop {GRADIENT}",
+        ),
+        ([DISTILLED, "credit=counterfactual"], "distillation.enabled", "credit shapes advantages"),
+        ([*FILTERED, FAILURES], FILTERED[0][:-5], "failures.share plans whole batches"),
+        ([*FILTERED, EVERY_SKILL], FILTERED[0][:-5], "protocol plans whole batches"),
+        ([REFILL, FAILURES], REFILL[:-5], "failures.share plans whole batches"),
+        ([REFILL, "protocol=sequential"], REFILL[:-5], "protocol plans whole batches"),
+        (["data.gen_batch_size=1", FAILURES], "data.gen_batch_size", "failures.share plans whole batches"),
+        ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
+    ],
+)
+def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
+    words: list[str], where: str, reason: str
+) -> None:
+    (problem,) = _refused(*words)
+    assert reason in problem
+    assert f"[{where}] -> " in problem
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["trainer.v1.trainer_mode=no_such_trainer"],  # of it recipe.checks.names speaks
+        [f"{MANAGER}.module.path=pkg://{__name__}", f"{MANAGER}.name=MyManager"],
+        [OWN_POOL],
+        [DISTILLED],
+        [DISTILLED, FAILURES],
+        [DISTILLED, "protocol=sequential", "penalty=l2", "penalty.strength=1"],
+        FILTERED,
+        [*FILTERED, "projection=qp", "credit=counterfactual"],
+        [REFILL],
+        ["data.gen_batch_size=1"],
+        ["data.gen_batch_size=16", FAILURES],
+        [FP16, "credit=counterfactual"],
+        [FP16.replace("fp16", "bf16"), "projection=qp"],
+    ],
+)
+def test_what_goes_together_is_not_refused(words: list[str]) -> None:
+    assert _refused(*words) == []
+
+
+def test_a_trainer_that_extends_ours_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TRAINER_REGISTRY, "mine", MyTrainer)
+    assert _refused("trainer.v1.trainer_mode=mine") == []
+
+
+def test_all_that_does_not_go_together_is_said_at_once() -> None:
+    found = _refused(ASYNC, f"{MANAGER}.source=register", f"{MANAGER}.name=dapo", REWARD_MODEL, *FILTERED, FAILURES)
+    assert len(found) == 4
+
+
+def test_preflight_asks(tiny_arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert preflight.main([*tiny_arguments, ASYNC]) == preflight.REFUSED
+    printed = capsys.readouterr().out
+    assert printed.count("FAILS") == 1
+    assert NO_HOOKS in printed
