@@ -212,7 +212,9 @@ def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_g
     assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
     assert found["credit_spans"].tolist() == [[0, 5], [13, 24]]
     assert Counter.made == 3  # the whole, nothing, and the first turn alone
-    assert found["credit_busy_seconds"] == 3 * 0.25 + 3 * 0.25  # of the judge, and of the sandbox that the environments asked, too
+    assert (
+        found["credit_busy_seconds"] == 3 * 0.25 + 3 * 0.25
+    )  # of the judge, and of the sandbox that the environments asked, too
 
 
 def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
