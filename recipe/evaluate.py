@@ -186,6 +186,7 @@ def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[Evaluatio
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
     folder = EvaluationFolder(options.out)
+    folder.check(settings, unknown=("model",))  # before a server takes minutes to start
     with serving(options) as (urls, name):
         journal = asyncio.run(_collect(options, folder, settings, problems, protocol, judge, agents, urls, name))
     return folder, problems, journal.of(problem.key for problem in problems)

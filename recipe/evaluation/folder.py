@@ -4,7 +4,7 @@ import json
 import platform
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -80,14 +80,20 @@ class EvaluationFolder:
         FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
         """
         settings = json.loads(json.dumps(settings))
-        before = self.run_info["settings"] if (self.path / "run_info.json").exists() else settings
-        if differing := changed_settings(before, settings):
-            told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
-            raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
+        self.check(settings)
         self.path.mkdir(parents=True, exist_ok=True)
         info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}
         self._write("run_info.json", info | {"versions": versions()})
         return self.journal()
+
+    def check(self, settings: dict[str, Any], unknown: Collection[str] = ()) -> None:
+        """FolderError when the folder holds an evaluation with other settings; `unknown` ones are not compared yet."""
+        if not (self.path / "run_info.json").exists():
+            return
+        before = {key: value for key, value in self.run_info["settings"].items() if key not in unknown}
+        if differing := changed_settings(before, json.loads(json.dumps(settings))):
+            told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
+            raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:
         self._write("metrics.json", metrics)

@@ -225,8 +225,11 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     """vLLM is a stand-in that knows the model by its folder, as the real one does."""
     folder = make_model(tmp_path / "m")
 
+    started = []
+
     @contextlib.contextmanager
     def vllm(model, *_):
+        started.append(model)
         with serving(Behaviour(model=model, answers_as=model)) as url:
             yield url
 
@@ -237,4 +240,5 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     kept = (tmp_path / "out/samples.jsonl").read_bytes()
     assert run(tmp_path / "out", data, "--model", str(folder)) == 2
     assert "holds an evaluation with another weights (" in capsys.readouterr().err
+    assert len(started) == 2  # it is refused before a server takes minutes to start
     assert (tmp_path / "out/samples.jsonl").read_bytes() == kept
