@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import ray
 
-from rewards.seeds import seed_of
+from rewards.seeds import seed_key, seed_of
 
 POLICY = "credit_policy"
 
@@ -18,13 +18,14 @@ class Policy:
     """Generates with the run's engines: an actor that every reward worker asks.
 
     client: verl's client of the engines. sampling: how training samples are drawn. seed: of all continuations; None:
-    vLLM draws them as they come.
+    the engine draws them as they come. engine: its name.
     """
 
-    def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None):
+    def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None, engine: str = "vllm"):
         self.client = client
         self.sampling = dict(sampling)
         self.seed = seed
+        self.seed_key = seed_key(engine)
 
     async def go_on(self, token_ids: Sequence[int], room: int, draw: Sequence[int]) -> list[int]:
         """At most ``room`` new tokens after these, drawn as training samples are. draw: numbers that tell apart what is
@@ -35,7 +36,7 @@ class Policy:
         """
         sampling = self.sampling | {"max_tokens": room}
         if self.seed is not None:
-            sampling["seed"] = seed_of(self.seed, *draw, *token_ids)
+            sampling[self.seed_key] = seed_of(self.seed, *draw, *token_ids)
         output = await self.client.generate(
             request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=sampling
         )
@@ -62,7 +63,7 @@ def share_policy(config: Any, client: Any) -> Any:
     }
     actor: Any = ray.remote(num_cpus=0)(Policy)
     seed = rollout.seed if config.run.seeded_samples else None
-    return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling, seed)
+    return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling, seed, rollout.name)
 
 
 class SharedPolicy:

@@ -12,6 +12,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from recipe.training.greedy import sampling_of
 from recipe.training.sample_seeds import sample_seed
 from rewards import board, policy
+from rewards.seeds import seed_key
 
 # verl exports the Ray actor class; the class behind it is what can be extended.
 _AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]
@@ -35,7 +36,8 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         sampling_params = sampling_of(sampling_params, row)
         if self.config.run.seeded_samples:
             rollout = self.config.actor_rollout_ref.rollout
-            sampling_params = sampling_params | {"seed": sample_seed(rollout.seed, rollout.n, trajectory, row)}
+            seed = sample_seed(rollout.seed, rollout.n, trajectory, row)
+            sampling_params = sampling_params | {seed_key(rollout.name): seed}
         try:
             return await super()._run_agent_loop(sampling_params, trajectory, **row)
         finally:

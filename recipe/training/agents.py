@@ -13,16 +13,15 @@ from verl.utils.profiler import simple_timer
 
 from recipe.training.conversation import Conversation
 from rewards.environments import EPISODE, Environment, Episode, Observation, of_config
-from rewards.seeds import seed_of
+from rewards.seeds import SEED_KEYS, seed_of
 
 logger = logging.getLogger(__name__)
 
 
 def sampling_of_turn(sampling_params: dict[str, Any], turn: int) -> dict[str, Any]:
     """How one turn is drawn: where the sample has a seed, each of its turns has one of its own."""
-    if sampling_params.get("seed") is None:
-        return sampling_params
-    return sampling_params | {"seed": seed_of(sampling_params["seed"], turn)}
+    seeds = {key: seed for key in SEED_KEYS if (seed := sampling_params.get(key)) is not None}
+    return sampling_params | {key: seed_of(seed, turn) for key, seed in seeds.items()}
 
 
 class EnvironmentAgentLoop(AgentLoopBase):

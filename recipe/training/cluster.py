@@ -14,11 +14,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from recipe.records.run_directory import RunDirectory
 
 # Read by libraries inside Ray workers; a cluster's nodes do not inherit them from the driver's shell.
-# Of a sandbox's token only the file is named: Ray shows these variables in its logs and its dashboard.
+# Tokens (HF_TOKEN, WANDB_API_KEY, SANDBOX_TOKEN) are not among them: Ray shows these variables in its logs and its
+# dashboard. Nodes have them in the environment of `ray start`; of a sandbox's token the file is named.
 FORWARDED = (
     "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
     "SANDBOX_TOKEN_FILE",
 )  # fmt: skip
+# Families of such variables: which network interfaces and transports the ranks talk over.
+FORWARDED_PREFIXES = ("NCCL_", "GLOO_")
 
 
 class ClusterError(RuntimeError):
@@ -108,7 +111,7 @@ def claim_machine(path: str) -> None:
 
 def run_environment(run: RunDirectory) -> dict[str, str]:
     """Environment variables that every Ray worker of this run gets."""
-    found = {name: os.environ[name] for name in FORWARDED if name in os.environ}
+    found = {name: os.environ[name] for name in os.environ if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)}
     return found | {
         "TRANSFER_QUEUE_ENABLE": "1",
         # Nodes where the distribution is not installed have our code as the job's working directory only.
@@ -132,9 +135,12 @@ def require_accelerators(config: DictConfig) -> None:
 
 
 def on_this_node(actor_class: Any) -> Any:
-    """The same actor class, placed on the driver's node: run directories are on the disk where the user started."""
+    """The same actor class, placed on the driver's node: run directories are on the disk where the user started.
+
+    It asks for no processor: KubeRay's heads have none to give (``num-cpus: "0"``), and it would wait for ever.
+    """
     node = ray.get_runtime_context().get_node_id()
-    return actor_class.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+    return actor_class.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
 
 
 def session_logs() -> Path | None:

@@ -173,3 +173,23 @@ async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monk
     with pytest.raises(ConnectionError):
         await one._run_agent_loop({}, {"validate": validate}, uid="u", session_id=3)
     assert told == left
+
+
+@pytest.mark.parametrize(("engine", "key"), [("vllm", "seed"), ("sglang", "sampling_seed")])
+async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypatch, engine, key):
+    worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class
+    asked = []
+
+    async def generated(self, sampling_params, *arguments, **row):
+        asked.append(sampling_params)
+
+    monkeypatch.setattr(worker.__base__, "_run_agent_loop", generated)
+    one = worker.__new__(worker)
+    one.config = composed("experiment=quickstart", f"actor_rollout_ref.rollout.name={engine}")
+    one.board = None
+    row = {"uid": "u", "session_id": 3, "extra_info": {"id": "a", "split": "train", "index": 1}}
+    await one._run_agent_loop({"temperature": 1.0}, {"validate": False, "step": 2}, **row)
+    (sampling,) = asked
+    assert set(sampling) == {"temperature", key}
+    turns = [agents.sampling_of_turn(sampling, turn)[key] for turn in (0, 1)]
+    assert len({sampling[key], *turns}) == 3

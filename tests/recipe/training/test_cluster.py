@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from recipe.records.run_directory import RunDirectory
-from recipe.training.cluster import ClusterError, claim_machine, interpreter, runtime_environment
+from recipe.training.cluster import ClusterError, claim_machine, interpreter, run_environment, runtime_environment
 from tests.composing import composed
 
 HOLDER = """
@@ -57,3 +57,38 @@ def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp
     assert found["py_executable"] == "python3"
     assert found["env_vars"]["MINE"] == 1
     assert {"WANDB_DIR", "VERL_USE_EXTERNAL_MODULES"} <= set(found["env_vars"])
+
+
+def test_ranks_find_each_other_as_the_driver_was_told_and_no_token_is_shown(tmp_path, monkeypatch) -> None:
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HF_HOME", "HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"):
+        monkeypatch.setenv(name, name.lower())
+    found = run_environment(RunDirectory(tmp_path))
+    assert found["NCCL_SOCKET_IFNAME"] == "nccl_socket_ifname"
+    assert {"GLOO_SOCKET_IFNAME", "HF_HOME"} <= set(found)
+    assert not {"HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"} & set(found)
+
+
+HEAD_WITHOUT_PROCESSORS = """
+import ray
+from recipe.training.cluster import on_this_node
+
+ray.init(address="local", num_cpus=0, include_dashboard=False, log_to_driver=False)
+
+@ray.remote(num_cpus=1)
+class Runner:
+    def where(self):
+        return ray.get_runtime_context().get_node_id()
+
+runner = on_this_node(Runner).remote()
+assert ray.get(runner.where.remote(), timeout=120) == ray.get_runtime_context().get_node_id()
+print("ran")
+"""
+
+
+@pytest.mark.slow  # starts a Ray of its own
+def test_the_runner_starts_on_a_head_that_has_no_processor_to_give() -> None:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD_WITHOUT_PROCESSORS], env=variables, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.splitlines()[-1:] == ["ran"], done.stderr[-2000:]

@@ -1,0 +1,86 @@
+"""Ray on a Slurm cluster lives as long as the job: with stand-ins for Slurm's commands and for Ray's."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# As Slurm: the command of a step has a process group of its own, of which nothing is left when the command has ended.
+SRUN = """#!/usr/bin/env python3
+import os, signal, subprocess, sys
+command = sys.argv[1:]
+while command[0].startswith("-"):
+    command = command[2:] if command[0] in ("-w", "-x") else command[1:]
+step = subprocess.Popen(command, start_new_session=True)
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(step.pid, signal.SIGTERM))
+status = step.wait()
+try:
+    os.killpg(step.pid, signal.SIGKILL)
+except ProcessLookupError:
+    pass
+sys.exit(status)
+"""
+# `start` leaves a daemon; with --block it stays until that ends. `status` counts the daemons that live.
+RAY = """#!/usr/bin/env python3
+import os, pathlib, subprocess, sys
+nodes = pathlib.Path(os.environ["NODES_FOLDER"])
+if sys.argv[1] == "status":
+    living = [pid.name for pid in nodes.iterdir() if pathlib.Path("/proc", pid.name).exists()]
+    print("Active:", *(f" 1 node_{pid}" for pid in living), "Pending:", " (no pending nodes)", sep="\\n")
+elif "--head" not in sys.argv and os.environ.get("WORKERS_FAIL"):
+    sys.exit("cannot reach the head")
+else:
+    daemon = subprocess.Popen(["sleep", "600"])
+    (nodes / str(daemon.pid)).touch()
+    if "--block" in sys.argv:
+        daemon.wait()
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path):
+    """Runs the batch script on two nodes with a study that tells how many daemons it found; (status, told, errors)."""
+    (tmp_path / "nodes").mkdir()
+    commands = {"srun": SRUN, "ray": RAY, "scontrol": "#!/bin/sh\nprintf 'a\\nb\\n'\n"}
+    for name, text in commands.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    study = tmp_path / "study.sh"
+    study.write_text('sleep 1; "$RAY" status | grep -c node_ > "$1"\n')
+
+    def run(**environment: str) -> tuple[int, str, str]:
+        told = tmp_path / "told"
+        variables = os.environ | {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY": str(tmp_path / "ray"), "RAY_WAIT": "20",
+            "NODES_FOLDER": str(tmp_path / "nodes"), "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "[a-b]",
+            "SLURM_SUBMIT_DIR": str(ROOT),
+        }  # fmt: skip
+        done = subprocess.run(
+            ["bash", "scripts/slurm/recipe.sbatch", str(study), str(told)],
+            cwd=ROOT, env=variables | environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        return done.returncode, told.read_text() if told.exists() else "", done.stderr
+
+    yield run
+    deadline = time.monotonic() + 10
+    daemons = [int(pid.name) for pid in (tmp_path / "nodes").iterdir()]
+    while any(psutil.pid_exists(pid) for pid in daemons) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(psutil.pid_exists(pid) for pid in daemons)
+
+
+def test_ray_lives_on_all_nodes_while_the_study_runs_and_ends_with_it(job):
+    status, told, errors = job()
+    assert (status, told) == (0, "2\n"), errors
+
+
+def test_a_node_on_which_ray_does_not_start_ends_the_job(job):
+    status, told, errors = job(WORKERS_FAIL="1")
+    assert (status, told) == (1, "")
+    assert "cannot reach the head" in errors
+    assert "stopped: ray start ended" in errors
