@@ -33,14 +33,18 @@ if [[ $1 == *.sh ]]; then
     command=(env -C "$here" bash "$@")
 fi
 runtime_env=$(SUBMIT_ENV=$forwarded \
-    "$python" - "$here" <<'PY'
-import json, os, sys
+    "$python" - "$here" "$python" <<'PY'
+import json, os, shlex, sys
 
 names = os.environ["SUBMIT_ENV"].split()
 variables = {name: os.environ[name] for name in names if name in os.environ}
 # The run adds variables of its own to the job's environment.
 variables |= {"SKILLCREDIT_HOME": sys.argv[1], "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", "PYTHONUNBUFFERED": "1"}
-print(json.dumps({"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}))
+environment = {"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}
+# Ray hands the interpreter's path to a shell as it is.
+if (quoted := shlex.quote(sys.argv[2])) != sys.argv[2]:
+    environment["py_executable"] = quoted
+print(json.dumps(environment))
 PY
 )
 export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}

@@ -107,14 +107,19 @@ def _kept_state(model: TrainedModel | None, sizes: RunSizes, shape: ModelShape) 
 
 
 def _host(sizes: RunSizes, shape: ModelShape) -> int:
-    """Offloaded state, vLLM's sleeping weights, the reference; at least the copies from which the model is loaded."""
+    """Offloaded state, vLLM's sleeping weights, the reference; at least the copies from which the model is loaded.
+
+    What is offloaded or asleep lies in pinned blocks, which take more than what is in them (`parts.pinned`).
+    """
     rank = shape.parameters * sizes.reference_bytes // sizes.shards
     for model in filter(None, (sizes.actor, sizes.critic)):
         state = parts.training_state(shape, model, sizes.shards)
-        rank += state.total - state.gradients - _kept_state(model, sizes, shape)
-        rank += state.gradients if model.offload_policy else 0
+        offloaded = state.total - state.gradients - _kept_state(model, sizes, shape)
+        offloaded += state.gradients if model.offload_policy else 0
+        rank += parts.pinned(offloaded, shape, model.weight_bytes, sizes.shards)
     rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
     if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent anew
-        rank += parts.rollout_weights(shape, sizes)
+        asleep = parts.rollout_weights(shape, sizes)
+        rank += parts.pinned(asleep, shape, sizes.rollout_bytes, sizes.tensor_parallel)
     loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank
     return max(rank * sizes.gpus_per_node, loaders * shape.parameters * sizes.actor.weight_bytes)

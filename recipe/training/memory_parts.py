@@ -54,6 +54,18 @@ def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> Train
     return TrainingState(stored * size // shards, trained * size // shards, 2 * trained * size // shards)
 
 
+def pinned(size: int, shape: ModelShape, bytes_each: int, shards: int) -> int:
+    """Host bytes of an offloaded copy of the parameters that has `size` bytes itself.
+
+    verl moves each tensor without waiting for it, so that torch keeps it in a pinned block, and torch's caching host
+    allocator rounds a block up to a power of two (c10, CachingHostAllocator). bytes_each: of a parameter. shards: ranks
+    that share a tensor. An adapter's tensors are taken to round up as the model's do.
+    """
+    own = [(-(-parameters // shards) * bytes_each, count) for parameters, count in shape.tensors]
+    blocks = sum(count << (size - 1).bit_length() for size, count in own)
+    return size * blocks // sum(size * count for size, count in own)
+
+
 def adapter_snapshot(shape: ModelShape, sizes: RunSizes) -> int:
     """The start of an update, of which every adapter keeps a copy (workers/actor.py); projection has one anyway."""
     return _trained(shape, sizes, sizes.actor.weight_bytes) if sizes.actor.lora_rank and not sizes.constraints else 0

@@ -73,6 +73,17 @@ class ModelShape:
         embeddings = self.embedding_parameters * (1 if self.tie_word_embeddings else 2)
         return self.num_hidden_layers * self.layer_parameters + embeddings + self.hidden_size
 
+    @property
+    def tensors(self) -> list[tuple[int, int]]:
+        """(parameters, how often) of every tensor of weights; together `parameters`."""
+        found = [(inputs * outputs, self.num_hidden_layers) for inputs, outputs in self.linears().values()]
+        if self.attention_bias:
+            found += [(size, self.num_hidden_layers) for size in (self.query_size, *2 * (self.key_value_size,))]
+        if self.qk_norm:
+            found.append((self.head_dim, 2 * self.num_hidden_layers))
+        embeddings = (self.embedding_parameters, 1 if self.tie_word_embeddings else 2)
+        return [*found, (self.hidden_size, 2 * self.num_hidden_layers + 1), embeddings]
+
     def lora_parameters(self, rank: int, target_modules: Any = "all-linear") -> int:
         """Parameters of LoRA adapters: rank x (inputs + outputs) for each adapted layer (Hu et al. 2021, section 4.1).
 
