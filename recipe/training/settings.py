@@ -294,8 +294,9 @@ def read_settings(config: DictConfig) -> Settings:
     """Our groups of a composed configuration as typed settings.
 
     Raises:
-        SettingsError: one line for every key that is unknown or has a value out of range.
+        SettingsError: one line for every key that is unknown or has a value out of range; or the engine is not FSDP.
     """
+    _check_engine(config)
     nodes: dict[str, Any] = {}
     for name in Settings.model_fields:
         node = config.get(name)
@@ -304,6 +305,17 @@ def read_settings(config: DictConfig) -> Settings:
         return Settings.model_validate(nodes)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def _check_engine(config: DictConfig) -> None:
+    """Updates, constraints and adapters read the shards of FSDP; other engines have none, and other settings."""
+    actor = OmegaConf.select(config, "actor_rollout_ref.actor") or {}
+    engine, strategy = str(actor.get("_target_", "FSDPActorConfig")), actor.get("strategy", "fsdp2")
+    if not engine.endswith("FSDPActorConfig") or strategy not in ("fsdp", "fsdp2"):
+        raise SettingsError(
+            f"the trainer's engine ({engine.rpartition('.')[2]}, strategy {strategy}) is not FSDP, the only one whose "
+            "parameters this plug-in reads: model_engine=dp and actor_rollout_ref.actor.strategy=fsdp2"
+        )
 
 
 def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:

@@ -89,3 +89,13 @@ def test_an_argument_that_does_not_compose_is_explained(arguments: list[str], me
 def test_did_you_mean_names_the_nearest_and_all():
     assert did_you_mean("epsilom", ["method", "epsilon"]) == "Did you mean epsilon? Valid: epsilon, method"
     assert did_you_mean("xyz", ["method", "epsilon"]) == "Valid: epsilon, method"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["model_engine=megatron", "model_engine=veomni", "model_engine=torchtitan",
+     "actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.strategy=veomni"],
+)  # fmt: skip
+def test_engines_other_than_fsdp_are_refused_in_one_sentence(choice):
+    with pytest.raises(SettingsError, match=r"is not FSDP, .* model_engine=dp and .*strategy=fsdp2"):
+        read_settings(composed(*QUICKSTART, choice))
