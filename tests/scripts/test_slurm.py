@@ -32,8 +32,10 @@ nodes = pathlib.Path(os.environ["NODES_FOLDER"])
 if sys.argv[1] == "status":
     living = [pid.name for pid in nodes.iterdir() if pathlib.Path("/proc", pid.name).exists()]
     print("Active:", *(f" 1 node_{pid}" for pid in living), "Pending:", " (no pending nodes)", sep="\\n")
-elif "--head" not in sys.argv and os.environ.get("WORKERS_FAIL"):
+elif "--head" not in sys.argv and os.environ.get("WORKERS") == "fail":
     sys.exit("cannot reach the head")
+elif "--head" not in sys.argv and os.environ.get("WORKERS") == "hang":
+    subprocess.run(["sleep", "600"])
 else:
     daemon = subprocess.Popen(["sleep", "600"])
     (nodes / str(daemon.pid)).touch()
@@ -80,7 +82,13 @@ def test_ray_lives_on_all_nodes_while_the_study_runs_and_ends_with_it(job):
 
 
 def test_a_node_on_which_ray_does_not_start_ends_the_job(job):
-    status, told, errors = job(WORKERS_FAIL="1")
+    status, told, errors = job(WORKERS="fail")
     assert (status, told) == (1, "")
     assert "cannot reach the head" in errors
     assert "stopped: ray start ended" in errors
+
+
+def test_nodes_that_do_not_come_end_the_job_in_time(job):
+    status, told, errors = job(WORKERS="hang", RAY_WAIT="2")
+    assert (status, told) == (1, "")
+    assert "stopped: Ray has 1 of 2 nodes after 2 s" in errors
