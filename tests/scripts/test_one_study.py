@@ -14,7 +14,7 @@ from tests.scripts.test_studies import ROOT, of_module, script
 pytestmark = pytest.mark.slow  # each starts shells
 
 # recipe.study and recipe.model are the real ones; of every other command what it leaves, and a line of $LOG.
-INTERPRETER = """#!{python}
+INTERPRETER = """#!/usr/bin/env python3
 import os, pathlib, sys
 module, words = sys.argv[2], sys.argv[3:]
 if module in ("recipe.study", "recipe.model"):

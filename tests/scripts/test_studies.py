@@ -225,7 +225,7 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
     assert status == 0, printed
     assert len(of_module(commands, "data_prep.graphs")) == 10
     assert of_module(commands, "recipe.train") == []  # the jobs' own
-    jobs = re.findall(r"job submit .* -- env -C \S+ bash (scripts/.*)", printed)
+    jobs = re.findall(r"job submit .* -- env -C .+? bash (scripts/.*)", printed)
     assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
 
 
