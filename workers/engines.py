@@ -3,10 +3,13 @@
 And what a process needs before they can be built in it.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import torch
 from tensordict import TensorDict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from transformers import AutoModelForTokenClassification
 from verl.utils.device import get_device_name, get_vendor
 from verl.utils.distributed import initialize_global_process_group_ray
@@ -20,10 +23,28 @@ from workers.platform_cpu import is_cpu_platform
 BACKENDS = ["fsdp", "fsdp2"]
 
 
+# How long a rank of this process waits for the others; None: as long as torch has it.
+_limit: timedelta | None = None
+
+
+def limit_groups(*meshes: DeviceMesh | None) -> None:
+    """Give the process's time limit to the groups of meshes: new groups have torch's, whatever the first one has."""
+    if _limit is not None:
+        for group in (group for mesh in meshes if mesh is not None for group in mesh.get_all_groups()):
+            _set_pg_timeout(_limit, group)
+
+
 class PolicyEngine(FSDPEngineWithLMHead):
-    """verl's engine of the policy, whose next training pass goes in parts where `wanted_parts` asks for it."""
+    """verl's engine of the policy, whose next training pass goes in parts where `wanted_parts` asks for it.
+
+    Its groups (FSDP's, a copy's and a sequence's) wait as long as the process's own.
+    """
 
     wanted_parts: WantedParts | None = None
+
+    def _init_device_mesh(self) -> None:
+        super()._init_device_mesh()
+        limit_groups(self.device_mesh, self.ulysses_device_mesh)
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Loss, forward_only: bool = False) -> Any:
         wanted = self.wanted_parts
@@ -65,6 +86,8 @@ def prepare_worker_process(timeout_seconds: int | None = None) -> None:
     Args:
         timeout_seconds: how long a rank waits for the others (``actor_rollout_ref.nccl_timeout``); None: torch's limit.
     """
+    global _limit
     register_engines()
+    _limit = None if timeout_seconds is None else timedelta(seconds=timeout_seconds)
     if is_cpu_platform() or timeout_seconds is not None:
         initialize_global_process_group_ray(timeout_seconds, backend="gloo" if is_cpu_platform() else None)

@@ -81,6 +81,13 @@ def _scales_loss(config: DictConfig) -> bool:
     return PrecisionType.is_fp16(OmegaConf.select(config, FSDP_DTYPE))
 
 
+def _unheard_seeds(config: DictConfig) -> bool:
+    """SGLang makes a batch's seeds in its deterministic mode alone (SamplingBatchInfo.from_schedule_batch)."""
+    rollout = config.actor_rollout_ref.rollout
+    deterministic = OmegaConf.select(rollout, "engine_kwargs.sglang.enable_deterministic_inference")
+    return bool(config.run.seeded_samples) and rollout.name == "sglang" and not deterministic
+
+
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
     """Whether any value of the group is given; verl's own are all null."""
 
@@ -160,6 +167,13 @@ REFUSALS = (
         "fetches parts of a batch, while {parts} plans whole batches",
         _DEFAULT,
         PLAN_BATCHES,
+    ),
+    Refusal(
+        "run.seeded_samples",
+        _unheard_seeds,
+        "SGLang draws by the seeds of samples in its deterministic mode alone, and ignores them silently elsewhere",
+        "run.seeded_samples=false, or +actor_rollout_ref.rollout.engine_kwargs.sglang."
+        "enable_deterministic_inference=true",
     ),
     Refusal(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
             READ_GRADIENTS),

@@ -87,6 +87,12 @@ def test_the_gpu_platform_turns_on_what_it_promises() -> None:
     assert (rollout.name, rollout.tensor_model_parallel_size, rollout.load_format) == ("vllm", 2, "auto")
 
 
+@pytest.mark.parametrize(("platform", "seeded"), [("cpu", True), ("gpu_1x8", False), ("gpu_ray", False)])
+def test_samples_have_seeds_where_they_cost_little_and_can_have_them_everywhere(platform: str, seeded: bool) -> None:
+    assert composed(f"platform={platform}", "experiment=quickstart").run.seeded_samples is seeded
+    assert composed(f"platform={platform}", "experiment=quickstart", "run.seeded_samples=true").run.seeded_samples
+
+
 def test_several_nodes_join_a_running_cluster_and_one_node_starts_its_own() -> None:
     assert configuration("gpu_ray", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address == "auto"
     assert configuration("gpu_1x8", "qwen2_5_7b", "lora").ray_kwargs.ray_init.address is None

@@ -49,6 +49,41 @@ def test_the_process_groups_time_limit_is_the_configured_one(tmp_path: Path):
     assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)] == [[2, 77], [2, 77]]
 
 
+def _time_limits_of_a_mesh(rank: int, ranks: int, folder: str) -> None:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+
+    engines.prepare_worker_process(77)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("ddp", "fsdp"))
+    groups = mesh.get_all_groups()
+
+    def limits() -> list[float]:
+        backends = (group._get_backend(torch.device("cpu")) for group in groups)
+        return [backend.options._timeout.total_seconds() for backend in backends]
+
+    before = limits()
+    engines.limit_groups(None, mesh)
+    Path(folder, f"{rank}.json").write_text(json.dumps([before, limits()]))
+
+
+def test_groups_of_a_mesh_have_the_limit_too(tmp_path: Path):
+    in_ranks(_time_limits_of_a_mesh, 4, str(tmp_path))
+    for rank in range(4):
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == [[1800, 1800], [77, 77]]
+
+
+def test_the_policys_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.MonkeyPatch):
+    limited: list[object] = []
+    monkeypatch.setattr(engines, "limit_groups", lambda *meshes: limited.extend(meshes))
+    engine = object.__new__(PolicyEngine)
+    monkeypatch.setattr(
+        PolicyEngine.__base__, "_init_device_mesh",
+        lambda self: vars(self).update(device_mesh="a mesh", ulysses_device_mesh=None),
+    )  # fmt: skip
+    engine._init_device_mesh()
+    assert limited == ["a mesh", None]
+
+
 def test_on_a_gpu_verls_own_backend_is_joined_with_the_limit(monkeypatch: pytest.MonkeyPatch):
     joined: list[tuple] = []
     monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)

@@ -17,6 +17,8 @@ FILTERED = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metr
 FAILURES, REFILL = "failures.share=0.25", "trainer.v1.sampler.sync_refill_failed_groups=true"
 EVERY_SKILL = "protocol.every_skill=true"
 FP16 = f"+{combinations.FSDP_DTYPE}=fp16"
+SGLANG, SEEDED = "actor_rollout_ref.rollout.name=sglang", "run.seeded_samples=true"
+DETERMINISTIC = "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_deterministic_inference=true"
 NO_HOOKS = "a trainer without this plug-in's hooks"
 NOT_OURS = "not this plug-in's reward manager"
 GRADIENT = "would take the gradient of the distillation loss for the policy's"
@@ -65,6 +67,7 @@ def _refused(*words: str) -> list[str]:
         ([REFILL, FAILURES], REFILL[:-5], "failures.share plans whole batches"),
         ([REFILL, "protocol=sequential"], REFILL[:-5], "protocol plans whole batches"),
         (["data.gen_batch_size=1", FAILURES], "data.gen_batch_size", "failures.share plans whole batches"),
+        ([SGLANG, SEEDED], SEEDED[:-5], "SGLang draws by the seeds of samples in its deterministic mode alone"),
         ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
     ],
 )
@@ -90,6 +93,9 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         [*FILTERED, "projection=qp", "credit=counterfactual"],
         [REFILL],
         ["data.gen_batch_size=1"],
+        [SEEDED],
+        [SGLANG, "run.seeded_samples=false"],
+        [SGLANG, SEEDED, DETERMINISTIC],
         ["data.gen_batch_size=16", FAILURES],
         [FP16, "credit=counterfactual"],
         [FP16.replace("fp16", "bf16"), "projection=qp"],
