@@ -17,7 +17,7 @@ from recipe.records.run_directory import RunDirectory
 # Of a sandbox's token only the file is named: Ray shows these variables in its logs and its dashboard.
 FORWARDED = (
     "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
-    "SANDBOX_TOKEN_FILE",
+    "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
 )  # fmt: skip
 
 
