@@ -29,6 +29,7 @@ from recipe.checks import (
     reward,
     sandbox,
     tokenizer,
+    tokens,
     verl_rules,
 )
 from recipe.checks.problem import Problem
@@ -138,6 +139,8 @@ def main(arguments: list[str]) -> int:
             console.print(f"      {problem}", markup=False)
     if not failed:
         console.print(memory.describe(config))
+        for line in tokens.notes(config):
+            console.print(line, markup=False)
     return REFUSED if failed else 0
 
 

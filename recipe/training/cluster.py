@@ -18,7 +18,7 @@ from recipe.records.run_directory import RunDirectory
 # dashboard. Nodes have them in the environment of `ray start`; of a sandbox's token the file is named.
 FORWARDED = (
     "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
-    "SANDBOX_TOKEN_FILE",
+    "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
 )  # fmt: skip
 # Families of such variables: which network interfaces and transports the ranks talk over.
 FORWARDED_PREFIXES = ("NCCL_", "GLOO_")

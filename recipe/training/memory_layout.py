@@ -122,4 +122,6 @@ def _host(sizes: RunSizes, shape: ModelShape) -> int:
         asleep = parts.rollout_weights(shape, sizes)
         rank += parts.pinned(asleep, shape, sizes.rollout_bytes, sizes.tensor_parallel)
     loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank
+    # A checkpoint of averages and penalty is written from copies of them; what offload_policy keeps here needs none.
+    rank += 0 if sizes.actor.offload_policy else parts.averages(shape, sizes) + parts.penalty(shape, sizes)
     return max(rank * sizes.gpus_per_node, loaders * shape.parameters * sizes.actor.weight_bytes)

@@ -189,6 +189,16 @@ def test_the_plan_announces_what_averages_and_a_penalty_add_to_each_checkpoint()
     assert row not in plan_sizes(seven_full(constraints=4), SEVEN, 80).facts()
 
 
+@pytest.mark.parametrize(
+    ("changes", "copies"), [({"averages": 4}, 4), ({"penalty": "ewc"}, 2), ({"averages": 4, "penalty": "l2"}, 5)]
+)
+def test_a_checkpoint_is_written_from_copies_of_averages_and_penalty_on_the_host(
+    changes: dict[str, object], copies: int
+) -> None:
+    guarded, plain = (plan_sizes(seven_full(**more), SEVEN, 80).layout for more in (changes, {}))
+    assert guarded.host - plain.host == 8 * copies * COPY
+
+
 @pytest.mark.parametrize(("kind", "training", "generating"), [("off", 0, 0), ("l2", 1, 1), ("ewc", 3, 2)])
 def test_a_penalty_keeps_its_anchor_and_ewc_the_importance_and_once_a_stage_a_fisher(
     kind: str, training: int, generating: int

@@ -1,0 +1,53 @@
+"""Preflight names the tokens that another cluster's nodes do not get from the driver."""
+
+import pytest
+
+from recipe import preflight
+from recipe.checks import cluster, tokens
+from recipe.records.run_directory import RunDirectory
+from recipe.training.cluster import run_environment
+from tests.composing import composed
+
+JOINED = "+ray_kwargs.ray_init.address=10.0.0.7:6379"
+
+
+@pytest.fixture(autouse=True)
+def _one_token(monkeypatch):
+    for name in (*tokens.GIVEN_BY, "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+
+
+def test_a_token_is_named_with_its_file_and_never_shown():
+    (note,) = tokens.notes(composed("experiment=quickstart", JOINED))
+    assert note.startswith("HF_TOKEN is not sent to the Ray at 10.0.0.7:6379")
+    assert "HF_TOKEN_PATH" in note
+    assert "hf_secret" not in note
+
+
+def test_every_token_that_is_set_is_named(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "w")
+    monkeypatch.setenv("SANDBOX_TOKEN", "s")
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    found = tokens.notes(composed("experiment=quickstart"))
+    assert [note.split()[0] for note in found] == ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"]
+
+
+@pytest.mark.parametrize("address", [None, "local"])
+def test_a_ray_of_the_runs_own_has_the_drivers_environment(monkeypatch, address: str | None):
+    if address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    assert tokens.notes(composed("experiment=quickstart")) == []
+
+
+def test_preflight_prints_the_note_and_does_not_refuse_for_it(tiny_arguments, monkeypatch, capsys):
+    monkeypatch.setattr(cluster, "_listens", lambda host, port: True)
+    assert preflight.main([*tiny_arguments, JOINED]) == 0
+    assert "HF_TOKEN is not sent" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_file_of_a_token_is_named_to_the_nodes_and_not_the_token(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN_PATH", "/shared/hf_token")
+    found = run_environment(RunDirectory(tmp_path))
+    assert found["HF_TOKEN_PATH"] == "/shared/hf_token"
+    assert "HF_TOKEN" not in found
