@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.agreement_plain import printed
-from data_prep import micro, procedural, refactor, sql
-from data_prep.micro_problems import Problem
-from data_prep.mutations import mutants
-from rewards import sql_driver
-from rewards.code import CodeTruth
-from rewards.sql import ROW_LIMIT, SqlTruth
+from data_prep.micro import suite
+from data_prep.micro.problems import Problem
+from data_prep.sources import procedural, refactor, sql
+from data_prep.sources.bugs import mutants
+from rewards.verifiers import sql_driver
+from rewards.verifiers.code import CodeTruth
+from rewards.verifiers.sql import ROW_LIMIT, SqlTruth
 
 # One that needs no judge process, one that does.
 _ADDS_ONE = ["assert f(1) == 2", "x = f(2)\nassert x == 3"]
@@ -117,7 +118,7 @@ def own(each: int, seed: int) -> Iterator[Row]:
 
 
 def _micro(skill: str, each: int, seed: int) -> Iterator[Problem]:
-    return micro.problems(skill, "train", seed=seed, count=each, difficulty=2)
+    return suite.problems(skill, "train", seed=seed, count=each, difficulty=2)
 
 
 def _procedural(module: Any, each: int, seed: int) -> list[dict[str, Any]]:

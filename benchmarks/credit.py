@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from rewards import compute_score  # noqa: E402
-from rewards.code import CodeTruth  # noqa: E402
-from rewards.replay import Plan, estimate  # noqa: E402
+from rewards.counterfactual.replay import Plan, estimate  # noqa: E402
+from rewards.verifiers.code import CodeTruth  # noqa: E402
 
 REPLAYS = (1, 2, 4, 8, 16)
 LENGTHS = (4, 16, 64)

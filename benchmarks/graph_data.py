@@ -3,7 +3,7 @@
     python benchmarks/graph_data.py
     python benchmarks/graph_data.py --tasks ged --problems 100
 
-The figure for 1,000 problems is that of one core; `data_prep.graphs` uses all of them. Levels 4 and 5 in turn.
+The figure for 1,000 problems is that of one core; `data_prep.graphs.suite` uses all of them. Levels 4 and 5 in turn.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from data_prep.graph_problems import TASKS
+from data_prep.graphs.problems import TASKS
 
 HARD_LEVELS = (4, 5)
 

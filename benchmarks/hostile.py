@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 
 import rewards
 from benchmarks.patterns import Used, hostile_texts, patterns_of
-from rewards import extraction, guardrails, thinking
-from rewards.answer_numbers import canonical, is_joined
-from rewards.gsm8k import last_number, marked_number
-from rewards.hidden_code import hides_code
-from rewards.normal_form import MAX_CHARACTERS, normal_form
-from rewards.repetition import repeats_itself
-from rewards.segments import parse
+from rewards import extraction, guardrails
+from rewards import extraction as thinking
+from rewards.analysis.imports import hides_code
+from rewards.analysis.normal_form import MAX_CHARACTERS, normal_form
+from rewards.counterfactual.segments import parse
+from rewards.guardrails import repeats_itself
+from rewards.verifiers.answer_numbers import canonical, is_joined
+from rewards.verifiers.gsm8k import last_number, marked_number
 
 LENGTHS = (4_096, 16_384, 65_536)
 _KEPT, _TIMES = 5, 3

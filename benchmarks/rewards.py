@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import hostile
 from rewards import compute_score, registry
-from rewards.repetition import repeats_itself
+from rewards.guardrails import repeats_itself
 from rewards.settings import JudgeSettings
 
 CHECKS = 200

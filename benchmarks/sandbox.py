@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase  # noqa: E402
-from rewards.sandbox.lanes import spare_slots  # noqa: E402
+from rewards.sandbox.server.lanes import spare_slots  # noqa: E402
 
 PRINT = "print(1)"
 MBPP = """

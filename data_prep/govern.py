@@ -15,9 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from data_prep.audit import audit
 from data_prep.files import complete_file
-from data_prep.findings import THRESHOLD, Finding, find
+from data_prep.governance.audit import THRESHOLD, Finding, audit, find
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
 from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks

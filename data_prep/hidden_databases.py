@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Collection
 
-from rewards.sql import Database, Value
+from rewards.verifiers.sql import Database, Value
 
 _CANDIDATES = 8
 _ROUNDS = 40

@@ -2,6 +2,8 @@
 
 verl reads parquet files of such rows. A row that does not fit is refused here, with the file, the row number, the
 field and how to mend it, rather than hours later inside a worker.
+
+The row of a run whose skills stand in a column of their own (``skills.by=column skills.column=topic``).
 """
 
 from collections.abc import Iterable
@@ -163,3 +165,23 @@ def _plain(value: Any) -> Any:
 def _short(value: object, limit: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def row_model(by: str, column: str) -> type[Row]:
+    """`Row`, or where the skill is told by a column that it has not, `Row` with that column beside its fields."""
+    if by != "column" or column in Row.model_fields:
+        return Row
+
+    class RowWithSkillColumn(Row):
+        model_config = ConfigDict(extra="allow")
+
+        @model_validator(mode="after")
+        def _has_no_other_column(self) -> "RowWithSkillColumn":
+            others = sorted(set(self.model_extra or ()) - {column})
+            if others:
+                raise ValueError(
+                    f"the columns {others} are none of a row, and skills.column names another one: {column!r}"
+                )
+            return self
+
+    return RowWithSkillColumn

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from data_prep.json_lines import read_lines, write_lines
-from data_prep.roles import Role, is_reserved
 from data_prep.schema import DataFileError, ExtraInfo, Message, RewardModel, Row, explain, write_rows
+from data_prep.splits import Role, is_reserved
 from rewards import registry
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from recipe.compare import OF_THE_MODEL
 from recipe.evaluate import Metrics, table
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
-from recipe.records.cut_answers import cut_warnings
-from recipe.records.tables import table_console
+from recipe.records.figure import table_console
+from recipe.records.precision import cut_warnings
 
 REFUSED = 2
 

@@ -5,7 +5,7 @@ hold. ``python -m recipe.cluster run COMMAND ...`` runs a command on a node that
 ends with its exit status.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import os  # isort: skip
 import subprocess
@@ -16,7 +16,7 @@ from typing import Any
 import ray
 
 from recipe.preflight import compose_training
-from recipe.training.settings import SettingsError
+from recipe.settings import SettingsError
 
 REFUSED = 2
 

@@ -22,14 +22,13 @@ from pathlib import Path
 import numpy as np
 
 from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
-from recipe.records.constraint_record import NUMBERS, constraint_means
 from recipe.records.intervals import t_interval
 from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
-from recipe.records.skill_record import read_skill_record
+from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
 from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
-from recipe.training.settings import read_settings
+from recipe.settings import read_settings
 from workers import skill_metrics
 
 

@@ -7,7 +7,7 @@ process for each GPU. The merged model is in ``DIR/model``; with ``--report`` th
 judged as the pairs were; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import argparse  # isort: skip
 import json
@@ -22,14 +22,14 @@ from typing import Any
 
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
-from data_prep.source import positive
+from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
 from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
-from recipe.evaluation.problems import data_files
+from recipe.evaluation.samples import data_files
+from recipe.evaluation.servers import last_error
 from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
-from recipe.evaluation.vllm_server import last_error
 from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.study import StudyError, claim

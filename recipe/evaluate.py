@@ -4,7 +4,7 @@ Asks OpenAI-compatible servers (``--url``, several are balanced), or starts vLLM
 is kept as soon as it is judged: the same command goes on with an evaluation that was stopped.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import argparse  # isort: skip
 import asyncio
@@ -23,23 +23,20 @@ from rich.table import Table
 
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
-from data_prep.source import positive
+from data_prep.sources.source import positive
 from recipe.checks.model import weights_digest
-from recipe.evaluation.collecting import Collector
-from recipe.evaluation.endpoints import Endpoints, ServerError
+from recipe.evaluation.budgets import Protocol, ProtocolName
+from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
-from recipe.evaluation.problems import Problem, data_files, read_data_sets
-from recipe.evaluation.protocol import Protocol, ProtocolName
-from recipe.evaluation.samples import Journal, Sample
-from recipe.evaluation.stalls import note_stalls
-from recipe.evaluation.vllm_server import vllm_server
+from recipe.evaluation.samples import Journal, Problem, Sample, data_files, read_data_sets
+from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
 from recipe.model import ModelError, model_folder
-from recipe.records.cut_answers import cut_warnings
+from recipe.records.figure import table_console
 from recipe.records.intervals import Interval
-from recipe.records.tables import table_console
-from recipe.training.console import EvaluationState, ProgressReporter
-from recipe.training.settings import AgentsSettings, SettingsError, read_agents
+from recipe.records.precision import cut_warnings
+from recipe.runtime.console import EvaluationState, ProgressReporter
+from recipe.settings import AgentsSettings, SettingsError, read_agents
 from rewards import experiment, setting_names
 from rewards.environments import ENVIRONMENTS
 from rewards.settings import JudgeSettings
@@ -141,7 +138,7 @@ def agents_settings(words: Sequence[str] | None, problems: Sequence[Problem]) ->
         return None
     if not any(problem.agent in ENVIRONMENTS for problem in problems):
         raise RequestError(
-            "--agents: no row is for an agent; python -m data_prep.agents FILE --out FILE makes such rows"
+            "--agents: no row is for an agent; python -m data_prep.sources.agents FILE --out FILE makes such rows"
         )
     try:
         return read_agents(words[0], words[1:])

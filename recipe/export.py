@@ -4,7 +4,7 @@ Shards are merged by verl's model merger, LoRA by PEFT, into the model that the 
 transformers answer some validation prompts greedily; if their texts differ the command fails and says where.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import argparse  # isort: skip
 import asyncio
@@ -19,12 +19,10 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from data_prep.schema import DataFileError, read_rows
-from data_prep.skill_column import row_model
-from data_prep.source import positive
-from recipe.evaluation.endpoints import Endpoints, ServerError
-from recipe.evaluation.protocol import Protocol
-from recipe.evaluation.vllm_server import last_error, vllm_server
+from data_prep.schema import DataFileError, read_rows, row_model
+from data_prep.sources.source import positive
+from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.servers import Endpoints, ServerError, last_error, vllm_server
 from recipe.records.run_directory import RunDirectory
 
 REFUSED, FAILED = 2, 1

@@ -18,11 +18,11 @@ from rich import box
 from rich.table import Table
 
 import configs
-from recipe.records.tables import table_console
-from recipe.training.memory_parts import GIB
-from recipe.training.memory_plan import MemoryPlan, gib, plan_memory
-from recipe.training.model_shape import UnknownShapeError, shape_of
-from recipe.training.settings import SettingsError
+from recipe.capacity.memory_parts import GIB
+from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
+from recipe.capacity.model_shape import UnknownShapeError, shape_of
+from recipe.records.figure import table_console
+from recipe.settings import SettingsError
 
 # The workload of the table in docs/platforms.md; an experiment brings its own.
 WORKLOAD = (

@@ -4,7 +4,7 @@ Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox
 it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import re  # isort: skip
 import sys
@@ -34,7 +34,7 @@ from recipe.checks import (
 )
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
-from recipe.training.settings import SettingsError, did_you_mean, read_settings
+from recipe.settings import SettingsError, did_you_mean, read_settings
 
 REFUSED = 2
 

@@ -5,7 +5,7 @@ variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` hol
 be trained on.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import json  # isort: skip
 import sys
@@ -16,18 +16,17 @@ from pathlib import Path
 from rich.table import Table
 
 from data_prep.json_lines import write_lines
-from data_prep.roles import may_train
 from data_prep.schema import DataFileError, read_rows, write_rows
+from data_prep.splits import may_train
 from recipe.evaluate import RequestError, by_data_set, evaluate, explain, parser, protocol_of
-from recipe.evaluation.endpoints import ServerError
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.metrics import group, measure
-from recipe.evaluation.problems import Problem, data_files
-from recipe.evaluation.samples import Sample
+from recipe.evaluation.samples import Problem, Sample, data_files
+from recipe.evaluation.servers import ServerError
 from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict
-from recipe.records.cut_answers import cut_warnings
+from recipe.records.figure import table_console
+from recipe.records.precision import cut_warnings
 from recipe.records.run_directory import write_atomically
-from recipe.records.tables import table_console
 
 Signals = dict[str, dict[str, Signal]]
 

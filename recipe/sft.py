@@ -7,7 +7,7 @@ name. Demonstrations over ``data.max_length`` tokens are left out and counted. L
 ``report.data`` the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip
 import os
@@ -25,11 +25,11 @@ from data_prep.splits import split_by_hash
 from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
-from recipe.evaluation.problems import data_files
+from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.model import ModelError, model_folder
+from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.study import StudyError, claim
-from recipe.training.console import ProgressReporter, SupervisedState
 
 REFUSED, FAILED = 2, 1
 # Of the configuration, what decides what comes out.

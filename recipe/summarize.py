@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from recipe.records.experiment_page import skill_table
 from recipe.records.precision import cautions
-from recipe.records.report import skill_table
 from recipe.records.run_directory import RunDirectory
 
 

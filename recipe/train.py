@@ -5,7 +5,7 @@ continues it from its last checkpoint. With ``--multirun``, values separated by 
 other; what was finished before is not done again (docs/skill_safe.md).
 """
 
-import recipe.records.quiet  # noqa: F401  (before the stack is imported)
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip
 import os
@@ -23,15 +23,15 @@ from rich.table import Table
 
 from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
-from recipe.records.report import processor, skill_table, source_commit, update_report
+from recipe.records.experiment_page import processor, skill_table, source_commit, update_report
+from recipe.records.figure import table_console
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
-from recipe.records.tables import table_console
-from recipe.training.cluster import ClusterError, on_this_node, session_logs, start_ray
-from recipe.training.console import ProgressReporter, TrainingState
-from recipe.training.death_watch import ending_when_a_process_dies
-from recipe.training.settings import Settings, SettingsError, read_settings
-from recipe.training.sweep import in_multirun, run_job
+from recipe.runtime.console import ProgressReporter, TrainingState
+from recipe.runtime.death_watch import ending_when_a_process_dies
+from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray
+from recipe.runtime.sweep import in_multirun, run_job
+from recipe.settings import Settings, SettingsError, read_settings
 
 REFUSED, FAILED = 2, 1
 

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from rewards import guardrails, registry
+from rewards.guardrails import repeats_itself
 from rewards.registry import Verifier
-from rewards.repetition import repeats_itself
-from rewards.sandbox import accounting
+from rewards.sandbox.client import accounting
 from rewards.settings import JudgeSettings, setting_names
 from rewards.verdict import Verdict
 

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, TypedDict
 from pydantic import BaseModel, TypeAdapter
 
 from rewards import experiment
-from rewards.code import CodeTruth
-from rewards.execution import sandbox_at
+from rewards.counterfactual.segments import parse
 from rewards.extraction import extract_block
 from rewards.sandbox import AssertCase, Program, StdioCase
-from rewards.segments import parse
 from rewards.settings import JudgeSettings
-from rewards.sql import SqlTruth, Value, results_of
-from rewards.stdio import StdioTruth
+from rewards.verifiers.code import CodeTruth
+from rewards.verifiers.programs import sandbox_at
+from rewards.verifiers.sql import SqlTruth, Value, results_of
+from rewards.verifiers.stdio import StdioTruth
 
 # Where an agent leaves an Episode among the extra fields of its trajectory.
 EPISODE = "agent_episode"

@@ -14,11 +14,11 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
 from rewards import compute_score, what_is_read
-from rewards.board import SharedBoard, skips
-from rewards.crediting import CreditService, Sample
+from rewards.counterfactual.groups import SharedBoard, skips
+from rewards.counterfactual.policy import SharedPolicy, wanted
+from rewards.counterfactual.replay import Plan
+from rewards.counterfactual.service import CreditService, Sample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
-from rewards.policy import SharedPolicy, wanted
-from rewards.replay import Plan
 from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
 

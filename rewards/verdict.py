@@ -24,7 +24,7 @@ class Verdict:
     quality: how near the answer comes to the optimum, in [0, 1]; None: the task has no such notion, and the pass
         ratio is reported.
     guard: the sign of reward hacking that was seen, whether it was punished or not.
-    repeats: whether the response repeats itself (rewards/repetition.py).
+    repeats: whether the response repeats itself (rewards/guardrails.py).
     """
 
     score: float

@@ -35,14 +35,14 @@ supervised_start() {
     rm -rf $data/sft/global_step_*
 }
 
-problems="data_prep/micro.py data_prep/micro_problems.py data_prep/micro_programs.py data_prep/micro_queries.py"
-problems="$problems data_prep/agents.py data_prep/micro_parts.py data_prep/hidden_databases.py data_prep/splits.py"
+problems="data_prep/micro/suite.py data_prep/micro/problems.py data_prep/micro/programs.py data_prep/micro/queries.py"
+problems="$problems data_prep/sources/agents.py data_prep/micro/problems.py data_prep/hidden_databases.py data_prep/splits.py"
 problems="$problems data_prep/schema.py"
-initial="data_prep/micro_model.py"
+initial="data_prep/micro/model.py"
 start="recipe/sft.py configs/sft.yaml configs/sft_experiment/micro.yaml configs/sft_platform/cpu.yaml"
 make_once 1 "micro data: four skills, train, validation and test" $data/train.parquet "$problems" \
     $python -m data_prep.micro --out $data "$@"
 make_once 2 "micro model: tokenizer and random weights" $data/initial_model "$initial" \
-    $python -m data_prep.micro_model --out $data/initial_model
+    $python -m data_prep.micro.model --out $data/initial_model
 make_once 3 "supervised start on demonstrations of which a part is wrong (about 5 minutes)" $data/model \
     "$data/sft_train.parquet $data/sft_val.parquet $initial $start" supervised_start

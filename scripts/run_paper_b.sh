@@ -15,7 +15,7 @@ scale=${1:-}
 case $scale in
     toy)
         run bash scripts/setup.sh "$serving"
-        run "$PYTHON" -m recipe.toy projection "$@"
+        run "$PYTHON" -m examples.toys projection "$@"
         exit
         ;;
     micro)

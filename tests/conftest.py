@@ -13,11 +13,11 @@ settings.load_profile("unhurried")
 @pytest.fixture(scope="session")
 def tiny_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the micro suite's files (a few rows a skill) and ``initial_model``."""
-    from data_prep import micro, micro_model
+    from data_prep.micro import model, suite
 
     folder = tmp_path_factory.mktemp("micro")
-    micro.make(folder, seed=0, limit=8, demonstration_count=32)
-    micro_model.main(["--out", str(folder / "initial_model")])
+    suite.make(folder, seed=0, limit=8, demonstration_count=32)
+    model.main(["--out", str(folder / "initial_model")])
     return folder
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from recipe.training.settings import Settings
+from recipe.settings import Settings
 
 FEEDBACK = {"code_agent": "{test}", "sql_agent": "{result}"}
 

@@ -28,6 +28,7 @@ from workers.constraints import (
     passed_rows,
     rollout_source,
     solution_source,
+    without_memory,
 )
 from workers.displacement import (
     displacement_norm,
@@ -37,9 +38,7 @@ from workers.displacement import (
     snapshot,
     trainable_shards,
 )
-from workers.engines import PolicyEngine, prepare_worker_process
-from workers.memory_rows import without_memory
-from workers.pass_in_parts import WantedParts
+from workers.engines import PolicyEngine, WantedParts, prepare_worker_process
 from workers.penalties import PENALTY, Penalty, WantedPenalty
 from workers.projection import NotFiniteError, constraint_gram
 from workers.safe_update import PROTECTION, Angles, Constraint, Protection, SafeUpdate

@@ -16,8 +16,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from workers.constraints import Source, negative_objective, passed_rows
-from workers.memory_rows import MEMORY
+from workers.constraints import MEMORY, Source, negative_objective, passed_rows
 
 AGOP = "skillcredit_agop"  # of a batch's extra information: P, where the trainer asks for the statistics
 PART = "agop_part"  # (B,) long, the part that a sample belongs to; samples of a prompt are in the same part

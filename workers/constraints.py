@@ -9,6 +9,8 @@ with w_i = 1, or the number T_i of its tokens where the policy's loss is a mean 
 <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
 answers that the verifier accepted earlier; J_s is then their mean log-likelihood a token (in nats), and no sample is
 drawn for it.
+
+Samples that are in a batch for constraint gradients only, and how the rest is trained on without them.
 """
 
 import math
@@ -24,6 +26,34 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from workers.displacement import local_gradients, local_shard, numbered, shard_group
 from workers.solution_store import Solution
+
+MEMORY = "memory_only"  # (B,) bool; the trainer puts it into the batch where a protocol has memory prompts
+
+
+def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -> TensorDict:
+    """This rank's samples that are trained on, with verl's batch sizes scaled to them; the same object if all are.
+
+    So the loss is a mean over these samples alone, in as many optimiser steps as before.
+
+    Args:
+        data: what ``train_mini_batch`` gets. ranks: data-parallel ranks. micro_batch_size: the configured one, a rank.
+
+    Raises:
+        ValueError: the samples left do not divide into the optimiser's mini-batches.
+    """
+    rows = torch.nonzero(~data[MEMORY]).flatten().tolist() if MEMORY in set(data.keys()) else list(range(len(data)))
+    if len(rows) == len(data):
+        return data
+    steps = len(data) * ranks // tu.get(data, "mini_batch_size")
+    own, rest = divmod(len(rows), steps)
+    if rest or not own:
+        raise ValueError(f"{len(rows)} of a rank's {len(data)} samples are trained on: not {steps} equal mini-batches")
+    part = tu.index_select_tensor_dict(data, rows)
+    tu.assign_non_tensor(part, mini_batch_size=own * ranks, global_batch_size=own * ranks)
+    if micro_batch_size:
+        tu.assign_non_tensor(part, micro_batch_size_per_gpu=math.gcd(own, micro_batch_size))
+    return part
+
 
 SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
 HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half

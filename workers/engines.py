@@ -1,24 +1,139 @@
 """Our engines in verl's registry: the policy's, which can be passed in parts, and a critic's for device ``cpu``.
 
 And what a process needs before they can be built in it.
+
+An update's own pass through the model, taken in parts, so that its gradient is known skill by skill.
+
+Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
+constraint gradients are parts of its own gradient, and a pass of their own would only find them again. That holds for
+PPO's clipped loss as a mean over samples of means over tokens, or a mean over tokens, and the trainer asks for no
+others: J_s is then the same mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is
+cut.
 """
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import torch
 from tensordict import TensorDict
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from transformers import AutoModelForTokenClassification
+from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name, get_vendor
 from verl.utils.distributed import initialize_global_process_group_ray
+from verl.utils.py_functional import append_to_dict
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-from workers.constraints import Loss
-from workers.pass_in_parts import WantedParts, pass_in_parts
+from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
+from workers.displacement import local_gradients, shard_group
 from workers.platform_cpu import is_cpu_platform
+
+Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
+
+
+@dataclass(frozen=True)
+class WantedParts:
+    """What the next training pass of an engine shall find out.
+
+    skills: S of them. gradients: for each trainable parameter (S, *shape of the local shard), where the ascent
+    gradients go. found: called with the cosine of the gradients of each skill's halves, NaN where there are no two.
+    token_mean: the loss is a mean over tokens, not over samples.
+    """
+
+    skills: Sequence[int]
+    gradients: Sequence[Tensor]
+    found: Callable[[list[float]], None]
+    token_mean: bool = False
+
+
+def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDict, loss: Loss) -> dict[str, Any]:
+    """Forward and backward over this rank's samples, a half of a skill at a time; what verl's engine returns of it.
+
+    The gradients add up to those of the whole, in another order of summation. Collective: every rank passes every
+    part, if need be with a sample whose tokens do not count.
+
+    Args:
+        whole: verl's own pass over a batch, in its micro-batches. data: with SKILL and HALF. loss: verl's, which
+            divides by the numbers of samples and tokens of the whole batch.
+    """
+    group = engine.get_data_parallel_group()
+    parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
+    rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
+    own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
+    weights = token_counts(data) if wanted.token_mean else torch.ones(len(data), dtype=torch.long)
+    most, totals = own.clone(), torch.stack([weights[list(chain(*halves))].sum() for halves in [*parts, [rest]]])
+    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
+    torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
+    rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
+    outputs: list[dict[str, Any]] = []
+
+    def run(part: list[int], size: int) -> None:
+        if size:
+            filled = filled_rows(rows, part, size, tu.get(data, "micro_batch_size_per_gpu"))
+            outputs.append(whole(_without_tokens(filled, kept=len(part)), loss))
+
+    parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+    before = [torch.zeros_like(gradient) for gradient in local_gradients(parameters)]
+    agreements = []
+    for row, (halves, sizes) in enumerate(zip(parts, most.tolist(), strict=False)):
+        mine = [block[row] for block in wanted.gradients]
+        run(halves[0], sizes[0])
+        for gradient, old, now in zip(mine, before, local_gradients(parameters), strict=True):
+            gradient.copy_(old - now)  # of the first half
+        run(halves[1], sizes[1])
+        skill = before
+        for old, now in zip(skill, local_gradients(parameters), strict=True):
+            old.sub_(now)  # in place: a copy less to keep
+        agreements.append(halves_cosine(mine, skill, shard_group(engine)) if all(sizes) else math.nan)
+        scale = int(totals.sum()) / max(int(totals[row]), 1)
+        for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
+            gradient.copy_(part * scale)
+            part.copy_(now)
+    run(rest, int(most[-1, 0]))
+    wanted.found(agreements)
+    return _as_one(outputs)
+
+
+def _rows_of(data: TensorDict, skill: int, half: int) -> list[int]:
+    return torch.nonzero((data[SKILL] == skill) & (data[HALF] == half)).flatten().tolist()
+
+
+def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
+    """The same loss, for which a part's tokens are those of the whole batch on all ranks."""
+    tokens = data["loss_mask"].sum()
+    torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
+
+    def of_part(model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> tuple[Tensor, dict]:
+        tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
+        return loss(model_output=model_output, data=data, dp_group=dp_group)
+
+    return of_part
+
+
+def _without_tokens(part: TensorDict, kept: int) -> TensorDict:
+    """The part with rows from `kept` on that have no token to train on."""
+    if len(part) > kept:
+        for name in ("response_mask", "loss_mask"):
+            masks = [mask if row < kept else torch.zeros_like(mask) for row, mask in enumerate(part[name].unbind())]
+            part[name] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
+    return part
+
+
+def _as_one(outputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What verl's engine returns of several passes as if they had been one."""
+    joined: dict[str, Any] = {"model_output": {}, "loss": [], "metrics": {}}
+    for output in outputs:
+        joined["loss"].extend(output["loss"])
+        append_to_dict(joined["metrics"], output["metrics"])
+    return joined
+
 
 BACKENDS = ["fsdp", "fsdp2"]
 

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from recipe.training.settings import Settings, SettingsError, read_settings
+from recipe.settings import Settings, SettingsError, read_settings
 
 FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 

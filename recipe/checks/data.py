@@ -5,12 +5,11 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from data_prep.roles import may_train
-from data_prep.schema import DataFileError, read_rows
-from data_prep.skill_column import row_model
+from data_prep.schema import DataFileError, read_rows, row_model
+from data_prep.splits import may_train
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from recipe.training.settings import did_you_mean, read_settings
+from recipe.settings import did_you_mean, read_settings
 from rewards.skills import skill_assigner
 
 

@@ -4,12 +4,12 @@ import psutil
 from omegaconf import DictConfig
 from rich.console import RenderableType
 
+from recipe.capacity.memory_parts import GIB
+from recipe.capacity.memory_plan import MemoryPlan, plan_memory
+from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from recipe.training.memory_parts import GIB
-from recipe.training.memory_plan import MemoryPlan, plan_memory
-from recipe.training.model_shape import UnknownShapeError, shape_of
-from recipe.training.settings import SettingsError
+from recipe.settings import SettingsError
 
 # What Ray, verl's actors and one vLLM engine take before any model (docs/platforms.md).
 STACK_GIB = 7.0

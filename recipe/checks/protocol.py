@@ -2,12 +2,12 @@
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.capacity.batch_rules import divisors
+from recipe.capacity.sizes import RunSizes, read_sizes
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from recipe.training.batch_rules import divisors
-from recipe.training.memory_sizes import RunSizes, read_sizes
-from recipe.training.plan import Plan, make_plan, mixed_plan
-from recipe.training.settings import Settings, SettingsError, read_settings
+from recipe.settings import Settings, SettingsError, read_settings
+from recipe.training.schedule import Plan, make_plan, mixed_plan
 
 FSDP = "actor_rollout_ref.actor.fsdp_config"
 # verl's estimators that scale or shift advantages by the whole batch.

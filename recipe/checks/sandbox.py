@@ -12,7 +12,8 @@ from omegaconf import DictConfig, ListConfig
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 from rewards import experiment
-from rewards.sandbox import InfrastructureError, Sandbox, readiness
+from rewards.sandbox import InfrastructureError, Sandbox
+from rewards.sandbox.client import readiness
 
 PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
 """Verifiers whose answers always run in the sandbox."""

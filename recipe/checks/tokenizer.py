@@ -7,8 +7,8 @@ from omegaconf import DictConfig
 
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
-from rewards.segments import Unit, segment
-from rewards.tokens import token_offsets, token_steps
+from rewards.counterfactual.segments import Unit, segment
+from rewards.counterfactual.tokens import token_offsets, token_steps
 
 KEY = "actor_rollout_ref.model.path"
 MEND = "use a model whose tokenizer keeps the text, or credit=off"

@@ -1,20 +1,100 @@
-"""Asks and judges: answers are generated with bounded concurrency while finished ones are judged."""
+"""Asks and judges: answers are generated with bounded concurrency while finished ones are judged.
+
+What an evaluation waits for when nothing comes any more: written down while it waits, since nothing else tells.
+
+Answers in several turns: the model acts, its environment says what came of it, the model acts again.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import rewards
-from recipe.evaluation.endpoints import Endpoints, ServerError
-from recipe.evaluation.episodes import Message, play_episode
-from recipe.evaluation.problems import Problem
-from recipe.evaluation.protocol import Protocol
-from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Journal, Sample
-from recipe.training.settings import AgentsSettings
+from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Journal, Problem, Sample
+from recipe.evaluation.servers import Endpoints, ServerError
+from recipe.records.run_directory import write_atomically
+from recipe.settings import AgentsSettings
 from rewards.environments import ENVIRONMENTS, Environment, environment_of, first_acceptance
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
+
+Message = dict[str, str]
+
+# One turn of the model: the messages so far, the number of the turn, and the tokens that earlier turns took. None
+# where no token is left for it.
+Ask = Callable[[Sequence[Message], int, int], Awaitable[Answer | None]]
+
+
+async def play_episode(ask: Ask, environment: Environment, prompt: Sequence[Message], agents: AgentsSettings) -> Answer:
+    """One episode as one answer: the text of the turn that is the agent's answer, the tokens of all turns.
+
+    Its `finish` is that turn's, TOO_LONG where even the prompt exceeds the context, EPISODE_FAILED where the
+    environment could not be run, which is no fault of the model.
+    """
+    turns: list[Answer] = []
+    talk: list[Message] = []
+    while len(turns) < agents.max_turns:
+        turn = await ask([*prompt, *talk], len(turns), sum(one.tokens for one in turns))
+        if turn is None or turn.finish == TOO_LONG:
+            if turn is not None and not turns:
+                return turn
+            break
+        turns.append(turn)
+        talk.append({"role": "assistant", "content": turn.text})
+        try:
+            observation = await environment.act(turn.text)
+        except Exception:  # whatever the sandbox raises
+            return replace(_together(turns, talk, environment), finish=EPISODE_FAILED)
+        if observation.done:
+            break
+        talk.append({"role": agents.role, "content": observation.text})
+    return _together(turns, talk, environment)
+
+
+def _together(turns: Sequence[Answer], talk: Sequence[Message], environment: Environment) -> Answer:
+    entropies = [(one.entropy, one.tokens) for one in turns if one.entropy is not None]
+    tokens = sum(count for _, count in entropies)
+    return replace(
+        turns[environment.answer],
+        tokens=sum(one.tokens for one in turns),
+        entropy=sum(value * count for value, count in entropies) / tokens if tokens else None,
+        started=turns[0].started,
+        ended=turns[-1].ended,
+        conversation=list(talk),
+        first_failed=environment.first_failed,
+    )
+
+
+SECONDS = 180.0
+"""Without a new sample, after which the waiting is written down."""
+
+
+async def note_stalls(path: Path, count: Callable[[], int], seconds: float = SECONDS) -> None:
+    """Watches until it is cancelled. count: of what has come so far; path: gets the stacks of all tasks."""
+    while True:
+        before = count()
+        await asyncio.sleep(seconds)
+        if count() == before:
+            stacks = sorted(stack_of(task) for task in asyncio.all_tasks())
+            await asyncio.to_thread(write_atomically, path, "\n\n".join(stacks) + "\n")
+
+
+def stack_of(task: asyncio.Task[Any]) -> str:
+    """The lines in which a task waits, the innermost last."""
+    lines = [task.get_name()]
+    inner: Any = task.get_coro()
+    while inner is not None:
+        frames = (getattr(inner, name, None) for name in ("cr_frame", "ag_frame", "gi_frame"))
+        frame = next((found for found in frames if found is not None), None)
+        if frame is not None:
+            lines.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}")
+        inner = next(
+            (found for name in ("cr_await", "ag_await", "gi_yieldfrom") if (found := getattr(inner, name, None))), None
+        )
+    return "\n".join(lines)
 
 
 class Collector:

@@ -11,8 +11,7 @@ from typing import Any
 
 from data_prep.files import file_hash
 from data_prep.json_lines import write_lines
-from recipe.evaluation.problems import Problem, read_data_sets
-from recipe.evaluation.samples import Journal, Sample
+from recipe.evaluation.samples import Journal, Problem, Sample, read_data_sets
 from recipe.records.run_directory import write_atomically
 
 PACKAGES = ("verl-skillcredit", "verl", "vllm", "transformers", "torch", "openai")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from recipe.evaluation.protocol import Protocol, pass_at_k
+from recipe.evaluation.budgets import Protocol, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
 from recipe.records.intervals import bootstrap_interval
 

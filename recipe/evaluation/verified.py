@@ -8,12 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from data_prep.normal_form import solution_tokens
-from data_prep.roles import may_train
+from data_prep.governance.likeness import solution_tokens
 from data_prep.schema import Demonstration, ExtraInfo, Message
+from data_prep.splits import may_train
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
-from recipe.evaluation.problems import Problem
-from recipe.evaluation.samples import Sample
+from recipe.evaluation.samples import Problem, Sample
 from recipe.records.run_directory import write_atomically
 
 Solved = dict[tuple[str, str], tuple[Problem, list[Sample]]]

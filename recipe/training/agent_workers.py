@@ -9,9 +9,8 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from recipe.training.greedy import sampling_of
-from recipe.training.sample_seeds import sample_seed
-from rewards import board, policy
+from recipe.training.samples import sample_seed, sampling_of
+from rewards.counterfactual import groups, policy
 from rewards.seeds import seed_key
 
 # verl exports the Ray actor class; the class behind it is what can be extended.
@@ -26,7 +25,7 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         import recipe.training.agents  # noqa: F401  (registers them)
 
         super().__init__(*arguments, **options)
-        self.board = board.SharedBoard(self.config) if board.wanted(self.config) else None
+        self.board = groups.SharedBoard(self.config) if groups.wanted(self.config) else None
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
         """verl's, with a seed for this sample, or greedily where its row asks for that; then no sibling waits for it.

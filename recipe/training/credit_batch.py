@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from recipe.records.run_directory import RunDirectory
-from recipe.training.settings import CreditSettings
-from workers.credit import shape_advantages
-from workers.credit_ablation import ablated
+from recipe.settings import CreditSettings
+from workers.credit import ablated, shape_advantages
 
 PREFIX = "credit_"
 COUNTS = (

@@ -1,15 +1,63 @@
-"""What the next update must not harm: protected skills (all, or those that are being forgotten) and how."""
+"""What the next update must not harm: protected skills (all, or those that are being forgotten) and how.
 
+How far each skill's accuracy lies below the best that was seen of it.
+
+What a checkpoint keeps beside verl's own state: peaks and solutions of the protector, and the failed prompts.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.training.peaks import Peaks
-from recipe.training.settings import Settings
+from recipe.records.run_directory import write_atomically
+from recipe.settings import Settings
+from recipe.training.failure_buffer import FailureBuffer
 from workers.solution_store import SolutionStore
 
-# verl's names (loss_agg_mode) of losses whose parts are means of the same kind (workers/pass_in_parts.py).
+
+class Peaks:
+    """The latest and the best accuracy of each skill, of measurements that are averaged where they are noisy.
+
+    average: weight of earlier measurements in an exponential average; 0: each counts as it is. The first ones of a
+    skill are averaged evenly, so that a single lucky one is no peak.
+    """
+
+    def __init__(self, average: float = 0.0):
+        self.average = average
+        self.best: dict[str, float] = {}
+        self.latest: dict[str, float] = {}
+        self._seen: dict[str, int] = {}
+
+    def see(self, accuracies: Mapping[str, float | None]) -> None:
+        """Take over a measurement of each skill, in [0, 1]; None where it was not measured."""
+        for name, accuracy in accuracies.items():
+            if accuracy is None:
+                continue
+            seen = self._seen.get(name, 0)
+            kept = min(self.average, seen / (seen + 1))
+            self._seen[name] = seen + 1
+            self.latest[name] = kept * self.latest.get(name, 0.0) + (1 - kept) * accuracy
+            # Before the average has its full length it is as noisy as its first measurements.
+            if kept == self.average:
+                self.best[name] = max(self.latest[name], self.best.get(name, 0.0))
+
+    def below(self, name: str) -> float:
+        """Best minus latest accuracy, >= 0; 0 while too little was measured to know a best one."""
+        return self.best[name] - self.latest[name] if name in self.best else 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint has to keep, as JSON can hold it."""
+        return {"best": self.best, "latest": self.latest, "seen": self._seen}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self.best, self.latest, self._seen = (dict(state[key]) for key in ("best", "latest", "seen"))
+
+
+# verl's names (loss_agg_mode) of losses whose parts are means of the same kind (workers/engines.py).
 TOKEN_MEAN = "token-mean"
 SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
@@ -133,3 +181,32 @@ class Protector:
         self.trained.restore(state["trained"])
         if self.solutions:
             self.solutions.restore(state["solutions"])
+
+
+PROTECTOR_FILE = "protector.json"
+
+
+def checkpoint_folder(trainer: Any, step: int) -> Path:
+    """Where the checkpoint of a step is written. trainer: verl's configuration group of this name."""
+    return Path(f"{trainer.default_local_dir}/global_step_{step}")
+
+
+def resumed_folder(trainer: Any, step: int) -> Path:
+    """The checkpoint that a run goes on from: the one that the configuration names, or its own of this step."""
+    named = trainer.resume_from_path if trainer.resume_mode == "resume_path" else None
+    return Path(named) if named else checkpoint_folder(trainer, step)
+
+
+def save_state(folder: Path, protector: Protector, failures: FailureBuffer | None) -> None:
+    """Write our state into a checkpoint's folder; failures: None where none are tried again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / PROTECTOR_FILE, json.dumps(protector.state()))
+    if failures is not None:
+        failures.save(folder)
+
+
+def load_state(folder: Path, protector: Protector, failures: FailureBuffer) -> None:
+    """Take over what `save_state` wrote; a checkpoint without it (made by plain verl) leaves both as they are new."""
+    failures.load(folder)
+    if (folder / PROTECTOR_FILE).exists():
+        protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))

@@ -1,16 +1,96 @@
-"""A step's samples in verl's transfer queue: what the verifiers said about them, and what is written down of them."""
+"""A step's samples in verl's transfer queue: what the verifiers said about them, and what is written down of them.
+
+Samples that no verifier could judge: an infrastructure failure is no score, so they are left out of the update.
+
+The seed of each sample, so that what is drawn does not depend on which request comes first.
+
+Greedy answers beside the sampled ones of a validation: each prompt once, by the most likely token.
+
+Sampled accuracy rises as well where a model only becomes surer of what it could do; greedy accuracy does not.
+"""
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.agent_loop_tq import apply_greedy_sampling_params
+from verl.utils import tensordict_utils as tu
 
 from recipe.training.credit_batch import PREFIX
 from recipe.training.failure_buffer import task_of
+from rewards.seeds import seed_of
+
+GREEDY = "greedy"  # the field of a batch that says how a prompt is answered
+_ANSWERS = "__rollout_n__"  # verl's, of how many answers a prompt has
+
+
+class GreedyPrompts:
+    """The batches of a validation's dataloader, with each prompt to be answered once, greedily."""
+
+    def __init__(self, batches: Iterable[dict[str, Any]]):
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            size = len(batch["raw_prompt"])
+            marks = {GREEDY: True, _ANSWERS: 1}
+            yield batch | {key: np.array([value] * size, dtype=object) for key, value in marks.items()}
+
+
+def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any]) -> dict[str, Any]:
+    """How this row is answered: by these parameters, or greedily where GREEDY, which is taken out of it, says so."""
+    chosen = dict(sampling_params)
+    if row.pop(GREEDY, False):
+        apply_greedy_sampling_params(chosen)
+    return chosen
+
+
+def greedy_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """``skill/<name>/greedy_accuracy``, of the accuracies that a validation of `GreedyPrompts` found."""
+    return {
+        f"{key.removesuffix('accuracy')}greedy_accuracy": value
+        for key, value in metrics.items()
+        if key.startswith("skill/") and key.endswith("/accuracy")
+    }
+
+
+# The field of a batch that says how often a prompt's task stands before it in the same step.
+TIMES_BEFORE = "times_before"
+
+
+class TimesBefore:
+    """How often a step asked for each task before: a small pool gives the same row twice, and verl asks again in place
+    of groups that it leaves out (``algorithm.filter_groups``).
+    """
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._seen = Counter[str]()
+
+    def of(self, step: int, tasks: Iterable[str]) -> list[int]:
+        """One number for each of these tasks, which the step asks for now; counting begins anew with each step."""
+        if step != self._step:
+            self._step, self._seen = step, Counter()
+        numbers = []
+        for task in tasks:
+            numbers.append(self._seen[task])
+            self._seen[task] += 1
+        return numbers
+
+
+def sample_seed(rollout_seed: int, answers: int, trajectory: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+    """The seed of one sample: by step, task and its number among the task's samples; another one in a validation.
+
+    answers: of a prompt in training. trajectory: what verl says of the sample. row: the fields of its data row.
+    """
+    number = row["session_id"] + answers * row.get(TIMES_BEFORE, 0)
+    task = task_of(row["extra_info"])
+    return seed_of(rollout_seed, trajectory["step"], bool(trajectory["validate"]), task, number)
 
 
 def fetch(batch: KVBatchMeta, *fields: str, keys: Sequence[str] | None = None) -> Any:
@@ -85,3 +165,36 @@ def readable_samples(batch: KVBatchMeta, count: int, tokenizer: Any) -> list[dic
 def _plain(value: Any) -> Any:
     """Arrays as lists, for JSON."""
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+class TooManyMaskedError(RuntimeError):
+    """More samples of a step than the configured share could not be verified: the reward infrastructure is down."""
+
+
+def masked_positions(infos: Sequence[Mapping[str, Any]]) -> tuple[list[int], float]:
+    """Where the samples stand that could not be verified, and their share of those that were tried."""
+    masked = [position for position, info in enumerate(infos) if info.get("masked")]
+    return masked, len(masked) / max(sum(map(bool, infos)), 1)
+
+
+def leave_out(batch: KVBatchMeta, masked: Sequence[int]) -> None:
+    """Give these samples no loss tokens and a group of their own, so that no baseline sees them."""
+    keys = [batch.keys[position] for position in masked]
+    data = fetch(batch, "uid", "response_mask", "loss_mask", keys=keys)
+    uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
+    fields = {name: jagged(map(torch.zeros_like, data[name].unbind())) for name in ("response_mask", "loss_mask")}
+    tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=tu.get_tensordict({**fields, "uid": uids}))
+
+
+def check_share(share: float, allowed: float, step: int, folder: object) -> None:
+    """Stop a run whose verifiers are down.
+
+    Raises:
+        TooManyMaskedError: more than the allowed share was masked.
+    """
+    if share > allowed:
+        raise TooManyMaskedError(
+            f"step {step}: {share:.0%} of the samples could not be verified, more than "
+            f"run.max_masked_share={allowed}. The sandbox or a verifier is down: "
+            f"see logs/ in {folder}, mend it, and start the same run again."
+        )

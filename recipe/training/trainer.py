@@ -20,9 +20,10 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from recipe.records.credit_page import write_credit_page
-from recipe.records.report import told_if_it_fails, update_report
+from recipe.records.experiment_page import told_if_it_fails, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
+from recipe.settings import read_settings
 from recipe.training.batch_skills import (
     accepted_solutions,
     by_prompt,
@@ -34,15 +35,31 @@ from recipe.training.batch_skills import (
 )
 from recipe.training.credit_batch import check_failures, shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer, task_of
-from recipe.training.greedy import GreedyPrompts, greedy_metrics
-from recipe.training.plan import make_plan, mixed_plan
-from recipe.training.prompts import PromptSchedule, rows_by_skill
-from recipe.training.protector import Protector, has_plain_loss
-from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
+from recipe.training.protector import (
+    Protector,
+    checkpoint_folder,
+    has_plain_loss,
+    load_state,
+    resumed_folder,
+    save_state,
+)
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
-from recipe.training.sample_seeds import TIMES_BEFORE, TimesBefore
-from recipe.training.samples import component_means, digest_of_prompts, fetch, jagged, readable_samples, reward_infos
-from recipe.training.settings import read_settings
+from recipe.training.samples import (
+    TIMES_BEFORE,
+    GreedyPrompts,
+    TimesBefore,
+    check_share,
+    component_means,
+    digest_of_prompts,
+    fetch,
+    greedy_metrics,
+    jagged,
+    leave_out,
+    masked_positions,
+    readable_samples,
+    reward_infos,
+)
+from recipe.training.schedule import PromptSchedule, make_plan, mixed_plan, rows_by_skill
 from recipe.training.skill_accuracy import (
     RESAMPLED,
     accuracy_by_skill,
@@ -50,13 +67,11 @@ from recipe.training.skill_accuracy import (
     training_accuracy,
     without_masked,
 )
-from recipe.training.unverified import check_share, leave_out, masked_positions
 from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.agop import AGOP, PART, prompt_parts
-from workers.constraints import HALF, SKILL
-from workers.memory_rows import MEMORY
+from workers.constraints import HALF, MEMORY, SKILL
 from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
 

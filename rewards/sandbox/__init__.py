@@ -11,7 +11,7 @@ from rewards.sandbox.cases import (
     RunResult,
     StdioCase,
 )
-from rewards.sandbox.client import Sandbox
+from rewards.sandbox.client.client import Sandbox
 
 __all__ = [
     "AssertCase",

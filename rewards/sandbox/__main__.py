@@ -10,15 +10,16 @@ import os
 import socket
 import sys
 
-from rewards.sandbox import modes, readiness
-from rewards.sandbox.access import Guard, is_loopback
-from rewards.sandbox.embedded import Leases, write_state
-from rewards.sandbox.listener import uvicorn_server, watch
-from rewards.sandbox.modes import MODES
-from rewards.sandbox.pool import Counters, Pool
-from rewards.sandbox.server import build_app
-from rewards.sandbox.slot import Settings, SlotFailed
-from rewards.sandbox.tokens import read_token
+from rewards.sandbox.client import readiness
+from rewards.sandbox.client.embedded import Leases, write_state
+from rewards.sandbox.server import modes
+from rewards.sandbox.server.access import Guard, is_loopback
+from rewards.sandbox.server.listener import uvicorn_server, watch
+from rewards.sandbox.server.modes import MODES
+from rewards.sandbox.server.pool import Counters, Pool
+from rewards.sandbox.server.server import build_app
+from rewards.sandbox.server.slot import Settings, SlotFailed
+from rewards.sandbox.server_token import read_token
 
 log = logging.getLogger("rewards.sandbox")
 

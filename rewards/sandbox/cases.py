@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from rewards.sandbox.codec import encode
-from rewards.sandbox.outcomes import PASSED
+from rewards.sandbox.inside.codec import encode
+from rewards.sandbox.inside.outcomes import PASSED
 
 
 class InfrastructureError(Exception):

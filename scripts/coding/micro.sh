@@ -10,10 +10,10 @@ if [ ! -e $DATA/dev.parquet ]; then
     run cp $DATA/val.parquet $DATA/dev.parquet
 fi
 if [ ! -e $DATA/model ]; then # the start has seen no second turn: it is shown some
-    read='from recipe.training.settings import read_agents as read; print(read("micro").feedback["code_agent"])'
+    read='from recipe.settings import read_agents as read; print(read("micro").feedback["code_agent"])'
     feedback=$([ -n "${DRY_RUN:-}" ] || "$PYTHON" -c "$read")
-    run "$PYTHON" -m data_prep.micro_episodes --out $DATA/episodes_train.parquet --feedback "$feedback"
-    run "$PYTHON" -m data_prep.micro_episodes --out $DATA/episodes_val.parquet --feedback "$feedback" --seed 1 --limit 16
+    run "$PYTHON" -m data_prep.micro.episodes --out $DATA/episodes_train.parquet --feedback "$feedback"
+    run "$PYTHON" -m data_prep.micro.episodes --out $DATA/episodes_val.parquet --feedback "$feedback" --seed 1 --limit 16
     run "$PYTHON" -m recipe.sft sft_experiment=micro model.path=data/micro/model data.train_files=$DATA/episodes_train.parquet \
         data.val_files=$DATA/episodes_val.parquet optim.lr=1e-3 trainer.total_training_steps=128 trainer.default_local_dir=$DATA/sft
     run cp -r $DATA/sft/global_step_128/huggingface $DATA/model

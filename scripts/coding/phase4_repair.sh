@@ -12,7 +12,7 @@ need "$OUT/phase3/model" "bash scripts/coding/phase3_grpo.sh"
 rows=$OUT/phase4/rows
 for split in train dev; do
     run "$PYTHON" -m recipe.study "$rows" --data "$split=$DATA/$split.parquet"
-    [ -e "$rows/$split.parquet" ] || run "$PYTHON" -m data_prep.agents "$DATA/$split.parquet" --out "$rows/$split.parquet"
+    [ -e "$rows/$split.parquet" ] || run "$PYTHON" -m data_prep.sources.agents "$DATA/$split.parquet" --out "$rows/$split.parquet"
 done
 in_turns() { evaluate "$1" "$2" --data "dev=$rows/dev.parquet" --agents "$AGENTS"; }
 

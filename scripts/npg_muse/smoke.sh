@@ -4,7 +4,7 @@
 #   bash scripts/npg_muse/smoke.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 model=data/npg_muse/model
-[ -e $model ] || run "$PYTHON" -m data_prep.micro_model --out $model --max-length 8192
+[ -e $model ] || run "$PYTHON" -m data_prep.micro.model --out $model --max-length 8192
 # A byte is a token: the largest prompts have some thousand. Short answers, few prompts a step: a smoke test.
 export TRAIN="data.max_prompt_length=5000 data.train_batch_size=16
     actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.rollout.n=2 data.val_max_samples=10

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.training.settings import read_settings
-from recipe.training.sweep import changed_settings
+from recipe.runtime.sweep import changed_settings
+from recipe.settings import read_settings
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration

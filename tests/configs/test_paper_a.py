@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.training.settings import CreditSettings, read_settings
+from recipe.settings import CreditSettings, read_settings
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration

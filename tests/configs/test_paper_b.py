@@ -9,8 +9,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 import configs
 from recipe.checks import memory, protocol, verl_rules
 from recipe.records.run_directory import RunDirectory
+from recipe.settings import read_settings
 from recipe.train import set_steps
-from recipe.training.settings import read_settings
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration

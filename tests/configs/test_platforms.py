@@ -9,9 +9,9 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 import configs
+from recipe.capacity.memory_plan import plan_memory
+from recipe.capacity.model_shape import shape_of
 from recipe.memory import WORKLOAD, presets
-from recipe.training.memory_plan import plan_memory
-from recipe.training.model_shape import shape_of
 from tests.composing import composed
 
 GPU_PLATFORMS = ("gpu_1x8", "gpu_ray")

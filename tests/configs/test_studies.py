@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig
 
 from recipe.preflight import compose_training
-from recipe.training.settings import read_settings
+from recipe.settings import read_settings
 from tests.configs.test_platforms import accepted_by_verl
 
 pytestmark = pytest.mark.slow  # each composes a configuration

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep import (
+from data_prep.graphs import suite
+from data_prep.sources import (
     arithmetic,
     bugs,
     codecontests,
     countdown,
     countdown_tasks,
-    graphs,
     gsm8k,
     humaneval,
     mbpp,
@@ -66,7 +66,7 @@ SOURCES = {
     "gsm8k": Source(gsm8k.main, _gsm8k),
     "arithmetic": Source(arithmetic.main, lambda folder: []),
     "codecontests": Source(codecontests.main, _codecontests),
-    "graphs": Source(graphs.main, lambda folder: ["--levels", "1", "2"]),
+    "graphs": Source(suite.main, lambda folder: ["--levels", "1", "2"]),
     "countdown_tasks": Source(countdown_tasks.main, _countdown_tasks),
     "countdown": Source(countdown.main, lambda folder: []),
 }

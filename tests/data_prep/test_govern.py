@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep import govern
-from data_prep.findings import find
+from data_prep.governance.audit import find
 from data_prep.tasks import read_tasks, write_tasks
 from tests.data_prep.task_examples import fields, task, write_lines
 

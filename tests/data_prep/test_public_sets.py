@@ -7,8 +7,9 @@ import datasets
 import pandas as pd
 import pytest
 
-from data_prep import codecontests, countdown_tasks, gsm8k, humaneval, mbpp, proving
+from data_prep import proving
 from data_prep.schema import read_rows
+from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from data_prep.tasks import read_tasks
 from rewards import registry
 from tests.data_prep.task_examples import write_lines
@@ -399,7 +400,7 @@ def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):
 
 
 def test_a_verifier_that_is_not_there_is_said_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(registry, "_MODULES", {"code": "rewards.code"})
+    monkeypatch.setattr(registry, "_MODULES", {"code": "rewards.verifiers.code"})
     monkeypatch.setattr(registry, "_VERIFIERS", {})
     assert gsm8k.main(["--out", str(tmp_path)]) == 1
     assert "unknown verifier 'gsm8k'" in capsys.readouterr().err

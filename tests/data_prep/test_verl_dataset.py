@@ -7,8 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from data_prep import micro, sql
-from data_prep.micro_model import make_tokenizer
+from data_prep.micro import suite
+from data_prep.micro.model import make_tokenizer
+from data_prep.sources import sql
 from data_prep.tasks import read_tasks
 from rewards import compute_score
 from tests.data_prep.sources import SOURCES
@@ -49,7 +50,7 @@ def _made(name: str, folder: Path) -> int:
 
 
 def test_the_micro_suite_loads(tmp_path):
-    micro.make(tmp_path, limit=5, demonstration_count=8)
+    suite.make(tmp_path, limit=5, demonstration_count=8)
     assert len(load([tmp_path / "train.parquet"], tmp_path)) == 20
 
 

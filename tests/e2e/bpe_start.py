@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from data_prep import micro, micro_model
-from data_prep.micro_problems import SKILLS, Problem
+from data_prep.micro import model as micro_model
+from data_prep.micro import suite
+from data_prep.micro.problems import SKILLS, Problem
 from data_prep.schema import write_rows
 
 PROBLEMS, MERGES, STEPS = 8, 120, 150
@@ -16,14 +17,14 @@ PROBLEMS, MERGES, STEPS = 8, 120, 150
 def make_bpe_start(out: Path, seed: int = 0) -> Path:
     """Writes train.parquet (rows for agents) and `model`, which solves a part of them and errs in the others."""
     counts = dict.fromkeys(SKILLS, 64)
-    demonstrations = micro.demonstrations("sft_train", counts, micro.WRONG_SHARES, seed=seed, difficulty=1)
+    demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
     merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
     micro_model.make(out / "model", seed=seed, merges=merges)
-    write_rows(out / "train.parquet", micro.rows("train", SKILLS, seed=seed, count=PROBLEMS, difficulty=1, agents=True))
+    write_rows(out / "train.parquet", suite.rows("train", SKILLS, seed=seed, count=PROBLEMS, difficulty=1, agents=True))
     drawn = [
         problem
         for skill in SKILLS
-        for problem in micro.problems(skill, "train", seed=seed, count=PROBLEMS, difficulty=1)
+        for problem in suite.problems(skill, "train", seed=seed, count=PROBLEMS, difficulty=1)
     ]
     _fit(out / "model", drawn, seed)
     return out

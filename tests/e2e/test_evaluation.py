@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.agents import main as make_rows
+from data_prep.sources.agents import main as make_rows
 from recipe.evaluation.folder import EvaluationFolder
 from tests.e2e.conftest import ROOT
 

@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 import recipe.export
-from data_prep.micro_model import make
+from data_prep.micro.model import make
 from data_prep.schema import DataFileError
 from recipe.export import checkpoint, first_difference, main, merge_adapter, validation_prompts
 from recipe.records.run_directory import RunDirectory

@@ -11,11 +11,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from recipe.training import memory_parts
-from recipe.training.memory_parts import pinned
-from recipe.training.memory_plan import MemoryPlan, plan_memory, plan_sizes
-from recipe.training.memory_sizes import RunSizes, read_sizes
-from recipe.training.model_shape import KNOWN_SHAPES, ModelShape
+from recipe.capacity import memory_parts
+from recipe.capacity.memory_parts import pinned
+from recipe.capacity.memory_plan import MemoryPlan, plan_memory, plan_sizes
+from recipe.capacity.model_shape import KNOWN_SHAPES, ModelShape
+from recipe.capacity.sizes import RunSizes, read_sizes
 from tests.composing import composed
 from workers.constraints import GradientAverages, no_gradients
 from workers.displacement import snapshot

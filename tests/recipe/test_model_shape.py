@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.training.model_shape import KNOWN_SHAPES, ModelShape, UnknownShapeError, shape_of
+from recipe.capacity.model_shape import KNOWN_SHAPES, ModelShape, UnknownShapeError, shape_of
 
 
 @pytest.mark.parametrize(

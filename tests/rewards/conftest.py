@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from data_prep.micro_problems import ALL_SKILLS, Problem
+from data_prep.micro.problems import ALL_SKILLS, Problem
 
 
 def sample_problems(count: int) -> list[Problem]:

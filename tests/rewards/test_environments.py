@@ -3,12 +3,12 @@
 import pytest
 
 from rewards import environments
-from rewards.code import CodeTruth
 from rewards.environments import environment_of, first_acceptance, play, recovery
 from rewards.sandbox import CaseResult, CheckResult
 from rewards.settings import JudgeSettings
-from rewards.sql import Database, SqlTruth
-from rewards.stdio import Printed, StdioTruth
+from rewards.verifiers.code import CodeTruth
+from rewards.verifiers.sql import Database, SqlTruth
+from rewards.verifiers.stdio import Printed, StdioTruth
 
 FEEDBACK = {"code_agent": "fix {test}\n{program}", "sql_agent": "{result}"}
 CODE = CodeTruth(tests=["assert f(1)==2", "assert f(2)==4", "assert f(3)==6"], visible=2)

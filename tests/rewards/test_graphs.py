@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rewards import compute_score, registry
-from rewards.graphs.task import parse_lists
 from rewards.settings import JudgeSettings
+from rewards.verifiers.graphs.task import parse_lists
 from tests.rewards.examples import ALCOHOL, ETHER, EXAMPLES, SQUARE, thought
 
 SETTINGS = JudgeSettings(shape="complicated")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rewards import compute_score
-from rewards.code import CodeTruth
+from rewards.analysis.imports import imported_modules
+from rewards.analysis.special_cases import names_inputs
 from rewards.guardrails import is_empty, of_program, reads_input
-from rewards.imports import imported_modules
-from rewards.special_cases import names_inputs
+from rewards.verifiers.code import CodeTruth
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ["assert f(11, 2) == 22", "assert f(13, 4) == 52", "assert f(5, 6) == 30", "assert f(0, 9) == 0"]

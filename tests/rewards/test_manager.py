@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 from verl import DataProto
 
-from data_prep.micro_model import make_tokenizer
+from data_prep.micro.model import make_tokenizer
 from rewards.environments import EPISODE
 from rewards.manager import TRAINED_ON, SkillCreditRewardManager, _reader
 from tests.composing import composed

@@ -31,8 +31,8 @@ def growth(used: Used) -> tuple[float, str]:
 def test_patterns_are_found_in_every_corner_of_the_package():
     places = {used.place for used in PATTERNS}
     assert {
-        *("rewards.extraction._FENCE", "rewards.graphs.task._LIST", "rewards.sandbox.compare._NUMBER"),
-        *("rewards.answer_numbers._TOKEN", "rewards.countdown._EXPRESSION"),
+        *("rewards.extraction._FENCE", "rewards.verifiers.graphs.task._LIST", "rewards.sandbox.inside.compare._NUMBER"),
+        *("rewards.verifiers.answer_numbers._TOKEN", "rewards.verifiers.countdown._EXPRESSION"),
     } <= places
 
 

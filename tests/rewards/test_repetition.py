@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rewards.repetition import repeats_itself
+from rewards.guardrails import repeats_itself
 
 
 def repeats_by_definition(text: str) -> bool:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from rewards.extraction import MAX_ANSWER_CHARACTERS
-from rewards.thinking import after_thinking, is_well_formed
+from rewards.extraction import MAX_ANSWER_CHARACTERS, after_thinking, is_well_formed
 
 
 @pytest.mark.parametrize(

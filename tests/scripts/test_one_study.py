@@ -75,7 +75,7 @@ def finished(project):
     status, commands, printed = launch(project, "scripts/gsm8k.sh", "m")
     assert status == 0, printed
     assert [command.split()[0] for command in commands] == [
-        "data_prep.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate", "recipe.evaluate",
+        "data_prep.sources.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate", "recipe.evaluate",
         "recipe.compare",
     ]  # fmt: skip
     return project
@@ -122,7 +122,7 @@ def test_weights_that_are_replaced_between_two_steps_are_refused(project):
 
 def test_data_without_a_split_are_refused_by_its_name(project):
     status, commands, printed = launch(project, "scripts/gsm8k.sh", "m", SPLITS="train test")
-    assert (status, [command.split()[0] for command in commands]) == (2, ["data_prep.gsm8k"])
+    assert (status, [command.split()[0] for command in commands]) == (2, ["data_prep.sources.gsm8k"])
     assert refusal(printed) == (
         "stopped: no data/gsm8k/dev.parquet; first remove data/gsm8k: its data lack the split dev"
     )

@@ -158,7 +158,7 @@ def test_what_a_user_chooses_of_paper_b_goes_with_it_to_a_cluster():
 
 
 def test_the_toy_of_paper_b_is_one_command():
-    assert dry("run_paper_b", "toy", "--seeds", "3") == [STARTED[0], "recipe.toy projection --seeds 3"]
+    assert dry("run_paper_b", "toy", "--seeds", "3") == [STARTED[0], "examples.toys projection --seeds 3"]
 
 
 def test_the_coding_pipeline_on_the_micro_model_shows_its_data_and_its_phases():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.training.settings import read_settings
+from recipe.settings import read_settings
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each starts a shell, some of them dozens
@@ -61,7 +61,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
 def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_path, words, variables, experiment):
     status, commands, printed = script(*words, **{"OUT": f"{tmp_path}/o"} | variables)
     assert status == 0, printed
-    sources = ("data_prep.countdown", "data_prep.gsm8k", "data_prep.graphs")
+    sources = ("data_prep.sources.countdown", "data_prep.sources.gsm8k", "data_prep.graphs.suite")
     judging = [found for name in ("recipe.evaluate", "recipe.probe", *sources) for found in of_module(commands, name)]
     assert judging
     assert all(f"--experiment {experiment} " in f"{command} " for command in judging)
@@ -74,8 +74,8 @@ def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_mod
     )
     assert status == 0, printed
     rows = f"{tmp_path}/o/phase4/rows"
-    assert of_module(commands, "data_prep.agents") == [
-        f"data_prep.agents d/{split}.parquet --out {rows}/{split}.parquet" for split in ("train", "dev")
+    assert of_module(commands, "data_prep.sources.agents") == [
+        f"data_prep.sources.agents d/{split}.parquet --out {rows}/{split}.parquet" for split in ("train", "dev")
     ]
     (train,) = of_module(commands, "recipe.train")
     words = (f"data.train_files={rows}/train.parquet", f"data.val_files={rows}/dev.parquet", "agents=micro")
@@ -89,7 +89,7 @@ def test_phases_can_be_left_out(tmp_path):
     _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
     (table,) = of_module(commands, "recipe.choose")
     assert table.split()[1:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
-    assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.agents") == []
+    assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.sources.agents") == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path, stage, mi
     assert f"stopped: no {tmp_path}/{missing}; first bash scripts/coding/{first}" in printed
 
 
-@pytest.mark.parametrize(("task", "module"), [("countdown", "data_prep.countdown_tasks"), ("gsm8k", "data_prep.gsm8k")])
+@pytest.mark.parametrize(
+    ("task", "module"), [("countdown", "data_prep.sources.countdown_tasks"), ("gsm8k", "data_prep.sources.gsm8k")]
+)
 def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     status, commands, printed = script(f"scripts/{task}.sh", "m", PLATFORM="gpu_1x8", NAME="dry")
     assert status == 0, printed
@@ -124,11 +126,11 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
 def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_ones():
     status, commands, printed = script("scripts/smoke.sh", NAME="dry")
     assert status == 0, printed
-    assert of_module(commands, "data_prep.countdown") == [
-        "data_prep.countdown --out data/countdown_dry --experiment countdown --limit 640"
+    assert of_module(commands, "data_prep.sources.countdown") == [
+        "data_prep.sources.countdown --out data/countdown_dry --experiment countdown --limit 640"
     ]
-    assert of_module(commands, "data_prep.arithmetic") == [
-        "data_prep.arithmetic --out data/gsm8k_dry --experiment gsm8k --limit 640"
+    assert of_module(commands, "data_prep.sources.arithmetic") == [
+        "data_prep.sources.arithmetic --out data/gsm8k_dry --experiment gsm8k --limit 640"
     ]
     runs = of_module(commands, "recipe.train")
     assert [re.search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
@@ -223,7 +225,7 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
         "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
     )
     assert status == 0, printed
-    assert len(of_module(commands, "data_prep.graphs")) == 10
+    assert len(of_module(commands, "data_prep.graphs.suite")) == 10
     assert of_module(commands, "recipe.train") == []  # the jobs' own
     jobs = re.findall(r"job submit .* -- env -C .+? bash (scripts/.*)", printed)
     assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
@@ -239,7 +241,7 @@ def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
 def test_an_evaluation_of_the_study_has_three_groups():
     status, commands, printed = script("scripts/npg_muse/evaluate.sh", "m", "out", PROBLEMS="60")
     assert status == 0, printed
-    made = of_module(commands, "data_prep.graphs")
+    made = of_module(commands, "data_prep.graphs.suite")
     assert [("--tasks mcp mis mvc mcs ged tsp --limit 600" in one, "diameter" in one) for one in made] == [
         (True, False), (False, True),
     ]  # fmt: skip

@@ -17,9 +17,8 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     import torch
 
     from workers.agop import AGOP, PART
-    from workers.constraints import HALF, SKILL
+    from workers.constraints import HALF, MEMORY, SKILL
     from workers.displacement import displacement_norm, snapshot
-    from workers.memory_rows import MEMORY
     from workers.penalties import PENALTY, Penalty
     from workers.safe_update import PROTECTION
 

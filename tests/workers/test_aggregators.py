@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from recipe.checks import extras
-from recipe.training.settings import ProjectionSettings, SettingsError, read_settings
+from recipe.settings import ProjectionSettings, SettingsError, read_settings
 from tests.composing import composed
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 from workers.projection import METHODS, project

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from workers.agop import PART, part_sources, prompt_parts, spectrum
-from workers.memory_rows import MEMORY
+from workers.constraints import MEMORY
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 1_000))

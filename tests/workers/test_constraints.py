@@ -12,6 +12,7 @@ from verl.utils import tensordict_utils as tu
 from workers.constraints import (
     HALF,
     IMAGES,
+    MEMORY,
     SKILL,
     GradientAverages,
     constraint_gradients,
@@ -21,8 +22,8 @@ from workers.constraints import (
     rollout_source,
     solution_batch,
     solution_source,
+    without_memory,
 )
-from workers.memory_rows import MEMORY, without_memory
 from workers.solution_store import Solution
 
 WORDS = 5

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.credit import shape_advantages
-from workers.credit_ablation import ablated
+from workers.credit import ablated, shape_advantages
 
 NAN = math.nan
 

@@ -10,8 +10,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker
 
 from workers.actor import SkillCreditTrainingWorker
-from workers.constraints import filled_rows, passed_rows
-from workers.memory_rows import MEMORY
+from workers.constraints import MEMORY, filled_rows, passed_rows
 
 LENGTHS = [3, 5, 2, 4]
 

@@ -14,8 +14,8 @@ from omegaconf import DictConfig, open_dict
 from recipe import preflight
 from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
 from recipe.records.run_directory import RunDirectory
-from recipe.training.prompts import rows_by_skill
-from recipe.training.settings import read_settings
+from recipe.settings import read_settings
+from recipe.training.schedule import rows_by_skill
 from rewards import experiment
 from rewards.experiment import REWARD_KWARGS
 from rewards.settings import JudgeSettings

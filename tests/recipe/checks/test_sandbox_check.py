@@ -8,7 +8,8 @@ import pytest
 
 from recipe.checks import sandbox
 from recipe.records.run_directory import RunDirectory
-from rewards.sandbox import InfrastructureError, readiness
+from rewards.sandbox import InfrastructureError
+from rewards.sandbox.client import readiness
 from tests.composing import composed
 from tests.rewards.sandbox.conftest import start_server
 

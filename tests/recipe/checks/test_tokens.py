@@ -5,7 +5,7 @@ import pytest
 from recipe import preflight
 from recipe.checks import cluster, tokens
 from recipe.records.run_directory import RunDirectory
-from recipe.training.cluster import run_environment
+from recipe.runtime.ray_session import run_environment
 from tests.composing import composed
 
 JOINED = "+ray_kwargs.ray_init.address=10.0.0.7:6379"

@@ -1,9 +1,9 @@
 import pytest
 
 from recipe.choose import best, main, score
+from recipe.evaluation.budgets import Protocol
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
-from recipe.evaluation.protocol import Protocol
 from tests.recipe.evaluation.test_metrics import sample
 
 

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from data_prep.agents import for_agent
-from data_prep.agents import main as make_rows
 from data_prep.schema import read_rows
+from data_prep.sources.agents import for_agent
+from data_prep.sources.agents import main as make_rows
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
-from recipe.evaluation.episodes import play_episode
+from recipe.evaluation.collecting import play_episode
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer
-from recipe.training.settings import SettingsError, read_agents
+from recipe.settings import SettingsError, read_agents
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.scripted_environment import Scripted

@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 
 import recipe.dpo
 import rewards
-from data_prep import bugs, gsm8k, proving
+from data_prep import proving
 from data_prep.files import file_hash
+from data_prep.sources import bugs, gsm8k
 from data_prep.tasks import write_task_rows
 from recipe import evaluate, preflight, probe
 from recipe.checks import reward

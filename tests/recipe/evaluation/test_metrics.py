@@ -1,9 +1,9 @@
 import pytest
 
+from recipe.evaluation.budgets import Protocol
 from recipe.evaluation.metrics import measure, throughput
-from recipe.evaluation.protocol import Protocol
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
-from recipe.records.cut_answers import cut_warnings
+from recipe.records.precision import cut_warnings
 
 FOUR = Protocol("eval@k", samples=2, temperature=1.0)
 

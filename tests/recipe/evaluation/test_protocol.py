@@ -2,7 +2,7 @@ from itertools import combinations, islice
 
 import pytest
 
-from recipe.evaluation.protocol import Protocol, pass_at_k
+from recipe.evaluation.budgets import Protocol, pass_at_k
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(5, 2, 1), (5, 2, 2), (5, 0, 3), (5, 5, 5), (6, 3, 4), (4, 1, 4)])

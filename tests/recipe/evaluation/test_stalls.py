@@ -2,7 +2,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from recipe.evaluation.stalls import note_stalls
+from recipe.evaluation.collecting import note_stalls
 
 
 def wait_for(path: Path) -> None:

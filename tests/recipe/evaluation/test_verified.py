@@ -3,8 +3,7 @@ import pytest
 from data_prep.files import file_hash
 from data_prep.tasks import write_task_rows
 from recipe.evaluation.folder import EvaluationFolder, FolderError
-from recipe.evaluation.problems import Problem
-from recipe.evaluation.samples import Answer, Sample
+from recipe.evaluation.samples import Answer, Problem, Sample
 from recipe.evaluation.verified import demonstrations, pairs, read_verified
 from tests.recipe.evaluation.conftest import task
 

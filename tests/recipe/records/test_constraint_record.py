@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from recipe.records.constraint_record import constraint_means
+from recipe.records.skill_record import constraint_means
 
 
 def steps(**metrics: tuple[float, float]) -> list[dict[str, float]]:

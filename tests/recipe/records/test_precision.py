@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.precision import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
-from recipe.records.report import skill_table
 from recipe.records.run_directory import RunDirectory
 from recipe.training.skill_accuracy import share_error
 from tests.composing import composed

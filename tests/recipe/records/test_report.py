@@ -1,8 +1,8 @@
 import pytest
 from PIL import Image
 
+from recipe.records.experiment_page import processor, skill_table, told_if_it_fails, update_report
 from recipe.records.pictures import draw_learning_curve, series, skill_names
-from recipe.records.report import processor, skill_table, told_if_it_fails, update_report
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 

@@ -6,7 +6,7 @@ import pytest
 
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import read_skill_record, stage_metrics, update_skill_report
-from recipe.training.settings import Settings
+from recipe.settings import Settings
 from tests.typed_settings import settings
 
 SKILLS = ["write", "trace", "sql"]

@@ -11,10 +11,10 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, _agent_loop_
 from verl.utils.import_utils import load_class_from_fqn
 from verl.workers.rollout.replica import TokenOutput
 
-from data_prep.micro_model import make_tokenizer
+from data_prep.micro.model import make_tokenizer
 from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
-from recipe.training.sample_seeds import TIMES_BEFORE, TimesBefore, sample_seed
+from recipe.training.samples import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
 from tests.composing import composed
 from tests.scripted_environment import Scripted

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from recipe.records.run_directory import RunDirectory
+from recipe.settings import CreditSettings
 from recipe.training.credit_batch import (
     COUNTS,
     CreditFailedError,
@@ -14,7 +15,6 @@ from recipe.training.credit_batch import (
     shaped_by_credit,
 )
 from recipe.training.samples import jagged
-from recipe.training.settings import CreditSettings
 from workers.credit import shape_advantages
 
 

@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.records.run_directory import RunDirectory
+from recipe.settings import read_settings
 from recipe.training.protector import Protector
-from recipe.training.settings import read_settings
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from recipe.records.run_directory import RunDirectory
-from recipe.training.greedy import GreedyPrompts, greedy_metrics, sampling_of
+from recipe.settings import read_settings
 from recipe.training.protector import Protector
-from recipe.training.settings import read_settings
+from recipe.training.samples import GreedyPrompts, greedy_metrics, sampling_of
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 

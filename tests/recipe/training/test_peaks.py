@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from recipe.training.peaks import Peaks
+from recipe.training.protector import Peaks
 
 
 def seen(*accuracies: float | None, average: float = 0.0) -> Peaks:

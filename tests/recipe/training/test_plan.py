@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.training.plan import Plan, deal, make_plan, mixed_plan
-from recipe.training.prompts import PromptSchedule
-from recipe.training.settings import SettingsError
+from recipe.settings import SettingsError
+from recipe.training.schedule import Plan, PromptSchedule, deal, make_plan, mixed_plan
 from tests.typed_settings import settings
 
 BATCH = 16

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
+from recipe.settings import Settings, SettingsError, read_settings
 from recipe.training.protector import Protector, has_plain_loss
-from recipe.training.settings import Settings, SettingsError, read_settings
 from tests.composing import composed
 from workers.skill_metrics import forgetting
 from workers.solution_store import Solution

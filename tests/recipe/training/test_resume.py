@@ -2,10 +2,9 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from recipe.settings import read_settings
 from recipe.training.failure_buffer import FailureBuffer
-from recipe.training.protector import Protector
-from recipe.training.resume import checkpoint_folder, load_state, resumed_folder, save_state
-from recipe.training.settings import read_settings
+from recipe.training.protector import Protector, checkpoint_folder, load_state, resumed_folder, save_state
 from tests.composing import composed
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from recipe.training.prompts import StepPrompts
+from recipe.training.schedule import StepPrompts
 from recipe.training.trainer import SkillCreditTrainer
 
 

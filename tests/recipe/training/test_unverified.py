@@ -2,9 +2,9 @@ import pytest
 import torch
 from transfer_queue import KVBatchMeta
 
-from recipe.training import samples, unverified
-from recipe.training.samples import jagged
-from recipe.training.unverified import TooManyMaskedError, check_share, leave_out, masked_positions
+from recipe.training import samples
+from recipe.training import samples as unverified
+from recipe.training.samples import TooManyMaskedError, check_share, jagged, leave_out, masked_positions
 
 
 def test_the_masked_are_counted_among_those_that_were_tried():

@@ -17,8 +17,8 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import Sandbox
-from rewards.sandbox.environment import mount_points, python_folders
-from rewards.sandbox.lanes import spare_slots
+from rewards.sandbox.isolation.namespaces import mount_points, python_folders
+from rewards.sandbox.server.lanes import spare_slots
 from tests.processes import command_line, living_descendants
 
 ROOT = Path(__file__).resolve().parents[3]

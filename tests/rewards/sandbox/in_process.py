@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rewards.sandbox import judge, program
-from rewards.sandbox.frames import receive_frame
+from rewards.sandbox.inside import judge, program
+from rewards.sandbox.inside.frames import receive_frame
 
 
 @contextlib.contextmanager

@@ -19,8 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from rewards.sandbox import Program, Sandbox, StdioCase, bodies, listener, protocol, transport, zygote
-from rewards.sandbox.bodies import BadRequest, parse
+from rewards.sandbox import Program, Sandbox, StdioCase
+from rewards.sandbox.client import transport
+from rewards.sandbox.server import listener, wire
+from rewards.sandbox.server import listener as bodies
+from rewards.sandbox.server.listener import BadRequest, parse
+from rewards.sandbox.worker import zygote
 from tests.rewards.sandbox.conftest import ServerProcess, start_server
 
 GOOD = {"code": "print(1)", "language": "python"}
@@ -55,10 +59,10 @@ REQUESTS: dict[str, tuple[int, Any]] = {
     "a compile time before all times": (422, with_text(', "compile_timeout": -Infinity')),
     "more memory than there is": (422, {**GOOD, "memory_limit_MB": 1 << 40}),
     "a memory limit of 400 digits": (422, {**GOOD, "memory_limit_MB": 10**400}),
-    "as much memory as may be asked for": (200, {**GOOD, "memory_limit_MB": protocol.MAX_MEMORY_MB}),
+    "as much memory as may be asked for": (200, {**GOOD, "memory_limit_MB": wire.MAX_MEMORY_MB}),
     "memory below zero": (200, {**GOOD, "memory_limit_MB": -(1 << 40)}),
-    "too many files to fetch": (422, {**GOOD, "fetch_files": ["a"] * (protocol.MAX_FILES + 1)}),
-    "too long a path to fetch": (422, {**GOOD, "fetch_files": ["a" * (protocol.MAX_PATH + 1)]}),
+    "too many files to fetch": (422, {**GOOD, "fetch_files": ["a"] * (wire.MAX_FILES + 1)}),
+    "too long a path to fetch": (422, {**GOOD, "fetch_files": ["a" * (wire.MAX_PATH + 1)]}),
     "paths that are long together": (422, {**GOOD, "fetch_files": ["\U0001f600" * 1000] * 32}),
     "paths that just fit": (200, {**GOOD, "fetch_files": ["a/" * 500] * 32}),
     "larger files than an answer takes": (200, {**GOOD, "code": BIG_FILES, "fetch_files": FETCHED}),
@@ -300,7 +304,7 @@ async def test_the_client_sends_a_large_batch_in_parts(bounded: ServerProcess, m
 
 
 def test_a_valid_request_to_fetch_fits_one_message() -> None:
-    assert protocol.MAX_FETCH + zygote.LAUNCH.size <= zygote.MESSAGE_LIMIT
+    assert wire.MAX_FETCH + zygote.LAUNCH.size <= zygote.MESSAGE_LIMIT
 
 
 JSON = st.recursive(
@@ -321,7 +325,7 @@ def parsed_or_refused(model: type[BaseModel], body: bytes) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from([protocol.RunCodeRequest, protocol.BatchRequest]), st.binary(max_size=200))
+@given(st.sampled_from([wire.RunCodeRequest, wire.BatchRequest]), st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_list_of_mistakes(model: type[BaseModel], body: bytes) -> None:
     parsed_or_refused(model, body)
 
@@ -333,13 +337,13 @@ def test_any_bytes_changed_are_a_request_or_a_list_of_mistakes(data: st.DataObje
     body = bytearray(json.dumps({"programs": [{"code": "x", "cases": [case]}], "setup": str(value)}).encode())
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    parsed_or_refused(protocol.BatchRequest, bytes(body))
+    parsed_or_refused(wire.BatchRequest, bytes(body))
 
 
 def test_the_list_of_mistakes_is_short_for_many_large_ones() -> None:
     cases = [{"entry_point": "f", "args": "x" * 1000, "kwargs": {}}] * 5000
     body = json.dumps({"programs": [{"code": "x", "cases": cases}], "y" * 100_000: 1}).encode()
-    parsed_or_refused(protocol.BatchRequest, body)
+    parsed_or_refused(wire.BatchRequest, body)
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from rewards.sandbox import InfrastructureError, Sandbox
-from rewards.sandbox.outcomes import classify_end, last_exception
+from rewards.sandbox.inside.outcomes import classify_end, last_exception
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.sandbox import calls, fusion, judge, program
-from rewards.sandbox.codec import QUICK, UNREADABLE, decode, shown
-from rewards.sandbox.execution import Child
-from rewards.sandbox.frames import BadFrame, FrameBuffer, FrameTooLarge, frame, parse
-from rewards.sandbox.literal import Call
-from rewards.sandbox.outcomes import OUTCOMES, classify_end
-from rewards.sandbox.proxies import Unverifiable
-from rewards.sandbox.remote import ProgramGone, RemoteProgram
-from rewards.sandbox.replies import CalledBack, read_loaded, read_reply, read_verdict
-from rewards.sandbox.streams import MAX_ANSWER
+from rewards.sandbox.client import fusion
+from rewards.sandbox.inside import judge, program
+from rewards.sandbox.inside.codec import QUICK, UNREADABLE, decode, shown
+from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, FrameTooLarge, frame, parse
+from rewards.sandbox.inside.outcomes import OUTCOMES, classify_end
+from rewards.sandbox.inside.proxies import Unverifiable
+from rewards.sandbox.inside.remote import ProgramGone, RemoteProgram
+from rewards.sandbox.inside.replies import CalledBack, read_loaded, read_reply, read_verdict
+from rewards.sandbox.worker import calls
+from rewards.sandbox.worker.calls import Call
+from rewards.sandbox.worker.execution import Child
+from rewards.sandbox.worker.streams import MAX_ANSWER
 from tests.rewards.sandbox.hostile_frames import FIXED, mutated
 
 FRAMES = 20_000

@@ -1,0 +1,1 @@
+"""Duplicates and leaks: which tasks are alike, what was found, the audit."""

@@ -1,0 +1,170 @@
+"""The audit of governed tasks, as Markdown: what there is, what was found, with examples.
+
+What governance finds: tasks that are like a task it keeps, within a role (duplicates) and across roles (leaks).
+
+Tasks are judged in the order test, dev, train, so that of two alike the one that is trained on goes. Test tasks
+are reported, never dropped: what a published benchmark holds is not ours to change.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from data_prep.governance.likeness import Likeness, likeness, prompt_tokens, solution_tokens
+from data_prep.tasks import Task
+
+THRESHOLD = 0.8
+_RANKS = {"test": 0, "dev": 1, "train": 2}
+
+# Short programs are alike by chance: `return a + b` solves many problems.
+_MINIMUM_SOLUTION_TOKENS = 30
+
+Part = Literal["prompt", "solution"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Task number `task` is like the kept task number `other` in its prompt or solution.
+
+    similarity: 1.0 for the same normal form, else the Jaccard similarity of shingles.
+    """
+
+    task: int
+    other: int
+    part: Part
+    exact: bool
+    similarity: float
+    leak: bool
+    dropped: bool
+
+    @property
+    def kind(self) -> str:
+        """The finding in three words: exact prompt duplicate, near solution leak, and so on."""
+        degree = "exact" if self.exact else "near"
+        return f"{degree} {self.part} {'leak' if self.leak else 'duplicate'}"
+
+
+def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
+    """At most one finding for the prompt and one for the solution of each task, the closest; in the order of tasks.
+
+    Dropped are tasks (not of role test) whose prompt is like a kept one's, and those whose solution is like that of a
+    kept task of another role; solutions that are alike within a role are reported only.
+    """
+    parts: dict[Part, Likeness] = {
+        "prompt": likeness([task.prompt for task in tasks], prompt_tokens, width=5, minimum=1, threshold=threshold),
+        "solution": likeness(
+            [task.solution for task in tasks],
+            solution_tokens,
+            width=7,
+            minimum=_MINIMUM_SOLUTION_TOKENS,
+            threshold=threshold,
+        ),
+    }
+    # Of each class of each part, the first task kept, which has the highest role.
+    kept: dict[tuple[Part, int], int] = {}
+    findings: list[Finding] = []
+    for number in sorted(range(len(tasks)), key=lambda index: (_RANKS[tasks[index].role], index)):
+        found = [finding for part in parts for finding in _of_part(tasks, number, part, parts[part], kept)]
+        findings += found
+        if not any(finding.dropped for finding in found):
+            for part, classes in parts.items():
+                if (own := classes.class_of[number]) is not None:
+                    kept.setdefault((part, own), number)
+    return sorted(findings, key=lambda finding: finding.task)
+
+
+def _of_part(
+    tasks: Sequence[Task], number: int, part: Part, classes: Likeness, kept: dict[tuple[Part, int], int]
+) -> Iterator[Finding]:
+    own = classes.class_of[number]
+    if own is None:
+        return
+    alike = [(own, 1.0, True), *((other, similarity, False) for other, similarity in classes.near.get(own, ()))]
+    candidates = [
+        (tasks[kept[part, other]].role != tasks[number].role, exact, similarity, kept[part, other])
+        for other, similarity, exact in alike
+        if (part, other) in kept
+    ]
+    if candidates:
+        leak, exact, similarity, other = max(candidates)
+        dropped = tasks[number].role != "test" and (leak or part == "prompt")
+        yield Finding(number, other, part, exact, similarity, leak, dropped)
+
+
+_EXAMPLES = 3
+_EXCERPT = 160
+
+
+def audit(tasks: Sequence[Task], findings: Sequence[Finding], threshold: float) -> str:
+    """The whole report. `findings` are those of `findings.find` on these tasks."""
+    leaks = [finding for finding in findings if finding.leak]
+    verdict = (
+        f"**{len({finding.task for finding in leaks})} tasks of train or dev are like a task of a higher role and were "
+        "dropped.**"
+        if leaks
+        else "**No task of train or dev is like a task that it is measured by.**"
+    )
+    parts = [
+        "# Audit of the data",
+        f"{len(tasks):,} tasks. Alike means: the same normal form (exact), or a Jaccard similarity of shingles of at "
+        f"least {threshold:g} (near). Roles: train may be trained on, dev may be chosen by, test is for the end.",
+        verdict,
+        "## What there is",
+        _inventory(tasks, findings),
+        "## What was found",
+        _kinds(findings),
+        "## Examples",
+        _examples(tasks, findings),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _inventory(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
+    dropped = {finding.task for finding in findings if finding.dropped}
+    total: Counter[tuple[str, str, str, str]] = Counter()
+    kept: Counter[tuple[str, str, str, str]] = Counter()
+    without: Counter[tuple[str, str, str, str]] = Counter()
+    for number, task in enumerate(tasks):
+        key = task.source, task.split, task.role, task.licence
+        total[key] += 1
+        kept[key] += number not in dropped
+        without[key] += task.solution is None
+    rows = ([*key, f"{total[key]:,}", f"{kept[key]:,}", f"{without[key]:,}"] for key in sorted(total))
+    return _table(["source", "split", "role", "licence", "tasks", "kept", "without solution"], rows)
+
+
+def _kinds(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.kind for finding in findings)
+    dropped = Counter(finding.kind for finding in findings if finding.dropped)
+    if not counts:
+        return "Nothing."
+    rows = ([kind, f"{count:,}", f"{dropped[kind]:,}"] for kind, count in sorted(counts.items()))
+    return _table(["kind", "tasks", "dropped"], rows)
+
+
+def _examples(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
+    shown: list[str] = []
+    for kind in sorted({finding.kind for finding in findings}):
+        of_kind = [finding for finding in findings if finding.kind == kind]
+        shown += [_example(tasks, finding) for finding in of_kind[:_EXAMPLES]]
+    return "\n".join(shown) or "None."
+
+
+def _example(tasks: Sequence[Task], finding: Finding) -> str:
+    task, other = tasks[finding.task], tasks[finding.other]
+    return (
+        f"- {finding.kind}, similarity {finding.similarity:.2f}: `{task.id}` ({task.role}) and `{other.id}` "
+        f"({other.role})\n  - {_excerpt(task, finding)}\n  - {_excerpt(other, finding)}"
+    )
+
+
+def _excerpt(task: Task, finding: Finding) -> str:
+    text = " ".join(((task.prompt if finding.part == "prompt" else task.solution) or "").split())
+    short = text if len(text) <= _EXCERPT else text[: _EXCERPT - 3] + "..."
+    return f"`{short.replace('`', chr(39))}`"
+
+
+def _table(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,173 @@
+"""Which tasks are alike: classes of equal texts in normal form, and pairs of classes that are nearly equal.
+
+Near-duplicate search by MinHash and locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with rensa.
+
+A set is a sorted array of 64-bit hashes. Two sets of Jaccard similarity s become a candidate pair with the probability
+1 - (1 - s^ROWS)^BANDS: 0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. What is reported is their similarity itself.
+
+What is left of a text or of a program when its wording is taken away, as a list of tokens to compare.
+"""
+
+import builtins
+import hashlib
+import keyword
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from rensa import RMinHash, RMinHashLSH
+
+# Operators count: "a - b" and "a + b" are two problems. Other punctuation is layout.
+_CONTENT = re.compile(r"\w+|[-+*/%<>=&|^~]")
+
+# A lexer and not a parser: ten times faster, and it reads programs that do not parse or are in another language.
+_LEXEME = re.compile(
+    r"""
+      (?P<comment> \#[^\n]* )
+    | (?P<string> [rbfuRBFU]{0,2} (?: '{3}.*?'{3} | "{3}.*?"{3} | '(?:\\.|[^'\\\n])*' | "(?:\\.|[^"\\\n])*" ) )
+    | (?P<name> [^\W\d]\w* )
+    | (?P<other> \d[\w.]* | \*\* | // | [=!<>]= | [^\w\s] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KEPT_NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist)
+
+
+def prompt_tokens(text: str) -> list[str]:
+    """Words, numbers and operators of a prompt, without case, other punctuation, layout and compatibility forms."""
+    return _CONTENT.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def solution_tokens(text: str) -> list[str]:
+    """Tokens of a program in normal form: comments, docstrings, layout and the names it chooses do not count.
+
+    Names are numbered in order of appearance; keywords, builtins, attributes and constants stay.
+    """
+    tokens: list[str] = []
+    numbers: dict[str, str] = {}
+    for match in _LEXEME.finditer(text):
+        lexeme = match[0]
+        if match.lastgroup == "comment" or (match.lastgroup == "string" and _is_statement(text, match.start(), tokens)):
+            continue
+        if match.lastgroup == "name" and lexeme not in _KEPT_NAMES and tokens[-1:] != ["."]:
+            lexeme = numbers.setdefault(lexeme, f"v{len(numbers)}")
+        tokens.append(lexeme)
+    return tokens
+
+
+def _is_statement(text: str, start: int, before: list[str]) -> bool:
+    """Whether a string begins a line and continues no expression: then it is documentation."""
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip() and (not before or before[-1] not in "([{,=+%|\\")
+
+
+BANDS, ROWS = 21, 6
+
+# Of many candidates each set is compared with so many that follow it: copies of one text form a chain, not a clique of
+# quadratic size.
+_WINDOW = 64
+_SEED = 1
+
+Hashes = NDArray[np.uint64]
+
+
+@lru_cache(maxsize=1 << 18)
+def _token_hash(token: str) -> int:
+    return int.from_bytes(hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def shingles(tokens: Sequence[str], width: int) -> Hashes:
+    """The set of runs of `width` tokens; fewer tokens than that are one run, none are the empty set."""
+    if not tokens:
+        return np.empty(0, np.uint64)
+    hashes = np.fromiter((_token_hash(token) for token in tokens), np.uint64, len(tokens))
+    width = min(width, len(tokens))
+    runs = np.zeros(len(tokens) - width + 1, np.uint64)
+    for place in range(width):
+        runs = _mixed(runs ^ hashes[place : place + len(runs)])
+    return np.unique(runs)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """A bijection of 64-bit numbers that scatters its argument's bits (the finaliser of SplitMix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def jaccard(left: Hashes, right: Hashes) -> float:
+    """Shared elements divided by all elements of two sets, 0.0 when both are empty."""
+    shared = len(np.intersect1d(left, right, assume_unique=True))
+    union = len(left) + len(right) - shared
+    return shared / union if union else 0.0
+
+
+def similar_pairs(sets: Sequence[Hashes], threshold: float) -> Iterator[tuple[int, int, float]]:
+    """Pairs (i, j, similarity) of sets, i < j, that are at least as similar as `threshold` and met in some bucket.
+
+    Empty sets are similar to nothing. Of more than _WINDOW candidates only the next are compared, so that connected
+    groups are complete while the pairs in them may not be.
+    """
+    numbers = [index for index, values in enumerate(sets) if len(values)]
+    # rensa reads tokens as bytes; a hash is eight of them.
+    signatures = RMinHash.from_token_sets([sets[index].view("V8").tolist() for index in numbers], BANDS * ROWS, _SEED)
+    index = RMinHashLSH(threshold, BANDS * ROWS, BANDS)
+    for number, signature in zip(numbers, signatures, strict=True):
+        index.insert(number, signature)
+    for number, signature in zip(numbers, signatures, strict=True):
+        for other in sorted(other for other in index.query(signature) if other > number)[:_WINDOW]:
+            similarity = jaccard(sets[number], sets[other])
+            if similarity >= threshold:
+                yield number, other, similarity
+
+
+# A run of tokens that so many distinct texts share is wording of a template, not content: it does not make tasks alike.
+_BOILERPLATE_SHARE, _BOILERPLATE_MINIMUM = 0.02, 50
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Texts by what is left of them.
+
+    class_of: of each text the number of its class, None where there is too little text to tell.
+    near: of each class the classes nearly equal to it, with the similarity in [threshold, 1].
+    """
+
+    class_of: list[int | None]
+    near: dict[int, list[tuple[int, float]]]
+
+
+def likeness(
+    texts: Sequence[str | None],
+    tokens_of: Callable[[str], list[str]],
+    *,
+    width: int,
+    minimum: int,
+    threshold: float,
+) -> Likeness:
+    """Compares all texts with all others. width: tokens of a shingle; minimum: fewer tokens than that are too little
+    to tell; threshold: Jaccard similarity from which two texts are nearly equal.
+    """
+    numbers: dict[tuple[str, ...], int] = {}
+    class_of: list[int | None] = []
+    for text in texts:
+        tokens = () if text is None else tuple(tokens_of(text))
+        enough = len(tokens) >= max(1, minimum)
+        class_of.append(numbers.setdefault(tokens, len(numbers)) if enough else None)
+    sets = _without_boilerplate([shingles(tokens, width) for tokens in numbers])
+    near: dict[int, list[tuple[int, float]]] = {}
+    for first, second, similarity in similar_pairs(sets, threshold):
+        near.setdefault(first, []).append((second, similarity))
+        near.setdefault(second, []).append((first, similarity))
+    return Likeness(class_of, near)
+
+
+def _without_boilerplate(sets: Sequence[Hashes]) -> list[Hashes]:
+    if not sets:
+        return []
+    values, counts = np.unique(np.concatenate(sets), return_counts=True)
+    common = values[counts > max(_BOILERPLATE_MINIMUM, _BOILERPLATE_SHARE * len(sets))]
+    return [np.setdiff1d(values, common, assume_unique=True) for values in sets]

@@ -1,0 +1,1 @@
+"""Graph tasks with proven optima."""

@@ -1,0 +1,123 @@
+"""Makes graph tasks with exact optima: `python -m data_prep.graphs --out DIR [--tasks mcp tsp ...] [--levels 1 2 ...]`.
+
+Every task and level gets the same number of problems. With one seed a smaller --limit makes a subset of a larger one,
+and `--volumes 45000 60000 90000` writes such subsets of the training problems beside it: train_45000.jsonl and .parquet
+and so on. All cores work; an interrupted run goes on where it was.
+"""
+
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from data_prep.graphs.molecules import origin_here
+from data_prep.graphs.problems import NETWORK_SIZES, TASKS
+from data_prep.json_lines import Journal
+from data_prep.ordered_map import Cores, all_cores
+from data_prep.schema import DataFileError
+from data_prep.sources import procedural
+from data_prep.sources.source import Draft, positive, run, source_parser
+from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
+
+LEVELS = tuple(NETWORK_SIZES)
+_MOLECULE_TASKS = ("mcs", "ged")
+# Problems that one process makes at a time.
+_CHUNK = 4
+
+
+def draw(name: str, level: int, rng: random.Random) -> dict[str, Any]:
+    """The fields of a random problem of a task and level."""
+    problem = TASKS[name](rng, level)
+    origin = {"molecules": origin_here()} if name in _MOLECULE_TASKS else {}
+    return {
+        "skill": name,
+        "verifier": name,
+        "prompt": problem.prompt,
+        "ground_truth": problem.truth,
+        "solution": problem.solution,
+        "licence": "apache-2.0",
+        "notes": {"level": level} | origin,
+    }
+
+
+def drawn(name: str, level: int, seed: int, chunk: int) -> list[dict[str, Any]]:
+    """The problems of one chunk of a cell's endless sequence; each has a generator of its own."""
+    numbers = range(chunk * _CHUNK, (chunk + 1) * _CHUNK)
+    return [draw(name, level, random.Random(f"{name}/{level}/{seed}/{number}")) for number in numbers]
+
+
+def drafts(
+    tasks: Sequence[str], levels: Sequence[int], *, limit: int, seed: int, cores: Cores, journal: Journal
+) -> Iterator[Draft]:
+    """About `limit` training problems, equally many of every task and level, and a tenth of that of dev and of test."""
+    for name in tasks:
+        for level in levels:
+            problems = _sequence(name, level, seed, cores, journal)
+            for draft in procedural.deal(f"graphs/{name}/{level}", problems, limit=_each(limit, tasks, levels)):
+                yield draft | {"source": "graphs"}
+
+
+def _each(limit: int, tasks: Sequence[str], levels: Sequence[int]) -> int:
+    return max(1, limit // (len(tasks) * len(levels)))
+
+
+def _sequence(name: str, level: int, seed: int, cores: Cores, journal: Journal) -> Iterator[dict[str, Any]]:
+    """The problems of a cell, without end: those that the journal holds, then new ones."""
+    key = f"{name}/{level}/{seed}/{origin_here()}/{{}}".format
+    known = 0
+    while key(known) in journal:
+        yield from journal[key(known)]
+        known += 1
+    for chunk, problems in enumerate(cores.ordered_map(partial(drawn, name, level, seed), count(known)), known):
+        journal.add(key(chunk), problems)
+        yield from problems
+
+
+def write_volumes(out: Path, volumes: Sequence[int]) -> None:
+    """Writes the first training problems of every cell as train_VOLUME; DataFileError when there are fewer."""
+    cells: dict[tuple[str, Any], list[Task]] = defaultdict(list)
+    for task in read_tasks(out / "train.jsonl"):
+        cells[task.skill, task.notes["level"]].append(task)
+    for volume in volumes:
+        each = volume // len(cells)
+        if each > (fewest := min(map(len, cells.values()))):
+            raise DataFileError(f"--volumes {volume}: a task and level should have {each} problems, one has {fewest}")
+        tasks = [task for cell in cells.values() for task in cell[:each]]
+        write_tasks(out / f"train_{volume}.jsonl", tasks)
+        print(f"{out / f'train_{volume}.parquet'}: {write_task_rows(out / f'train_{volume}.parquet', tasks):,} rows")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("graphs", __doc__)
+    procedural.add_limit(parser)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
+    parser.add_argument("--levels", type=int, nargs="+", choices=LEVELS, default=LEVELS)
+    parser.add_argument("--volumes", type=positive, nargs="+", default=[], help="subsets of train; none above --limit")
+    options = parser.parse_args(arguments)
+    if options.volumes and max(options.volumes) > options.limit:
+        parser.error(f"--volumes {max(options.volumes)} is more than --limit {options.limit}")
+    tasks, levels = tuple(options.tasks), tuple(options.levels)
+    if origin_here() == "built" and set(_MOLECULE_TASKS) & set(tasks):
+        print("without rdkit molecules are built: the data differ from those of machines that have it", file=sys.stderr)
+    path = options.out / ".drawn.jsonl"
+    with all_cores() as cores:
+        made = partial(drafts, tasks, levels, limit=options.limit, seed=options.seed, cores=cores)
+        total = len(tasks) * len(levels) * procedural.size(_each(options.limit, tasks, levels))
+        status = run("graphs", options, tasks, lambda: made(journal=Journal(path)), total=total)
+    if status == 0:
+        path.unlink(missing_ok=True)
+        try:
+            write_volumes(options.out, options.volumes)
+        except (DataFileError, OSError) as error:
+            print(f"data_prep.graphs.suite: {error}", file=sys.stderr)
+            return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The micro suite: four small skills, their demonstrations and the micro model."""

@@ -1,0 +1,74 @@
+"""Demonstrations of mending for the micro model: `python -m data_prep.micro.episodes --out FILE.parquet`.
+
+Half of them are episodes of the code agent: a wrong program, what its environment says of it, the right one. The
+others are right at once. The starting model has seen no second turn, so it mends nothing without these.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_prep.micro.problems import Problem
+from data_prep.micro.suite import problems, row
+from data_prep.schema import DataFileError, Demonstration, Message, write_rows
+from data_prep.sources.agents import for_agent
+from data_prep.sources.source import positive
+from rewards.environments import environment_of
+from rewards.settings import JudgeSettings
+
+SKILLS = ("write", "repair")
+_AT_A_TIME = 64
+
+
+async def demonstration(problem: Problem, index: int, rng: random.Random, feedback: str) -> Demonstration:
+    """One demonstration; an episode where a wrong program that was drawn fails a test that the agent may see."""
+    asked = for_agent(row(problem, "sft_train", index))
+    turns = [problem.gold]
+    if rng.random() < 0.5:
+        wrong = rng.choice(problem.wrong)
+        environment = environment_of(
+            asked.agent_name, asked.reward_model.ground_truth, JudgeSettings(), feedback={asked.agent_name: feedback}
+        )
+        observation = await environment.act(wrong)
+        if not observation.done:
+            turns = [wrong, observation.text, problem.gold]
+    said = [Message(role="user" if turn % 2 else "assistant", content=text) for turn, text in enumerate(turns)]
+    messages = [*asked.prompt, *said]
+    return Demonstration(messages=messages, skill=problem.skill, correct=True, extra_info=asked.extra_info)
+
+
+async def demonstrations(count: int, seed: int, feedback: str) -> list[Demonstration]:
+    """`count` of each skill, shuffled; the same arguments give the same ones."""
+    drawn = [one for skill in SKILLS for one in problems(skill, "sft_train", seed=seed, count=count, difficulty=1)]
+    random.Random(seed).shuffle(drawn)
+    made: list[Demonstration] = []
+    for start in range(0, len(drawn), _AT_A_TIME):
+        batch = enumerate(drawn[start : start + _AT_A_TIME], start)
+        made += await asyncio.gather(
+            *(demonstration(one, index, random.Random(f"{seed}/{index}"), feedback) for index, one in batch)
+        )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.micro.episodes", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=positive, default=4096, help="demonstrations per skill")
+    parser.add_argument("--feedback", required=True, help="agents.feedback.code_agent of the runs to come")
+    options = parser.parse_args(arguments)
+    try:
+        count = write_rows(options.out, asyncio.run(demonstrations(options.limit, options.seed, options.feedback)))
+    except (DataFileError, OSError, ValueError) as error:
+        print(f"data_prep.micro.episodes: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.out}: {count} demonstrations")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

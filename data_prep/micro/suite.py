@@ -1,0 +1,194 @@
+"""Makes the micro suite: `python -m data_prep.micro --out DIR [--seed S] [--limit N] [--difficulty D]`.
+
+Writes train, val and test (rows for reinforcement learning) and sft_train and sft_val (demonstrations, of which a
+stated share is wrong) as parquet. docs/micro_suite.md describes the skills.
+"""
+
+import argparse
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import track
+
+from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, Problem
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.sources.agents import for_agent
+from data_prep.sources.source import positive
+from data_prep.splits import split_by_hash
+
+# Share of wrong demonstrations: fewer where the right answer is harder to learn.
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5}
+
+# Share of right demonstrations that have a line too many, where a skill has such answers (`parts`).
+REDUNDANT_SHARE = 0.5
+
+# Demonstrations of each skill, relative to the others: `repair` has the most to learn.
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1}
+
+# A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
+# training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
+_SHARES = {"val": 10, "test": 10, "sft_val": 5, "train": 75}
+_POOL = {"sft_train": "train"}
+_ATTEMPTS_PER_ROW = 400
+
+
+def split_of(prompt: str) -> str:
+    """The split to which a prompt belongs: train, val, test or sft_val."""
+    return split_by_hash(prompt, _SHARES)
+
+
+def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) -> Iterator[Problem]:
+    """Problems of one skill and split; prompts repeat in sft_train only. The same arguments give the same problems."""
+    rng = random.Random(f"{skill}/{split}/{seed}/{difficulty}")
+    seen: set[str] = set()
+    for _ in range(count):
+        for _ in range(_ATTEMPTS_PER_ROW):
+            problem = ALL_SKILLS[skill](rng, difficulty)
+            if split_of(problem.prompt) == _POOL.get(split, split) and problem.prompt not in seen:
+                break
+        else:
+            raise DataFileError(
+                f"skill '{skill}' has only about {len(seen)} prompts for the split '{split}' at difficulty "
+                f"{difficulty}, {count} were asked for; lower --limit or raise --difficulty"
+            )
+        if split != "sft_train":
+            seen.add(problem.prompt)
+        yield problem
+
+
+def rows(
+    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, agents: bool = False
+) -> list[Row]:
+    """`count` rows of every skill, shuffled. agents: for agents that act in several turns (`rewards.environments`)."""
+    drawn = [
+        problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+    ]
+    random.Random(f"{split}/{seed}").shuffle(drawn)
+    made = [row(problem, split, index) for index, problem in enumerate(drawn)]
+    return [for_agent(one) for one in made] if agents else made
+
+
+def row(problem: Problem, split: str, index: int) -> Row:
+    """A problem as a row for reinforcement learning."""
+    return Row(
+        data_source=problem.verifier,
+        prompt=[Message(role="user", content=problem.prompt)],
+        ability=problem.skill,
+        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
+        skill=problem.skill,
+        extra_info=_extra_info(problem, split, index),
+    )
+
+
+def demonstrations(
+    split: str, counts: Mapping[str, int], wrong_shares: Mapping[str, float], *, seed: int, difficulty: int
+) -> list[Demonstration]:
+    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with its skill's probability."""
+    rng = random.Random(f"demonstrations/{split}/{seed}")
+    drawn = [
+        _demonstration(problem, rng, split, wrong_shares[skill])
+        for skill, count in counts.items()
+        for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+    ]
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _demonstration(problem: Problem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
+    correct = not problem.wrong or rng.random() >= wrong_share
+    answer = problem.gold if correct else rng.choice(problem.wrong)
+    if correct and problem.redundant and rng.random() < REDUNDANT_SHARE:
+        answer = rng.choice(problem.redundant)
+    messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
+    return Demonstration(
+        messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
+    )
+
+
+def _extra_info(problem: Problem, split: str, index: int) -> ExtraInfo:
+    digest = hashlib.sha256(problem.prompt.encode()).hexdigest()[:12]
+    return ExtraInfo(split=split, index=index, id=f"micro/{problem.skill}/{digest}")
+
+
+def make(
+    out: Path,
+    *,
+    seed: int = 0,
+    limit: int = 256,
+    difficulty: int = 1,
+    skills: Sequence[str] = tuple(SKILLS),
+    wrong_shares: Mapping[str, float] = WRONG_SHARES,
+    demonstration_count: int = 34_560,
+    agents: bool = False,
+) -> dict[str, int]:
+    """Writes the five files into `out` and returns the number of rows of each.
+
+    limit: training rows per skill; val and test have a fifth of it. wrong_shares: of each skill, in [0, 1].
+    demonstration_count: of all skills together, dealt by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    """
+    held_out = max(1, limit // 5)
+    counts = {"train": limit, "val": held_out, "test": held_out}
+    dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
+    drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
+        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        for split, count in counts.items()
+    } | {
+        split: partial(demonstrations, split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
+        for split, skill_counts in dealt.items()
+    }
+    steps = track(drawn.items(), "making the micro suite", console=Console(stderr=True))
+    return {split: write_rows(out / f"{split}.parquet", draw()) for split, draw in steps}
+
+
+def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
+    """Demonstrations of each skill, at least one, about `total` together."""
+    weights = sum(DEMONSTRATION_WEIGHTS[skill] for skill in skills)
+    return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not in [0, 1]")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.micro", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=positive, default=256, help="training rows per skill")
+    parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
+    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
+    parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
+    parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
+    parser.add_argument("--agents", action="store_true", help="rows for the code and SQL agents (docs/agents.md)")
+    options = parser.parse_args(arguments)
+    share = options.wrong_share
+    try:
+        sizes = make(
+            options.out,
+            seed=options.seed,
+            limit=options.limit,
+            difficulty=options.difficulty,
+            skills=options.skills,
+            wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(ALL_SKILLS, share),
+            demonstration_count=options.demonstrations,
+            agents=options.agents,
+        )
+    except (DataFileError, OSError) as error:
+        print(f"data_prep.micro.suite: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"{options.out / split}.parquet: {size} rows" for split, size in sizes.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

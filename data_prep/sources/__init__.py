@@ -1,0 +1,1 @@
+"""Sources of tasks: one module a data set, each a command."""

@@ -1,0 +1,186 @@
+"""Records of a public set, from the Hugging Face hub or from local files with the same columns.
+
+Of the hub one commit is read, ``PublicSet.revision``. What was read stands in ``OUT/origin.json``, and the records of
+the hub in ``OUT/snapshot``: ``--from-file SPLIT=OUT/snapshot/SPLIT.parquet`` makes the same tasks of them.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow.lib
+import pyarrow.parquet
+
+from data_prep.files import complete_file, file_hash
+from data_prep.json_lines import read_lines
+from data_prep.schema import DataFileError
+from data_prep.sources.source import Draft, Refusal, positive, run
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """Where a set is and what its records hold.
+
+    splits: as published; columns: those that are read; revision: the commit of the repository that is read.
+    """
+
+    name: str
+    repository: str
+    configuration: str | None
+    splits: tuple[str, ...]
+    columns: tuple[str, ...]
+    revision: str
+
+
+# The numbers of a split's records, by the part of the set that they belong to; --limit draws from each part.
+Parts = Callable[[str, Sequence[Any]], Mapping[str, Sequence[int]]]
+
+
+def whole_split(split: str, records: Sequence[Any]) -> dict[str, Sequence[int]]:
+    """A published split is one part."""
+    return {split: range(len(records))}
+
+
+class Convert(Protocol):
+    """Makes the fields of a task of the record number `index` of a split; ValueError says why it can't."""
+
+    def __call__(self, record: dict[str, Any], split: str, index: int) -> dict[str, Any]: ...
+
+
+def add_options(parser: argparse.ArgumentParser, splits: Sequence[str]) -> None:
+    """The options of every public set."""
+    parser.add_argument("--limit", type=positive, help="records of each split, drawn by --seed (default: all)")
+    parser.add_argument("--revision", help="commit of the hub's repository to read (default: the one that is pinned)")
+    parser.add_argument(
+        "--from-file",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="SPLIT=FILE",
+        help=f"JSONL or parquet files with the hub's columns, instead of the hub; splits: {', '.join(splits)}",
+    )
+
+
+def make(
+    public: PublicSet,
+    options: argparse.Namespace,
+    convert: Convert,
+    verifier: str,
+    *,
+    module: str | None = None,
+    parts: Parts = whole_split,
+    refine: Callable[[Iterable[Draft]], Iterable[Draft]] = iter,
+) -> int:
+    """Makes, proves and writes the tasks of a set, then what they were made of; returns the exit status.
+
+    module: the command, where it is not called as the set. refine: the last word over the drafts.
+    """
+    records: dict[str, Any] = {}
+    module = module or public.name
+    status = run(module, options, (verifier,), lambda: refine(drafts(public, options, convert, parts, records)))
+    try:
+        return status or _keep_origin(public, options, records)
+    except OSError as error:
+        print(f"data_prep.{module}: {error}", file=sys.stderr)
+        return 1
+
+
+def drafts(
+    public: PublicSet, options: argparse.Namespace, convert: Convert, parts: Parts, records: dict[str, Any]
+) -> Iterator[Draft]:
+    """A draft for each record that is asked for, in the published order within each part.
+
+    convert is given the part as the split of a record. records: filled with what was read, split by split.
+    """
+    files = _files(public, options.from_file)
+    for split in files or public.splits:
+        found = _of_file(files[split], public.columns) if files else _of_hub(public, split, _revision(public, options))
+        records[split] = found
+        for part, numbers in parts(split, found).items():
+            if options.limit is not None and options.limit < len(numbers):
+                numbers = sorted(random.Random(f"{part}/{options.seed}").sample(numbers, options.limit))
+            for index in numbers:
+                yield _draft(public, found[index], part, index, convert)
+
+
+def _revision(public: PublicSet, options: argparse.Namespace) -> str:
+    return options.revision or public.revision
+
+
+def _keep_origin(public: PublicSet, options: argparse.Namespace, records: Mapping[str, Any]) -> int:
+    files = _files(public, options.from_file)
+    origin: dict[str, Any] = {split: {"records": len(found)} for split, found in records.items()}
+    for split, file in files.items():
+        origin[split] |= {"file": str(file), "sha256": file_hash(file)}
+    if not files:
+        origin |= {"repository": public.repository, "revision": _revision(public, options)}
+        for split, found in records.items():
+            with complete_file(options.out / "snapshot" / f"{split}.parquet") as path:
+                found.select_columns(list(public.columns)).to_parquet(path)
+    with complete_file(options.out / "origin.json") as path:
+        path.write_text(json.dumps(origin, indent=2) + "\n")
+    return 0
+
+
+def _draft(public: PublicSet, record: Any, split: str, index: int, convert: Convert) -> Draft:
+    label = f"{public.name}/{split} record {index}"
+    if isinstance(record, str):
+        return Refusal(label, record)
+    try:
+        return convert(record, split, index)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as error:
+        return Refusal(label, f"{type(error).__name__}: {error}")
+
+
+def _files(public: PublicSet, texts: Sequence[str]) -> Mapping[str, Path]:
+    files: dict[str, Path] = {}
+    for text in texts:
+        split, _, path = text.partition("=")
+        if split not in public.splits or not path:
+            raise DataFileError(f"--from-file {text}: SPLIT=FILE is asked for, SPLIT one of {', '.join(public.splits)}")
+        if split in files:
+            raise DataFileError(f"--from-file {text}: the split {split} is given twice; join its files into one")
+        if (
+            twice := next((other for other, one in files.items() if one.resolve() == Path(path).resolve()), None)
+        ) is not None:
+            raise DataFileError(f"--from-file {text}: the file is that of the split {twice}")
+        files[split] = Path(path)
+    return files
+
+
+def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
+    """The records of a file; in place of a bad line the reason why it is bad."""
+    if path.suffix == ".parquet":
+        try:
+            records = pyarrow.parquet.read_table(path).to_pylist()
+        except (OSError, pyarrow.lib.ArrowException) as error:
+            raise DataFileError(f"{path}: not a readable parquet file ({error})") from error
+    else:
+        records = [line.value or f"line {line.number}: {line.reason or 'an empty object'}" for line in read_lines(path)]
+    present = {key for record in records if isinstance(record, dict) for key in record}
+    if missing := [column for column in columns if column not in present]:
+        raise DataFileError(
+            f"{path}: the columns {', '.join(missing)} are missing; found: {', '.join(sorted(present)) or 'no records'}"
+        )
+    return records
+
+
+def _of_hub(public: PublicSet, split: str, revision: str) -> Any:
+    import datasets  # takes seconds to import, and files of one's own do not need it
+
+    try:
+        found = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
+    except Exception as error:  # the hub's client raises errors of many libraries, none of them ours to tell apart
+        raise DataFileError(
+            f"the split {split} of {public.repository} at {revision} could not be loaded from the Hugging Face hub "
+            f"({type(error).__name__}: {error}); without a network, download it elsewhere and name the files: "
+            f"--from-file {split}=FILE.parquet"
+        ) from error
+    if missing := [column for column in public.columns if column not in found.column_names]:
+        raise DataFileError(f"{public.repository}: the columns {', '.join(missing)} are missing; the set has changed")
+    return found

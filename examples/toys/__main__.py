@@ -1,0 +1,108 @@
+"""Toys of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/toy.md).
+
+    python -m examples.toys credit        steps to solve planted causal problems, with and without credit
+    python -m examples.toys projection    gain of a new skill against forgetting of old ones, with noisy constraints
+
+Each prints a Markdown table and writes it with results.json and a picture to --out.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from examples.toys import credit_study, pictures, projection_study
+from examples.toys.credit_training import CreditRun
+from examples.toys.projection_training import ProtectionRun
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        print(options.toy(options))
+    except ValueError as error:
+        print(f"examples.toys: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _credit(options: argparse.Namespace) -> str:
+    run = CreditRun(
+        seeds=options.seeds,
+        group=options.group,
+        learning_rate=options.learning_rate,
+        strength=options.strength,
+        limit=options.limit,
+        seed=options.seed,
+    )
+    results = list(credit_study.study(run))
+    table = credit_study.table(results)
+    record = {"run": asdict(run), "results": list(map(asdict, results))}
+    out = _record(options.out or "outputs/toy/credit", table, record)
+    title = (
+        f"learning rate {run.learning_rate:g}, strength {run.strength:g}; mean and 95% interval of {run.seeds} seeds; "
+        f"{run.limit + 1}: not solved"
+    )
+    pictures.draw_credit(results, title, out / "steps_to_solve.png")
+    return table
+
+
+def _projection(options: argparse.Namespace) -> str:
+    run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
+    results = list(projection_study.study(run, options.cosines, options.epsilons))
+    table = projection_study.table(results)
+    record = {"run": asdict(run), "results": list(map(asdict, results))}
+    out = _record(options.out or "outputs/toy/projection", table, record)
+    title = f"mean and 95% interval of {run.seeds} seeds; cosine of estimated and true constraint gradients"
+    pictures.draw_protection(results, title, out / "gain_and_forgetting.png")
+    return table
+
+
+def _record(out: str, table: str, record: dict) -> Path:
+    """Write the table and the numbers; the folder."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.md").write_text(f"{table}\n")
+    (folder / "results.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    return folder
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.toys", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    toys = parser.add_subparsers(required=True)
+    _add_credit(toys.add_parser("credit", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    for toy in toys.choices.values():
+        toy.add_argument("--seed", type=int, default=0, help="where the random numbers start")
+        toy.add_argument("--out", help="folder of results.md, results.json and the picture; None: outputs/toy/...")
+    return parser
+
+
+def _add_credit(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(toy=_credit)
+    parser.add_argument("--seeds", type=int, default=CreditRun.seeds, help="independent runs of each arm")
+    parser.add_argument("--group", type=int, default=CreditRun.group, help="samples of the prompt in each update")
+    parser.add_argument("--learning-rate", type=float, default=CreditRun.learning_rate, help="of every arm")
+    parser.add_argument("--strength", type=float, default=CreditRun.strength, help="of the credit")
+    parser.add_argument("--limit", type=int, default=CreditRun.limit, help="updates after which a run ends unsolved")
+
+
+def _add_projection(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(toy=_projection)
+    parser.add_argument("--seeds", type=int, default=ProtectionRun.seeds, help="problems that are drawn")
+    parser.add_argument("--updates", type=int, default=ProtectionRun.updates, help="for the old skills and the new one")
+    parser.add_argument(
+        "--cosines", type=float, nargs="+", default=projection_study.COSINES,
+        help="of an estimated constraint gradient and the true one: 1 is no noise",
+    )  # fmt: skip
+    parser.add_argument(
+        "--epsilons", type=float, nargs="*", default=projection_study.EPSILONS,
+        help="slacks of qp, as cosines, with exact gradients",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,272 @@
+"""Learning a new skill after others whose constraint gradients are known up to a stated amount of noise.
+
+The protected skills are first trained together, by their exact mean gradient. Then each update takes the exact
+ascent step of the new skill and projects it against one noisy constraint gradient of each protected skill.
+
+Several skills in conflict over shared parameters, whose values and gradients are known exactly.
+
+Legend of the shapes: N seeds (each with a problem of its own), S + 1 skills of which the last is the new one,
+P parameters.
+
+The projection of `workers.projection.project` in numpy, for many small problems at once.
+
+Legend of the shapes: N problems, S constraints (few: the exact method tries all 2^S active sets), P parameters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from examples.toys.credit_training import softmax
+
+Array = NDArray[np.float64]
+
+# Directions of the gradients below this share are rounding (duplicates, opposites).
+_EIGENVALUE_FLOOR = 1e-9
+_SWEEPS = 100
+
+
+def project(step: Array, constraints: Array, epsilon: float = 0.0, method: str = "qp") -> Array:
+    """Steps (N, P) moved to <g_s, x> >= -epsilon |g_s| |d| for constraints (N, S, P); see `workers.projection`.
+
+    Raises:
+        ValueError: an unknown method, or a negative epsilon.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must be >= 0, got {epsilon}")
+    size = np.linalg.norm(step, axis=-1, keepdims=True)
+    units = unit(constraints)
+    margins = (units @ unit(step)[..., None])[..., 0] + epsilon
+    multipliers = _SOLVERS[method](units @ units.swapaxes(-1, -2), margins)
+    return step + size * (multipliers[:, None] @ units)[:, 0]
+
+
+def unit(vectors: Array) -> Array:
+    """Scaled to length 1 along the last axis; a vector of 0 stays 0."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+def _qp(gram: Array, margins: Array) -> Array:
+    """argmin_{mu >= 0} 1/2 mu' C mu + mu' b: of all active sets, the one that breaks no condition of optimality."""
+    values, vectors = np.linalg.eigh(gram)
+    definite = (vectors * np.maximum(values, _EIGENVALUE_FLOOR)[:, None]) @ vectors.swapaxes(-1, -2)
+    best = np.zeros_like(margins)
+    least = np.full(len(margins), np.inf)
+    for active in product((False, True), repeat=margins.shape[1]):
+        chosen = np.flatnonzero(active)
+        candidate = np.zeros_like(margins)
+        block = definite[:, chosen[:, None], chosen]
+        candidate[:, chosen] = np.linalg.solve(block, -margins[:, chosen, None])[..., 0]
+        slack = (definite @ candidate[..., None])[..., 0] + margins
+        broken = np.maximum(-slack, -candidate).max(-1)
+        better = broken < least - 1e-12
+        best[better], least[better] = candidate[better], broken[better]
+    return np.maximum(best, 0.0)
+
+
+def _sequential_margin(gram: Array, margins: Array, sweeps: int = _SWEEPS) -> Array:
+    """Each violated constraint in turn is moved onto its boundary, until a sweep finds none."""
+    multipliers = np.zeros_like(margins)
+    for _ in range(sweeps):
+        before = multipliers.copy()
+        for s in range(margins.shape[1]):
+            slack = (gram[:, s] * multipliers).sum(-1) + margins[:, s]
+            multipliers[:, s] += np.maximum(-slack, 0.0)
+        if (multipliers - before).max() < 1e-7:
+            break
+    return multipliers
+
+
+def _pcgrad(gram: Array, margins: Array) -> Array:
+    return _sequential_margin(gram, margins, sweeps=1)
+
+
+def _none(gram: Array, margins: Array) -> Array:
+    return np.zeros_like(margins)
+
+
+_SOLVERS: dict[str, Callable[[Array, Array], Array]] = {
+    "none": _none,
+    "pcgrad": _pcgrad,
+    "sequential_margin": _sequential_margin,
+    "qp": _qp,
+}
+METHODS = tuple(_SOLVERS)
+
+
+Array = NDArray[np.float64]
+
+PROTECTED = 3
+
+
+class SkillProblem(Protocol):
+    """Values (N, S + 1) of the skills, at most 1, and their ascent gradients (N, S + 1, P), at parameters (N, P)."""
+
+    name: ClassVar[str]
+    parameters: ClassVar[int]
+    learning_rate: ClassVar[float]
+
+    def values(self, theta: Array) -> Array: ...
+
+    def gradients(self, theta: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Skill s wants A_s theta = y_s, with half as many equations as parameters: no point serves all skills.
+
+    Its value is 1 - |A_s theta - y_s|^2 / |y_s|^2: 1 where it is met, 0 at the untrained parameters 0.
+    """
+
+    matrices: Array  # (N, S + 1, P / 2, P)
+    targets: Array  # (N, S + 1, P / 2)
+
+    name: ClassVar[str] = "quadratic"
+    parameters: ClassVar[int] = 20
+    learning_rate: ClassVar[float] = 0.4
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, seeds: int) -> "Quadratic":
+        rows, columns = cls.parameters // 2, cls.parameters
+        shape = (seeds, PROTECTED + 1, rows)
+        return cls(rng.normal(size=(*shape, columns)) / np.sqrt(columns), rng.normal(size=shape))
+
+    def values(self, theta: Array) -> Array:
+        return 1 - (self._residuals(theta) ** 2).sum(-1) / (self.targets**2).sum(-1)
+
+    def gradients(self, theta: Array) -> Array:
+        slopes = (self._residuals(theta)[..., None, :] @ self.matrices)[..., 0, :]
+        return -2 * slopes / (self.targets**2).sum(-1, keepdims=True)
+
+    def _residuals(self, theta: Array) -> Array:
+        return (self.matrices @ theta[:, None, :, None])[..., 0] - self.targets
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """Softmax policies on one table of contexts; a skill asks for one right action in each of its contexts.
+
+    Skills share contexts (words) and mostly ask for different actions in them (meanings). Its value is its expected
+    reward, the mean probability of the right action over its contexts.
+    """
+
+    weights: Array  # (N, S + 1, contexts): 1 / 10 in the skill's own contexts
+    right: Array  # (N, S + 1, contexts, actions), one-hot
+
+    name: ClassVar[str] = "tabular"
+    contexts: ClassVar[int] = 24
+    own: ClassVar[int] = 10
+    actions: ClassVar[int] = 4
+    parameters: ClassVar[int] = 24 * 4
+    learning_rate: ClassVar[float] = 10.0
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, seeds: int) -> "Tabular":
+        shape = (seeds, PROTECTED + 1, cls.contexts)
+        own = rng.random(shape).argsort(-1) < cls.own
+        return cls(own / cls.own, np.eye(cls.actions)[rng.integers(0, cls.actions, shape)])
+
+    def values(self, theta: Array) -> Array:
+        return (self.weights * (self._policy(theta) * self.right).sum(-1)).sum(-1)
+
+    def gradients(self, theta: Array) -> Array:
+        policy = self._policy(theta)
+        chance = (policy * self.right).sum(-1, keepdims=True)
+        slopes = self.weights[..., None] * chance * (self.right - policy)
+        return slopes.reshape(*slopes.shape[:2], self.parameters)
+
+    def _policy(self, theta: Array) -> Array:
+        return softmax(theta.reshape(-1, 1, self.contexts, self.actions))
+
+
+ProblemKind = type[Quadratic] | type[Tabular]
+PROBLEMS: tuple[ProblemKind, ...] = (Quadratic, Tabular)
+
+
+# A constraint in cosines that is missed by less is kept.
+_KEPT = 1e-6
+
+
+@dataclass(frozen=True)
+class ProtectionRun:
+    """`seeds` problems are drawn; `updates` train the protected skills together, as many again the new skill."""
+
+    seeds: int = 100
+    updates: int = 60
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.updates < 1:
+            raise ValueError(f"seeds and updates must be >= 1, got {self.seeds} and {self.updates}")
+
+
+@dataclass(frozen=True)
+class Learning:
+    """values: (updates + 1, N, S + 1) of all skills, from the start of the new one on. violated: (N,) share of the
+    updates whose step broke a constraint as it was estimated."""
+
+    values: Array
+    violated: Array
+
+    @property
+    def gain(self) -> Array:
+        """Of the new skill after each update: (updates + 1, N)."""
+        return self.values[:, :, -1] - self.values[0, :, -1]
+
+    @property
+    def forgetting(self) -> Array:
+        """Of each protected skill after each update, negative where it got better: (updates + 1, N, S)."""
+        return self.values[0, :, :-1] - self.values[:, :, :-1]
+
+
+def learn_new_skill(
+    kind: ProblemKind, method: str, run: ProtectionRun, cosine: float = 1.0, epsilon: float = 0.0
+) -> Learning:
+    """Train all seeds; the same `run` gives each method the same problems and the same noise.
+
+    cosine: of an estimated constraint gradient and the true one, in (0, 1]; the noise is fresh at each update.
+    epsilon: slack of the projection, as a cosine.
+
+    Raises:
+        ValueError: a cosine out of range, an unknown method, a negative epsilon.
+    """
+    if not 0 < cosine <= 1:
+        raise ValueError(f"cosine must lie in (0, 1], got {cosine}")
+    drawing, noise = (np.random.default_rng([run.seed, stream]) for stream in range(2))
+    problem = kind.draw(drawing, run.seeds)
+    theta = train_protected(problem, run)
+    values, violated = [problem.values(theta)], np.zeros(run.seeds)
+    for _ in range(run.updates):
+        gradients = problem.gradients(theta)
+        proposed = problem.learning_rate * gradients[:, -1]
+        estimates = with_noise(gradients[:, :-1], cosine, noise)
+        step = project(proposed, estimates, epsilon, method)
+        changes = (unit(estimates) @ step[..., None])[..., 0] / np.linalg.norm(proposed, axis=-1, keepdims=True)
+        violated += (changes < -epsilon - _KEPT).any(-1)
+        theta = theta + step
+        values.append(problem.values(theta))
+    return Learning(np.stack(values), violated / run.updates)
+
+
+def train_protected(problem: SkillProblem, run: ProtectionRun) -> Array:
+    """Parameters (N, P) after ascent on the mean of the protected skills, from 0."""
+    theta = np.zeros((run.seeds, problem.parameters))
+    for _ in range(run.updates):
+        theta = theta + problem.learning_rate * problem.gradients(theta)[:, :PROTECTED].mean(1)
+    return theta
+
+
+def with_noise(gradients: Array, cosine: float, rng: np.random.Generator) -> Array:
+    """Vectors of the same length at exactly this cosine to the given ones, in a random direction otherwise."""
+    directions = unit(gradients)
+    noise = rng.normal(size=gradients.shape)
+    noise = unit(noise - (noise * directions).sum(-1, keepdims=True) * directions)
+    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    return norms * (cosine * directions + np.sqrt(1 - cosine**2) * noise)

@@ -1,0 +1,278 @@
+"""Will it fit, and does it divide? A plan of a run's memory and batches, before anything starts.
+
+Where the bytes lie in the two phases of a step: training, and generating with vLLM on the same GPUs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from omegaconf import DictConfig
+from rich.console import Group
+from rich.table import Table
+
+from recipe.capacity import memory_parts as parts
+from recipe.capacity.batch_rules import ACTOR, ROLLOUT, batch_refusals
+from recipe.capacity.memory_parts import GIB, RESERVE, averages, cache_bytes_per_token, penalty
+from recipe.capacity.model_shape import ModelShape
+from recipe.capacity.sizes import RunSizes, TrainedModel, read_sizes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Bytes by part on one GPU (on the CPU platform: on the machine, whose ranks and engines are there all the time).
+
+    ``cache`` is the KV cache of one GPU (one engine on the CPU platform), ``host`` the host memory of one node.
+    """
+
+    capacity: int
+    training: dict[str, int]
+    rollout: dict[str, int]
+    cache: int
+    host: int
+
+    @property
+    def training_bytes(self) -> int:
+        return sum(self.training.values())
+
+    @property
+    def rollout_bytes(self) -> int:
+        return sum(self.rollout.values())
+
+
+def lay_out(sizes: RunSizes, shape: ModelShape, capacity: int) -> Layout:
+    """The layout on devices of ``capacity`` bytes, whether it fits or not."""
+    training, engine = _training(sizes, shape), _engine(sizes, shape, capacity)
+    cache = engine["KV cache"]
+    if sizes.on_cpu:
+        processes = parts.CPU_OTHER_PROCESSES + sizes.world + 2 * sizes.replicas
+        together = (
+            {name: size * sizes.world for name, size in training.items()}
+            | {name: size * sizes.replicas for name, size in engine.items()}
+            | {"processes": processes * parts.CPU_PROCESS}
+        )
+        return Layout(capacity, together, together, cache, sum(together.values()))
+    training |= {"reserve": RESERVE}
+    if sizes.rollout_sleeps:
+        return Layout(
+            capacity, training, _kept(sizes, shape) | engine | {"reserve": RESERVE}, cache, _host(sizes, shape)
+        )
+    return Layout(capacity, training | engine, training | engine, cache, _host(sizes, shape))
+
+
+def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    state = parts.training_state(shape, sizes.actor, sizes.shards)
+    on_device = not sizes.actor.offload_policy
+    return {
+        "weights": state.weights * on_device,
+        "gradients": state.gradients * on_device + parts.deferred_gradients(shape, sizes),
+        "optimiser": state.moments * on_device,
+        **{name: size * on_device for name, size in _guards(sizes, shape).items()},
+        "critic": _kept_state(sizes.critic, sizes, shape),
+        "gathered layers": parts.gathered_layers(shape, sizes.actor),
+        "activations": parts.activations(shape, sizes),
+        "logits": parts.logits(shape, sizes),
+    }
+
+
+def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """What projection, a penalty and a measurement hold in an update, beside the weights as the update finds them.
+
+    param_offload has brought these to the device by then, offload_policy leaves them on the host.
+    """
+    return {
+        "adapter snapshot": parts.adapter_snapshot(shape, sizes),
+        "projection": parts.projection(shape, sizes) + parts.averages(shape, sizes),
+        "penalty": parts.penalty(shape, sizes) + parts.fisher(shape, sizes),
+        "agop": parts.agop(shape, sizes),
+    }
+
+
+def _engine(sizes: RunSizes, shape: ModelShape, capacity: int) -> dict[str, int]:
+    weights, workspace = parts.rollout_weights(shape, sizes), parts.rollout_workspace(shape, sizes)
+    share = sizes.cpu_cache_gib * GIB if sizes.on_cpu else capacity * sizes.rollout_share - weights - workspace
+    return {"vLLM weights": weights, "vLLM workspace": workspace, "KV cache": max(int(share), 0)}
+
+
+def _kept(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """What the trainer leaves on a GPU while vLLM generates; verl drops the gradients after each update.
+
+    param_offload moves weights, not the averages of projection or what a penalty keeps.
+    """
+    actor, state = sizes.actor, parts.training_state(shape, sizes.actor, sizes.shards)
+    return {
+        "weights": 0 if actor.param_offload or actor.offload_policy else state.weights,
+        "optimiser": 0 if actor.optimizer_offload or actor.offload_policy else state.moments,
+        "projection": 0 if actor.offload_policy else parts.averages(shape, sizes),
+        "penalty": 0 if actor.offload_policy else parts.penalty(shape, sizes),
+        "critic": _kept_state(sizes.critic, sizes, shape),
+    }
+
+
+def _kept_state(model: TrainedModel | None, sizes: RunSizes, shape: ModelShape) -> int:
+    if model is None or model.offload_policy:
+        return 0
+    state = parts.training_state(shape, model, sizes.shards)
+    return state.weights * (not model.param_offload) + state.moments * (not model.optimizer_offload)
+
+
+def _host(sizes: RunSizes, shape: ModelShape) -> int:
+    """Offloaded state, vLLM's sleeping weights, the reference; at least the copies from which the model is loaded.
+
+    What is offloaded or asleep lies in pinned blocks, which take more than what is in them (`parts.pinned`).
+    """
+    rank = shape.parameters * sizes.reference_bytes // sizes.shards
+    for model in filter(None, (sizes.actor, sizes.critic)):
+        state = parts.training_state(shape, model, sizes.shards)
+        offloaded = state.total - state.gradients - _kept_state(model, sizes, shape)
+        offloaded += state.gradients if model.offload_policy else 0
+        rank += parts.pinned(offloaded, shape, model.weight_bytes, sizes.shards)
+    rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
+    if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent anew
+        asleep = parts.rollout_weights(shape, sizes)
+        rank += parts.pinned(asleep, shape, sizes.rollout_bytes, sizes.tensor_parallel)
+    loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank
+    # A checkpoint of averages and penalty is written from copies of them; what offload_policy keeps here needs none.
+    rank += 0 if sizes.actor.offload_policy else parts.averages(shape, sizes) + parts.penalty(shape, sizes)
+    return max(rank * sizes.gpus_per_node, loaders * shape.parameters * sizes.actor.weight_bytes)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The sizes of a run, where its bytes lie, and ``refusals``: what cannot fit or does not divide (empty: none)."""
+
+    sizes: RunSizes
+    shape: ModelShape
+    layout: Layout
+    refusals: list[str] = field(default_factory=list)
+
+    @property
+    def concurrent_sequences(self) -> int:
+        """Full sequences that one vLLM engine can hold at a time."""
+        per_sequence = cache_bytes_per_token(self.shape, self.sizes) * self.sizes.sequence
+        return min(self.sizes.max_num_seqs, self.layout.cache // per_sequence)
+
+    @property
+    def kept_in_checkpoint(self) -> int:
+        """Bytes beside verl's own in each checkpoint, of all ranks: averages and penalty, which an exact resume needs.
+
+        Gradients that are averaged cannot be made again from the weights; a run without them would go on otherwise.
+        """
+        return self.sizes.world * (averages(self.shape, self.sizes) + penalty(self.shape, self.sizes))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence that vLLM promises to serve."""
+        return self.sizes.max_model_len or self.shape.max_position_embeddings
+
+    def render(self) -> Group:
+        """Two small tables for a console: bytes by part and phase; batches and sequences."""
+        layout, sizes = self.layout, self.sizes
+        where = "this machine" if sizes.on_cpu else f"each of {sizes.world} GPUs"
+        memory = Table("part", "training", "generating", title=f"GiB on {where}, of {layout.capacity / GIB:.0f}")
+        for name in dict.fromkeys([*layout.training, *layout.rollout]):
+            row = [layout.training.get(name, 0), layout.rollout.get(name, 0)]
+            if any(row):
+                memory.add_row(name, *(gib(size) if size else "" for size in row))
+        memory.add_section()
+        memory.add_row("sum", gib(layout.training_bytes), gib(layout.rollout_bytes))
+        batches = Table(show_header=False, title="one step, if every sequence is full")
+        for name, value in self.facts().items():
+            batches.add_row(name, value)
+        return Group(memory, batches)
+
+    def facts(self) -> dict[str, str]:
+        """Batches and sequences, in words."""
+        sizes = self.sizes
+        kept = self.kept_in_checkpoint
+        kind = f"at most {sizes.update_tokens} tokens each" if sizes.dynamic else f"{sizes.micro_batch} samples each"
+        return {
+            "samples": f"{sizes.prompts} prompts x {sizes.answers} answers of up to {sizes.sequence} tokens",
+            "optimiser steps": f"{sizes.prompts / sizes.mini_batch_prompts:g} on {sizes.data_parallel} ranks",
+            "of one rank in each": f"{sizes.samples_per_rank} samples in {sizes.micro_batches} micro-batches, {kind}",
+            "vLLM": f"{sizes.replicas} engines of {sizes.tensor_parallel} GPUs"
+            if not sizes.on_cpu
+            else f"{sizes.replicas} engines",
+            "full sequences at a time": f"{self.concurrent_sequences} an engine",
+            "host memory of a node": f"{gib(self.layout.host)} GiB",
+        } | ({"averages and penalty in each checkpoint": f"{gib(kept)} GiB"} if kept else {})
+
+
+def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:
+    """The plan of a configuration that Hydra composed for ``recipe.train``.
+
+    Args:
+        shape: of ``actor_rollout_ref.model.path`` (``model_shape.shape_of``); a critic is taken to have it too.
+        gpu_memory_gib: memory of one GPU; on the CPU platform the memory of the machine.
+
+    Raises:
+        SettingsError: as ``read_sizes``.
+    """
+    return plan_sizes(read_sizes(config), shape, gpu_memory_gib)
+
+
+def plan_sizes(sizes: RunSizes, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:
+    """As ``plan_memory``, from numbers instead of a configuration."""
+    plan = MemoryPlan(sizes, shape, lay_out(sizes, shape, int(gpu_memory_gib * GIB)))
+    # Memory only speaks about a run whose batches divide.
+    return replace(plan, refusals=batch_refusals(sizes, shape) or _memory_refusals(plan))
+
+
+def _memory_refusals(plan: MemoryPlan) -> list[str]:
+    layout, sizes = plan.layout, plan.sizes
+    capacity = layout.capacity
+    found = []
+    if layout.training_bytes > capacity:
+        mends = [text for text, other in _changes(plan) if other.training_bytes <= capacity]
+        found.append(f"training needs {gib(layout.training_bytes)} of {gib(capacity)} GiB ({ACTOR}). {_advice(mends)}")
+    if layout.rollout_bytes > capacity and not sizes.on_cpu:
+        mends = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
+        found.append(
+            f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share beside what "
+            f"the trainer keeps ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(mends)}"
+        )
+    needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
+    if layout.cache < needed:
+        share = "VLLM_CPU_KVCACHE_SPACE" if sizes.on_cpu else f"{ROLLOUT}.gpu_memory_utilization"
+        found.append(
+            f"vLLM would not start: {gib(layout.cache)} GiB are left for its KV cache, one sequence of {plan.longest} "
+            f"tokens takes {gib(needed)}. Raise {share}, or set {ROLLOUT}.max_model_len={sizes.sequence}"
+        )
+    return found
+
+
+def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
+    """Changes that a user could make, one at a time, with the layout that each would give."""
+    sizes, actor = plan.sizes, plan.sizes.actor
+    engine = f"{ACTOR}.fsdp_config"
+    room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.rollout_share * plan.layout.capacity
+    changes = {
+        f"{ACTOR}.ppo_max_token_len_per_gpu={sizes.sequence}": replace(
+            sizes, update_tokens=sizes.sequence, log_prob_tokens=sizes.sequence
+        ),
+        f"{ACTOR}.entropy_from_logits_with_chunking=true": replace(sizes, chunked_entropy=True),
+        f"{engine}.param_offload=true with optimizer_offload=true": replace(
+            sizes, actor=replace(actor, param_offload=True, optimizer_offload=True)
+        ),
+        f"{engine}.offload_policy=true (Adam on the host, slow)": replace(
+            sizes, actor=replace(actor, offload_policy=True)
+        ),
+        "projection.average=0": replace(sizes, averages=0),
+        "agop.every=0": replace(sizes, agop_parts=0),
+        "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
+        f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
+        f"{ROLLOUT}.gpu_memory_utilization={int(100 * room / plan.layout.capacity) / 100:g}": replace(
+            sizes, rollout_share=int(100 * room / plan.layout.capacity) / 100
+        ),
+    }
+    for text, other in changes.items():
+        if not sizes.on_cpu and not (text == "adaptation=lora" and actor.lora_rank):
+            yield text, lay_out(other, plan.shape, plan.layout.capacity)
+
+
+def _advice(mends: list[str]) -> str:
+    return f"Try one of: {'; '.join(mends)}" if mends else "No single change helps: a smaller model, or more memory"
+
+
+def gib(size: float) -> str:
+    """Bytes as GiB with one decimal."""
+    return f"{size / GIB:.1f}"

@@ -1,0 +1,189 @@
+"""The numbers of a composed configuration that memory and batches depend on, under one name each."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.settings import Settings, read_settings
+from recipe.training.protector import Protector
+from recipe.training.schedule import make_plan
+
+BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "auto": 2}
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """How one model (actor or critic) is trained."""
+
+    lora_rank: int
+    target_modules: Any
+    weight_bytes: int
+    compute_bytes: int
+    param_offload: bool
+    optimizer_offload: bool
+    offload_policy: bool
+
+
+@dataclass(frozen=True)
+class RunSizes:
+    """One run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
+
+    constraints: of the update that protects most skills. averages: constraints that are averaged over updates.
+    """
+
+    on_cpu: bool
+    nodes: int
+    gpus_per_node: int
+    actor: TrainedModel
+    critic: TrainedModel | None
+    reference_bytes: int
+    constraints: int
+    averages: int
+    penalty: str
+    agop_parts: int
+    fsdp_size: int
+    sequence_parallel: int
+    checkpointing: bool
+    deferred_gradients: bool
+    fused_logits: bool
+    chunked_entropy: bool
+    entropy_in_loss: bool
+    sequence: int
+    update_tokens: int
+    log_prob_tokens: int
+    dynamic: bool
+    micro_batch: int | None
+    log_prob_micro_batch: int | None
+    prompts: int
+    mini_batch_prompts: int
+    answers: int
+    tensor_parallel: int
+    rollout_bytes: int
+    rollout_share: float
+    rollout_sleeps: bool
+    cuda_graphs: bool
+    max_model_len: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    cpu_cache_gib: float
+
+    @property
+    def world(self) -> int:
+        """Ranks of the trainer, one a GPU."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share one copy of the training state."""
+        return self.fsdp_size if self.fsdp_size > 0 else self.world
+
+    @property
+    def data_parallel(self) -> int:
+        return max(self.world // self.sequence_parallel, 1)
+
+    @property
+    def replicas(self) -> int:
+        """vLLM engines."""
+        return max(self.world // self.tensor_parallel, 1)
+
+    @property
+    def samples_per_rank(self) -> int:
+        """Samples of one optimiser step on one data-parallel rank."""
+        return self.mini_batch_prompts * self.answers // self.data_parallel
+
+    @property
+    def micro_batches(self) -> int:
+        """Forward and backward passes of a rank for one optimiser step, when every sequence is full."""
+        if self.micro_batch:
+            return -(-self.samples_per_rank // self.micro_batch)
+        tokens = self.samples_per_rank * self.sequence
+        return max(1, min(self.samples_per_rank, -(-tokens // (self.update_tokens * self.sequence_parallel))))
+
+
+def read_sizes(config: DictConfig) -> RunSizes:
+    """Read the sizes of a configuration that Hydra composed for ``recipe.train``.
+
+    Raises:
+        SettingsError: our own groups of it cannot be used, or its stages cannot be filled.
+    """
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # verl warns that GRPO has no critic, which is no news
+        has_critic = need_critic(config)
+    actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
+    engine = actor.fsdp_config
+    sequence = config.data.max_prompt_length + config.data.max_response_length
+    dynamic = actor.use_dynamic_bsz
+    sequence_parallel = max(actor.ulysses_sequence_parallel_size, engine.ulysses_sequence_parallel_size)
+    micro = None if dynamic else actor.ppo_micro_batch_size_per_gpu
+    log_prob_micro = None if dynamic else rollout.log_prob_micro_batch_size_per_gpu
+    trained = _trained_model(model, engine)
+    reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base itself
+    settings = read_settings(config)
+    constraints = _constraint_names(settings, config.data.train_batch_size)
+    environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
+    return RunSizes(
+        on_cpu=config.trainer.device == "cpu",
+        nodes=config.trainer.nnodes,
+        gpus_per_node=config.trainer.n_gpus_per_node,
+        actor=trained,
+        critic=_trained_model(config.critic.model, config.critic.fsdp) if has_critic else None,
+        reference_bytes=BYTES[config.actor_rollout_ref.ref.fsdp_config.model_dtype] if reads_reference else 0,
+        constraints=max(map(len, constraints)),
+        averages=len(set().union(*constraints)) if settings.projection.average else 0,
+        penalty=settings.penalty.kind,
+        agop_parts=settings.agop.parts if settings.agop.every else 0,
+        fsdp_size=engine.fsdp_size,
+        sequence_parallel=sequence_parallel,
+        checkpointing=model.enable_gradient_checkpointing,
+        deferred_gradients=engine.use_no_sync_for_gradient_accumulation,
+        fused_logits=model.use_fused_kernels,
+        chunked_entropy=actor.entropy_from_logits_with_chunking,
+        entropy_in_loss=bool(actor.entropy_coeff) or actor.calculate_entropy,
+        sequence=sequence,
+        update_tokens=actor.ppo_max_token_len_per_gpu if dynamic else (micro or 1) * sequence // sequence_parallel,
+        log_prob_tokens=(
+            rollout.log_prob_max_token_len_per_gpu if dynamic else (log_prob_micro or 1) * sequence // sequence_parallel
+        ),
+        dynamic=dynamic,
+        micro_batch=micro,
+        log_prob_micro_batch=log_prob_micro,
+        prompts=config.data.train_batch_size,
+        mini_batch_prompts=actor.ppo_mini_batch_size,
+        answers=rollout.n,
+        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
+        rollout_bytes=BYTES[rollout.dtype],
+        rollout_share=rollout.gpu_memory_utilization,
+        rollout_sleeps=rollout.free_cache_engine,
+        cuda_graphs=not rollout.enforce_eager,
+        max_model_len=rollout.max_model_len,
+        max_num_seqs=rollout.max_num_seqs,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
+    )
+
+
+def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
+    """The constraints of an update in each stage, as if every skill that may be protected were."""
+    always = settings.projection.model_copy(update={"when": "always"})
+    protector = Protector(settings.model_copy(update={"projection": always}))
+    plan = make_plan(settings, batch)
+    stages = plan.protected if plan else [None]
+    return [{wanted["name"] for wanted in protector.protection(stage).get("constraints", [])} for stage in stages]
+
+
+def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:
+    precision = engine.get("mixed_precision") or {}
+    return TrainedModel(
+        lora_rank=model.lora_rank,
+        target_modules=model.target_modules,
+        weight_bytes=BYTES[engine.model_dtype or "fp32"],
+        # verl computes in bf16 unless mixed_precision names another dtype, whatever fsdp_config.dtype says.
+        compute_bytes=BYTES[precision.get("param_dtype", "bf16")],
+        param_offload=engine.param_offload,
+        optimizer_offload=engine.optimizer_offload,
+        offload_policy=engine.offload_policy,
+    )

@@ -1,0 +1,223 @@
+"""OpenAI-compatible servers of one model: asked in balance, given up one by one, and told apart from wrong ones.
+
+vLLM's own server for the time of an evaluation, on a CPU or on GPUs.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+
+from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.samples import TOO_LONG, Answer
+
+
+class ServerError(RuntimeError):
+    """A server is not what it should be, or none answers any more; the message is for the user."""
+
+
+class Endpoints:
+    """Clients of several servers that serve the same model. Each request goes to the one with the fewest under way.
+
+    retries: how often the client tries a failed request again before it gives its server up.
+    """
+
+    def __init__(self, urls: Sequence[str], *, key: str = "none", retries: int = 5, timeout: float = 600):
+        self.clients = {
+            base_url(url): openai.AsyncOpenAI(
+                base_url=base_url(url), api_key=key, max_retries=retries, timeout=openai.Timeout(timeout, connect=10)
+            )
+            for url in urls
+        }
+        self.under_way = dict.fromkeys(self.clients, 0)
+        self.lost: dict[str, str] = {}
+        self.model = ""
+
+    async def close(self) -> None:
+        for client in self.clients.values():
+            await client.close()
+
+    async def find_model(self, name: str | None) -> dict[str, dict[str, Any]]:
+        """What each server says that it serves, by url; from now on that model is asked.
+
+        name: the model that is wanted; None: the one that the servers serve.
+        Raises ServerError: a server does not answer, or serves something else.
+        """
+        reported = {url: await self._served(url, name) for url in self.clients}
+        names = {entry["id"] for entry in reported.values()}
+        if len(names) != 1:
+            found = ", ".join(f"{url}: {entry['id']}" for url, entry in reported.items())
+            raise ServerError(f"the servers serve different models ({found}); name urls of one model")
+        (self.model,) = names
+        return reported
+
+    async def _served(self, url: str, name: str | None) -> dict[str, Any]:
+        try:
+            models = [model.to_dict() for model in (await self.clients[url].models.list()).data]
+        except openai.NotFoundError:
+            raise ServerError(
+                f"{url}/models answers 404: that is no OpenAI-compatible server; name its base url (http://HOST:PORT/v1)"
+            ) from None
+        except openai.APIError as error:
+            raise ServerError(f"{url} does not answer ({_reason(error)}); is the server up?") from error
+        names = [str(model["id"]) for model in models]
+        if name is None and len(models) == 1:
+            return models[0]
+        if name not in names:
+            wanted = "no model was named" if name is None else f"'{name}' was asked for"
+            raise ServerError(f"{url} serves {', '.join(names) or 'no model'}, but {wanted}; give --model NAME")
+        return models[names.index(name)]
+
+    async def ask(
+        self, messages: Sequence[dict[str, str]], protocol: Protocol, *, seed: int, max_tokens: int
+    ) -> Answer:
+        """One answer, from the least busy server that still answers.
+
+        Raises ServerError: every server is lost, serves another model by now, or refuses the request as such.
+        """
+        request = {
+            "model": self.model,
+            "messages": list(messages),
+            "temperature": protocol.temperature,
+            "top_p": protocol.top_p,
+            "seed": seed,
+            "logprobs": True if protocol.entropy else openai.omit,
+        }
+        while available := [url for url in self.clients if url not in self.lost]:
+            url = min(available, key=lambda name: self.under_way[name])
+            self.under_way[url] += 1
+            try:
+                return await self._answer(url, request, max_tokens)
+            except openai.NotFoundError as error:
+                raise ServerError(f"{url} does not know the model '{self.model}': {_reason(error)}") from error
+            except openai.BadRequestError as error:
+                raise ServerError(f"{url} refuses a request: {_reason(error)}") from error
+            except openai.APIError as error:
+                self.lost[url] = _reason(error)
+            finally:
+                self.under_way[url] -= 1
+        told = "; ".join(f"{url}: {reason}" for url, reason in self.lost.items())
+        raise ServerError(f"no server answers any more ({told})")
+
+    async def _answer(self, url: str, request: dict[str, Any], max_tokens: int) -> Answer:
+        started = time.time()
+        create = self.clients[url].chat.completions.create
+        try:
+            completion = await create(**request, max_tokens=max_tokens)
+        except openai.BadRequestError as error:
+            if not _exceeds_context(error):
+                raise
+            # Prompt and answer together are too long: take what the context leaves to the answer, if anything.
+            try:
+                completion = await create(**request)
+            except openai.BadRequestError as again:
+                if not _exceeds_context(again):
+                    raise
+                return Answer("", 0, TOO_LONG, None, started, time.time())
+        return self._read(url, completion, started)
+
+    def _read(self, url: str, completion: Any, started: float) -> Answer:
+        if completion.model != self.model:
+            raise ServerError(f"{url} answers as '{completion.model}', not as '{self.model}': it was exchanged")
+        choice = completion.choices[0]
+        logprobs = [token.logprob for token in (choice.logprobs.content or [])] if choice.logprobs else []
+        entropy = -sum(logprobs) / len(logprobs) if logprobs else None
+        tokens = completion.usage.completion_tokens
+        return Answer(choice.message.content or "", tokens, choice.finish_reason, entropy, started, time.time())
+
+
+def base_url(url: str) -> str:
+    """The url with the `/v1` that vLLM and its like serve under."""
+    url = url.rstrip("/")
+    return url if url.endswith("/v1") else f"{url}/v1"
+
+
+def _exceeds_context(error: openai.BadRequestError) -> bool:
+    return "context" in str(error).lower()
+
+
+def _reason(error: openai.APIError) -> str:
+    return " ".join(str(error.message or type(error).__name__).split())[:300]
+
+
+START_SECONDS = 900.0
+
+# What configs/platform/cpu.yaml gives vLLM in a training run, and why, is said there. Prompts in one piece, because
+# after a part of a prompt vLLM turns the request's random generator back, which torch has no way of doing on a CPU.
+_CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
+_CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCH_COMPILE_DISABLE": "1"}
+
+
+@contextlib.contextmanager
+def vllm_server(model: str, platform: str, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
+    """The url of a server of this model, which ends with the block, however the block ends.
+
+    platform: `cpu` or `gpu`. options: more of `vllm serve`. Raises ServerError when it does not come up; all that it
+    prints is in `log`.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, "--host", "127.0.0.1"]
+    command += ["--port", str(port), *(_CPU_OPTIONS if platform == "cpu" else ()), *options]
+    environment = os.environ | (_CPU_ENVIRONMENT if platform == "cpu" else {})
+    with open(log, "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+    try:
+        wait_until_up(process, f"http://127.0.0.1:{port}", log)
+        yield f"http://127.0.0.1:{port}"
+    except ServerError as error:
+        if process.poll() is None:
+            raise  # it lives: what its log says is not the reason
+        raise ServerError(f"{error}: {last_error(log)}; all of its output: {log}") from None
+    finally:
+        end_session(process)
+
+
+def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Returns when the server answers; raises ServerError when it ends, or takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise ServerError("vLLM did not start")
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
+                return
+        time.sleep(0.5)
+    raise ServerError(f"vLLM did not come up in {START_SECONDS:.0f} s; what it prints: {log}")
+
+
+def last_error(log: Path) -> str:
+    """The last line of a log that tells of an error, or its last line."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"(Error|Exception)\b: ", line) and "EngineDeadError" not in line]
+    return (errors or lines or ["it printed nothing"])[-1][-300:]
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """End a server and the engine processes of its session, gently first."""
+    for kind, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 20.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, kind)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+            if kind == signal.SIGKILL or not _session_lives(process.pid):
+                return
+
+
+def _session_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

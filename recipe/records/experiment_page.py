@@ -1,0 +1,132 @@
+"""EXPERIMENT.md: what a run is and what it found, brought up to date at every validation."""
+
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
+from recipe.records.precision import CUT_SHARE, cautions
+from recipe.records.run_directory import RunDirectory, write_atomically
+
+PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
+
+
+@dataclass(frozen=True)
+class SkillRow:
+    """Accuracy of one skill at the first and the last validation, as shares of 1.
+
+    before, after: of sampled answers. greedy: of greedy ones, both; None where they were not measured.
+    """
+
+    skill: str
+    before: float
+    after: float
+    greedy: tuple[float, float] | None = None
+
+    @property
+    def change(self) -> float:
+        return self.after - self.before
+
+
+def skill_table(run: RunDirectory) -> list[SkillRow]:
+    """One row a skill, the mean over skills last; empty before the first validation."""
+    rows = run.metrics()
+    table = []
+    for skill in [*skill_names(rows), "mean"]:
+        _, values = series(rows, f"skill/{skill}/accuracy")
+        _, greedy = series(rows, f"skill/{skill}/greedy_accuracy")
+        if values:
+            table.append(SkillRow(skill, values[0], values[-1], (greedy[0], greedy[-1]) if greedy else None))
+    return table
+
+
+def recovery_rates(run: RunDirectory) -> tuple[float, float] | None:
+    """Share of first-turn failures that ended accepted, at the first and the last validation; None without agents."""
+    _, values = series(run.metrics(), "agent/recovery_rate")
+    return (values[0], values[-1]) if values else None
+
+
+def cut_share(run: RunDirectory) -> float | None:
+    """Share of the last step's answers that were cut at ``data.max_response_length``; None before the first step."""
+    _, values = series(run.metrics(), "response_length/clip_ratio")
+    return values[-1] if values else None
+
+
+def update_report(run: RunDirectory) -> Path:
+    """Draw the pictures and write EXPERIMENT.md from the run's own records."""
+    draw_learning_curve(run)
+    draw_training_curves(run)
+    rows, events = run.metrics(), run.events()
+    start = events[0] if events else {}
+    started = start.get("time")
+    config = run.read_config()
+    template = Environment(
+        loader=PackageLoader("recipe.records"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    ).get_template("experiment.md.j2")
+    text = template.render(
+        run=run,
+        config=config,
+        command=config.run.get("command", ""),
+        table=skill_table(run),
+        cautions=cautions([run]),
+        recovery=recovery_rates(run),
+        cut=cut_share(run),
+        much_cut=CUT_SHARE,
+        step=int(rows[-1]["step"]) if rows else 0,
+        started=_when(started) if started else "-",
+        updated=_when(datetime.now(UTC).timestamp()),
+        masked=sum(event["samples"] for event in events if event["event"] == "masked"),
+        restarts=sum(event["event"] == "start" for event in events) - 1,
+        versions={name: version(name) for name in PACKAGES},
+        commit=source_commit(),
+        python=platform.python_version(),
+        machine=f"{processor()}, {platform.machine()}, {platform.system()}",
+        weights=start.get("weights", ""),
+    )
+    path = run.path / "EXPERIMENT.md"
+    write_atomically(path, text)
+    return path
+
+
+@contextmanager
+def told_if_it_fails(run: RunDirectory, step: int) -> Iterator[None]:
+    """What this block writes can be written again from the run's records: an error in it is told and ends no run."""
+    try:
+        yield
+    except Exception as error:
+        run.log_event("report_failed", step=step, error=f"{type(error).__name__}: {error}")
+
+
+def _when(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def processor() -> str:
+    """The processor's name: others round otherwise, so a seed gives the same numbers on the same one only."""
+    cores = Path("/proc/cpuinfo")
+    lines = cores.read_text(encoding="utf-8").splitlines() if cores.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"
+
+
+def source_commit() -> str:
+    """The source's git commit, marked where files differ from it; ``unknown`` outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
+        )
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + (" with local changes" if changed.stdout.strip() else "")

@@ -1,0 +1,1 @@
+"""What surrounds a run: the Ray session, the console, the watch over its processes, multiruns."""

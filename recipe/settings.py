@@ -1,0 +1,357 @@
+"""The typed form of our own configuration groups: unknown keys and values out of range end here, before Ray starts.
+
+Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rewards.counterfactual.replay import Plan
+from rewards.environments import ENVIRONMENTS
+from workers.aggregators import AGGREGATORS
+
+
+class SettingsError(ValueError):
+    """A user's configuration cannot be used; the text says which key, why, and what is valid."""
+
+
+class Group(BaseModel):
+    """A configuration group: frozen, and closed to keys that it does not name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSettings(Group):
+    """Where a run keeps its records and how it talks to the user (``run.*``)."""
+
+    root: str = Field(min_length=1)
+    experiment: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+$")
+    poll_interval: float = Field(gt=0, le=10)
+    seeded_samples: bool = False  # runs from before there was this key
+    greedy_validation: bool = False  # as above
+    max_masked_share: float = Field(ge=0, le=1)
+    generations_per_step: int = Field(ge=0)
+    gpu_memory_gib: float = Field(gt=0)
+    line_every_seconds: float = Field(gt=0)
+    directory: str | None = None
+    command: str | None = None
+
+
+class SkillsSettings(Group):
+    """Which skills a run speaks about, and which of them a row belongs to (``skills.*``)."""
+
+    names: list[str] | None = None
+    by: Literal["column", "data_source", "function"] = "column"
+    column: str = Field(default="skill", min_length=1)
+    function: str | None = None
+
+
+class ProtocolSettings(Group):
+    """Which prompts a step trains on (``protocol.*``)."""
+
+    kind: Literal["mixed", "sequential", "curriculum"]
+    every_skill: bool = False
+    skill_sequence: list[str] | None = None
+    levels: list[list[str]] | None = None
+    mixing: Literal["ordered", "linear"] = "ordered"
+    stage_steps: int = Field(default=2000, ge=1)
+    memory_per_protected: int = Field(default=8, ge=0)
+    memory_size: int = Field(default=64, ge=1)
+    replay_share: float = Field(default=0.0, ge=0, lt=1)
+    refresh_steps: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+
+class CreditSettings(Group):
+    """Counterfactual credit per step of a solution (``credit.*``)."""
+
+    kind: Literal["off", "counterfactual"]
+    method: Literal["delete", "truncate", "replace", "shapley", "resample"] = "delete"
+    unit: Literal["statement", "line", "paragraph", "turn"] = "statement"
+    text_steps: bool = False
+    budget: int = Field(default=4, ge=1)
+    choice: Literal["longest", "uniform"] = "longest"
+    check_flaky: bool = True
+    continuations: int = Field(default=1, ge=1)
+    skip_equal_groups: bool = True
+    patience: float = Field(default=3600.0, gt=0)
+    cache_size: int = Field(default=65_536, ge=1)
+    seed: int = 0
+    strength: float = Field(default=0.0, ge=0)
+    normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
+    tolerance: float = Field(default=1e-6, gt=0)
+    min_valid: int = Field(default=2, ge=2)
+    zero_advantage: bool = False
+    ablation: Literal["none", "shuffled", "inverted"] = "none"
+
+    @model_validator(mode="after")
+    def _replays_can_be_made(self) -> "CreditSettings":
+        chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
+        Plan(**chosen)
+        # Other methods give the credit of a block to all of its steps.
+        if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
+            raise ValueError(
+                f"min_valid={self.min_valid} credits are more than a response ever has: method={self.method} gives one "
+                f"for each replay, at most twice budget={self.budget}"
+            )
+        return self
+
+
+class AgentsSettings(Group):
+    """Agents that act in several turns (``agents.*``)."""
+
+    max_turns: int = Field(ge=1)
+    role: Literal["user", "tool"]
+    observation_characters: int = Field(ge=1)
+    feedback: dict[str, str]
+
+    @model_validator(mode="after")
+    def _every_agent_is_told_something(self) -> "AgentsSettings":
+        if self.feedback.keys() != ENVIRONMENTS.keys():
+            raise ValueError(f"feedback needs a text for each of {', '.join(ENVIRONMENTS)}, and for nothing else")
+        for name, environment in ENVIRONMENTS.items():
+            environment.check_feedback(self.feedback[name])
+        return self
+
+
+class FailuresSettings(Group):
+    """Prompts that the policy failed and that it is given again (``failures.*``)."""
+
+    share: float = Field(ge=0, lt=1)
+    capacity: int = Field(ge=1)
+
+
+class AgopSettings(Group):
+    """Statistics of the policy gradient (``agop.*``)."""
+
+    every: int = Field(ge=0)
+    parts: int = Field(ge=2, le=64)
+
+
+class ProjectionSettings(Group):
+    """Projection of the policy update into the set that protects other skills (``projection.*``)."""
+
+    method: Literal[
+        "off", "qp", "sequential_margin", "pcgrad", "none", "UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"
+    ]
+    protected: list[str] | None = None
+    epsilon: float = 0.0
+    epsilon_kind: Literal["absolute", "cosine"] = "absolute"
+    space: Literal["displacement", "gradient"] = "displacement"
+    constraint_source: Literal["rollouts", "solutions", "both"] = "rollouts"
+    solutions_per_protected: int = Field(default=48, ge=2)
+    average: float = Field(default=0.0, ge=0, lt=1)
+    when: Literal["always", "forgetting"] = "always"
+    forgetting_margin: float = Field(default=0.05, ge=0, le=1)
+    forgetting_accuracy: Literal["validation", "training"] = "validation"
+    forgetting_average: float = Field(default=0.8, ge=0, lt=1)
+    max_protected: int = Field(default=8, ge=1)
+
+
+class PenaltySettings(Group):
+    """A pull towards the parameters at the start of a stage, a baseline for projection (``penalty.*``)."""
+
+    kind: Literal["off", "l2", "ewc"]
+    strength: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    fisher_samples: int = Field(default=48, ge=1)
+
+
+class SandboxSettings(Group):
+    """How verifiers reach the sandbox (``sandbox.*``)."""
+
+    url: str | list[str] | None = None
+    isolation: Literal["strict", "best", "minimal", "none"] | None = None
+    timeout: float = Field(gt=0)
+    memory_mb: int = Field(ge=64)
+
+
+class Settings(Group):
+    """All groups that are ours."""
+
+    run: RunSettings
+    skills: SkillsSettings
+    protocol: ProtocolSettings
+    credit: CreditSettings
+    projection: ProjectionSettings
+    agents: AgentsSettings
+    failures: FailuresSettings
+    agop: AgopSettings
+    penalty: PenaltySettings
+    sandbox: SandboxSettings
+
+    @property
+    def stages(self) -> list[list[str]] | None:
+        """The skills that each stage trains, in order; None for protocol mixed, which has no stages."""
+        if self.protocol.kind == "sequential":
+            return [[skill] for skill in self.protocol.skill_sequence or self.skills.names or []]
+        return self.protocol.levels or [] if self.protocol.kind == "curriculum" else None
+
+    @property
+    def protected(self) -> list[str]:
+        """Skills that projection may protect; none where it is off."""
+        if self.projection.method == "off":
+            return []
+        return list((self.projection.protected if self.projection.protected is not None else self.skills.names) or [])
+
+    @model_validator(mode="after")
+    def _protected_skills_are_known(self) -> "Settings":
+        projection = self.projection
+        if projection.method == "off":
+            return self
+        names = self.skills.names
+        if not names:
+            raise ValueError("projection needs skills.names: the skills whose samples the constraints are made of")
+        protected = self.protected
+        strangers = sorted(set(protected) - set(names))
+        if strangers:
+            raise ValueError(f"projection.protected names {strangers}, which skills.names has not: {names}")
+        if not 1 <= len(protected) <= projection.max_protected:
+            raise ValueError(
+                f"projection.protected has {len(protected)} skills; between 1 and projection.max_protected="
+                f"{projection.max_protected} can be protected"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _the_choices_go_together(self) -> "Settings":
+        projection, protocol = self.projection, self.protocol
+        if not math.isfinite(projection.epsilon):
+            raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
+        if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
+            raise ValueError(f"projection={projection.method} knows no slack: projection.epsilon=0, or projection=qp")
+        if self.failures.share and (self.stages is not None or protocol.every_skill):
+            raise ValueError(
+                f"failures.share={self.failures.share} changes which prompts a step trains on, and "
+                f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed without every_skill"
+            )
+        watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
+        sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0
+        if watched and self.stages is not None and not sampled:
+            raise ValueError(
+                "projection.forgetting_accuracy=training sees samples of the earlier skills only where memory "
+                "prompts or replay bring them: projection.constraint_source=rollouts or both, "
+                "protocol.replay_share > 0, or forgetting_accuracy=validation"
+            )
+        on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
+        if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:
+            raise ValueError(
+                "protocol.memory_per_protected=0 leaves the protected skills without samples for their constraints: "
+                "raise it, or use projection.constraint_source=solutions"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stages_can_be_made(self) -> "Settings":
+        protocol, stages = self.protocol, self.stages
+        if stages is None:
+            needy = {"protocol.replay_share": protocol.replay_share, "protocol.refresh_steps": protocol.refresh_steps}
+            asked = [key for key, value in needy.items() if value]
+            asked += ["penalty"] if self.penalty.kind != "off" else []
+            if asked:
+                raise ValueError(f"{', '.join(asked)} needs stages: protocol=sequential or protocol=curriculum")
+            return self
+        key = "protocol.skill_sequence" if protocol.kind == "sequential" else "protocol.levels"
+        if not stages or not all(stages):
+            raise ValueError(f"{key} names no skill, or a level without one: {stages}")
+        skills = [skill for stage in stages for skill in stage]
+        strangers = sorted(set(skills) - set(self.skills.names or skills))
+        if strangers:
+            raise ValueError(f"{key} names {strangers}, which skills.names has not: {self.skills.names}")
+        if any(len(set(stage)) != len(stage) for stage in stages):
+            raise ValueError(f"{key} names a skill twice in one level: {stages}")
+        if protocol.refresh_steps > protocol.stage_steps:
+            raise ValueError(
+                f"protocol.refresh_steps={protocol.refresh_steps} are taken from the last stage, which has "
+                f"protocol.stage_steps={protocol.stage_steps}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _penalty_has_a_strength(self) -> "Settings":
+        if self.penalty.kind != "off" and self.penalty.strength == 0:
+            raise ValueError(f"penalty={self.penalty.kind} with penalty.strength=0 does nothing: give it a strength")
+        return self
+
+    @model_validator(mode="after")
+    def _skills_are_distinct(self) -> "Settings":
+        names = self.skills.names
+        if names is not None and len(set(names)) != len(names):
+            raise ValueError(f"skills.names lists a skill twice: {names}")
+        return self
+
+
+def read_settings(config: DictConfig) -> Settings:
+    """Our groups of a composed configuration as typed settings.
+
+    Raises:
+        SettingsError: one line for every key that is unknown or has a value out of range; or the engine is not FSDP.
+    """
+    _check_engine(config)
+    nodes: dict[str, Any] = {}
+    for name in Settings.model_fields:
+        node = config.get(name)
+        nodes[name] = OmegaConf.to_container(node, resolve=True) if isinstance(node, DictConfig) else node
+    try:
+        return Settings.model_validate(nodes)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def _check_engine(config: DictConfig) -> None:
+    """Updates, constraints and adapters read the shards of FSDP; other engines have none, and other settings."""
+    actor = OmegaConf.select(config, "actor_rollout_ref.actor") or {}
+    engine, strategy = str(actor.get("_target_", "FSDPActorConfig")), actor.get("strategy", "fsdp2")
+    if not engine.endswith("FSDPActorConfig") or strategy not in ("fsdp", "fsdp2"):
+        raise SettingsError(
+            f"the trainer's engine ({engine.rpartition('.')[2]}, strategy {strategy}) is not FSDP, the only one whose "
+            "parameters this plug-in reads: model_engine=dp and actor_rollout_ref.actor.strategy=fsdp2"
+        )
+
+
+def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:
+    """The file `configs/agents/NAME.yaml` with overrides such as `agents.max_turns=2`, as in a training run.
+
+    Raises:
+        SettingsError: there is no such file, a key is unknown or a value out of range.
+    """
+    try:
+        with initialize_config_module("configs", version_base=None):
+            node = OmegaConf.to_container(compose(f"agents/{name}", list(overrides)).agents)
+        return AgentsSettings.model_validate(node)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise SettingsError(f"agents={name}: {error}") from None
+    except ValidationError as error:
+        problems = [_explain({**problem, "loc": ("agents", *problem["loc"])}) for problem in error.errors()]
+        raise SettingsError("\n".join(problems)) from None
+
+
+def _explain(problem: Any) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] != "extra_forbidden":
+        where = path or "configuration"
+        return f"{where}: {problem['msg']} (got {problem['input']!r})"
+    *parents, key = problem["loc"]
+    model: type[BaseModel] = Settings
+    for parent in parents:
+        annotation = model.model_fields[str(parent)].annotation
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
+        model = annotation
+    return f"{path}: no such key. {did_you_mean(str(key), list(model.model_fields))}"
+
+
+def did_you_mean(word: str, valid: list[str]) -> str:
+    """A hint for a mistyped name: the nearest valid one, if any is near, and all of them."""
+    near = difflib.get_close_matches(word, valid, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"{hint}Valid: {', '.join(sorted(valid))}"

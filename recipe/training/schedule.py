@@ -1,0 +1,262 @@
+"""How many prompts of which skill each step of a protocol gets: tables of (steps, skills), made before training.
+
+A table is a function of the settings alone, so a run that is continued in the middle of a stage goes on with it.
+
+Which rows of the data the steps of a plan train on, a function of plan, seed and step: nothing to save.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from recipe.settings import ProtocolSettings, Settings, SettingsError, SkillsSettings
+from rewards.skills import skill_assigner
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Prompts of every step; each row of ``fresh + stored + memory`` sums to the batch size.
+
+    stages: skills that each stage trains. protected: those that projection may protect in it. stage: (steps,) its
+    number, from 0. fresh: prompts from all of a skill's data. stored: prompts from its small fixed store, trained on
+    (replay, refresh). memory: prompts from its store that only its constraint gradient sees. Tables are (steps,
+    skills), in the order of ``skills``: those of the stages, then those that are only protected.
+    """
+
+    skills: list[str]
+    stages: list[list[str]]
+    protected: list[list[str]]
+    stage: Counts
+    fresh: Counts
+    stored: Counts
+    memory: Counts
+
+    @property
+    def steps(self) -> int:
+        return len(self.stage)
+
+    def guarded(self, step: int) -> list[str]:
+        """Skills that projection may protect in this step (from 1)."""
+        return self.protected[int(self.stage[step - 1])]
+
+    def just_finished(self, step: int) -> list[str]:
+        """Skills of the stage before, where this step (from 1) is the first of a stage; else none."""
+        stage = int(self.stage[step - 1])
+        first = stage > 0 and self.stage[step - 2] < stage
+        return self.stages[stage - 1] if first else []
+
+
+def make_plan(settings: Settings, batch: int) -> Plan | None:
+    """The plan of these settings for batches of so many prompts; None for protocol mixed, which has no stages.
+
+    Raises:
+        SettingsError: a step would have no new prompt of the skill that it trains, or projection no skill to protect.
+    """
+    protocol, stages = settings.protocol, settings.stages
+    if stages is None:
+        return None
+    named = [] if settings.projection.protected is None else settings.protected
+    skills = list(dict.fromkeys([*chain(*stages), *named]))
+    stage = np.repeat(np.arange(len(stages)), protocol.stage_steps)
+    trained = np.array([[skill in part for skill in skills] for part in stages])
+    before = np.array([np.any(trained[:number], axis=0) & ~trained[number] for number in range(len(stages))])
+    protects = (before | np.isin(skills, named)) & ~trained & np.isin(skills, settings.protected)
+    memory = _memory(settings, protects)[stage]
+    rest = batch - memory.sum(1)
+    share = protocol.replay_share
+    replayed = deal(np.outer(before.any(1), [share, 1 - share])[stage], rest)[:, 0]
+    stored = deal(before[stage], replayed)
+    fresh = deal(_weights(protocol, trained, stage), rest - stored.sum(1))
+    if protocol.refresh_steps:
+        last = slice(len(stage) - protocol.refresh_steps, None)
+        parts = deal((before | trained)[stage[last]], rest[last])
+        stored[last], fresh[last] = np.where(before[-1], parts, 0), np.where(before[-1], 0, parts)
+    protected = [[skill for skill, kept in zip(skills, row, strict=True) if kept] for row in protects]
+    plan = Plan(skills, stages, protected, stage, fresh, stored, memory)
+    _refuse_empty_steps(plan, batch, protocol.refresh_steps)
+    _refuse_idle_protection(settings, named, plan)
+    return plan
+
+
+def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> Plan:
+    """Every batch has prompts of all skills: one of each, and the rest so that a skill has its share of the rows.
+
+    sizes: how many rows each skill has.
+
+    Raises:
+        SettingsError: a batch has fewer prompts than there are skills.
+    """
+    if batch < len(sizes):
+        raise SettingsError(
+            f"protocol.every_skill: data.train_batch_size={batch} has no place for a prompt of each of {len(sizes)} "
+            f"skills: raise it, or protocol.every_skill=false"
+        )
+    rows = np.array(list(sizes.values()))
+    wanted = np.maximum(rows / rows.sum() * batch - 1, 0)
+    fresh = 1 + deal(np.tile(wanted, (steps, 1)), batch - len(rows))
+    none = np.zeros_like(fresh)
+    return Plan([*sizes], [[*sizes]], [[]], np.zeros(steps, dtype=np.int64), fresh, none, none)
+
+
+def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:
+    """Whole numbers (steps, parts) whose rows sum to ``totals`` and whose sums over steps follow the weights.
+
+    What rounding takes from a part in one step is given back in later ones. A row of weights that is all zero, and
+    one whose total is 0, is dealt nothing.
+    """
+    shares = np.asarray(weights, dtype=np.float64)
+    sums = shares.sum(1, keepdims=True)
+    shares = np.divide(shares, sums, out=np.zeros_like(shares), where=sums > 0)
+    counts = np.zeros(shares.shape, dtype=np.int64)
+    owed = np.zeros(shares.shape[1])
+    for step, total in enumerate(np.broadcast_to(totals, len(shares)) * (sums[:, 0] > 0)):
+        exact = shares[step] * total
+        counts[step] = np.floor(exact + 1e-9)
+        left = total - counts[step].sum()
+        wanting = np.where(shares[step] > 0, exact - counts[step] + owed, -np.inf)
+        counts[step, np.argsort(-wanting, kind="stable")[:left]] += 1
+        owed += exact - counts[step]
+    return counts
+
+
+def _memory(settings: Settings, protects: NDArray[np.bool_]) -> Counts:
+    """Memory prompts of each stage: none where no projection asks for rollouts of protected skills."""
+    wanted = settings.projection.constraint_source != "solutions"
+    return protects * (settings.protocol.memory_per_protected if wanted else 0)
+
+
+def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Counts) -> NDArray[np.float64]:
+    """Share of each skill in the fresh prompts of each step (steps, skills), a level's share split over its skills.
+
+    ``ordered``: the stage's own level. ``linear``: the share passes from one level to the next in a straight line.
+    """
+    levels = trained / trained.sum(1, keepdims=True)
+    if protocol.mixing == "ordered" or len(levels) == 1:
+        return levels[stage]
+    progress = np.linspace(0, len(levels) - 1, len(stage))
+    near = np.clip(1 - np.abs(progress[:, None] - np.arange(len(levels))), 0, 1)
+    return near @ levels
+
+
+def _refuse_empty_steps(plan: Plan, batch: int, refresh_steps: int) -> None:
+    new = plan.fresh.sum(1)
+    refreshed = slice(plan.steps - refresh_steps, None)
+    new[refreshed] += plan.stored[refreshed].sum(1)
+    short = np.flatnonzero(new < 1)
+    if len(short):
+        memory, stored = plan.memory[short[0]].sum(), plan.stored[short[0]].sum()
+        raise SettingsError(
+            f"data.train_batch_size={batch} leaves no new prompt to train on in stage {plan.stage[short[0]] + 1}: "
+            f"{memory} are memory prompts and {stored} replayed ones. Raise it, or lower protocol.memory_per_protected "
+            f"or protocol.replay_share"
+        )
+
+
+def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Plan) -> None:
+    """Projection that would never protect what it names, or anything at all."""
+    idle = sorted(set(named) - {*chain(*plan.protected)})
+    if idle:
+        raise SettingsError(f"projection.protected names {idle}, which every stage trains: there it protects nothing")
+    untrained = sorted(set(named) - {*chain(*plan.stages)})
+    if untrained and settings.projection.constraint_source == "solutions":
+        raise SettingsError(
+            f"projection.protected names {untrained}, which no stage trains, so there will be no accepted solutions of "
+            f"them: projection.constraint_source=rollouts or both"
+        )
+    if settings.projection.method != "off" and not any(plan.protected):
+        raise SettingsError(
+            f"projection={settings.projection.method} would protect nothing: no stage has an earlier one with other "
+            f"skills ({plan.stages}). Name the skills to keep in projection.protected, or use projection=off"
+        )
+
+
+def stage_names(stages: Sequence[Sequence[str]]) -> list[str]:
+    """One name for each stage: the skills that it trains."""
+    return ["+".join(skills) for skills in stages]
+
+
+@dataclass(frozen=True)
+class StepPrompts:
+    """Rows of one step, and which of them are memory: generated for constraint gradients, not trained on."""
+
+    rows: list[int]
+    memory: list[bool]
+
+
+class PromptSchedule:
+    """Draws the prompts of a plan's steps: without repetition until a pool is used up, then in a new order.
+
+    rows: the rows of each skill. store_size: how many of them, always the same, are kept to be seen again.
+
+    Raises:
+        SettingsError: a skill of the plan has no row.
+    """
+
+    def __init__(self, plan: Plan, rows: Mapping[str, Sequence[int]], store_size: int, seed: int):
+        self.plan = plan
+        self.seed = seed
+        empty = [skill for skill in plan.skills if not rows.get(skill)]
+        if empty:
+            raise SettingsError(
+                f"the protocol names {empty}, of which data.train_files have no row (of allowed length)"
+            )
+        self.pools = [np.asarray(rows[skill]) for skill in plan.skills]
+        self.stores = [self._order(pool, skill, 0)[:store_size] for skill, pool in enumerate(self.pools)]
+        # Memory and replay share a store, and go through it in turn.
+        self._offsets = [_before(plan.fresh), _before(plan.stored + plan.memory)]
+
+    def at(self, step: int) -> StepPrompts:
+        """The prompts of a step (from 1): those trained on first, then memory.
+
+        Raises:
+            IndexError: a step outside the plan.
+        """
+        if not 1 <= step <= self.plan.steps:
+            raise IndexError(f"step {step} is not in the plan of {self.plan.steps} steps")
+        row = step - 1
+        trained: list[int] = []
+        memory: list[int] = []
+        for skill in range(len(self.plan.skills)):
+            fresh, stored, kept = (
+                int(table[row, skill]) for table in (self.plan.fresh, self.plan.stored, self.plan.memory)
+            )
+            trained += self._draw(self.pools[skill], skill, 1, int(self._offsets[0][row, skill]), fresh)
+            again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + kept)
+            trained += again[:stored]
+            memory += again[stored:]
+        if np.count_nonzero((self.plan.fresh + self.plan.stored)[row]) > 1:
+            # else each of several mini-batches would be of one skill
+            trained = self._order(np.asarray(trained), 3, step).tolist()
+        return StepPrompts([*trained, *memory], [False] * len(trained) + [True] * len(memory))
+
+    def _draw(self, pool: np.ndarray, skill: int, kind: int, offset: int, count: int) -> list[int]:
+        drawn: list[int] = []
+        while len(drawn) < count:
+            epoch, place = divmod(offset + len(drawn), len(pool))
+            order = self._order(pool, skill, kind, epoch)
+            drawn += order[place : place + count - len(drawn)].tolist()
+        return drawn
+
+    def _order(self, pool: np.ndarray, *key: int) -> np.ndarray:
+        return np.random.default_rng([self.seed, *key]).permutation(pool)
+
+
+def rows_by_skill(dataset: Any, skills: SkillsSettings) -> dict[str, list[int]]:
+    """The rows of each skill, in the order of the data (verl's dataset, after its filter of long prompts)."""
+    skill_of = skill_assigner(skills.by, skills.column, skills.function)
+    found: dict[str, list[int]] = defaultdict(list)
+    for row, fields in enumerate(dataset):
+        found[skill_of(fields)].append(row)
+    return dict(found)
+
+
+def _before(table: Counts) -> Counts:
+    """Prompts drawn before each step."""
+    return np.cumsum(table, axis=0) - table

@@ -1,0 +1,277 @@
+"""Credit for the samples of a training step: the service that the reward manager asks, one a reward worker.
+
+It knows what the pure estimation does not: the siblings of a sample, the cache of scores, the budget that samples
+without need leave to others, and the tokens that the steps cover.
+"""
+
+import logging
+import math
+import random
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rewards.counterfactual.groups import GroupAdvantage
+from rewards.counterfactual.judging import Answers, Judge, ScoreCache, judged, reward_of
+from rewards.counterfactual.replay import Credits, Plan, Resume, TimedOut, estimate
+from rewards.counterfactual.tokens import token_offsets, token_steps
+from rewards.environments import Environment, play
+from rewards.sandbox.client.accounting import at_most, counted
+
+logger = logging.getLogger(__name__)
+
+# Samples of a reward worker that may wait for siblings at once. Ray runs 1,000 calls of an actor: were all of them
+# waiting, no sibling could come in.
+_WAITING = 800
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One finished trajectory whose score is known.
+
+    turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
+    turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
+    the first tokens of the response to new ones after them, and numbers that tell draws after equal tokens apart.
+    reads: what the verifier reads of a text; texts of which it reads the same have the same score. step: of training.
+    """
+
+    group: str
+    number: int
+    problem: Sequence[str]
+    text: str
+    token_ids: Sequence[int]
+    info: Mapping[str, Any]
+    turns: Sequence[tuple[int, int]] = ()
+    answer: int = -1
+    environment: Callable[[], Environment] | None = None
+    go_on: Callable[[Sequence[int], Sequence[int]], Awaitable[list[int]]] | None = None
+    reads: Callable[[str], Sequence[str]] = lambda text: [text]
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What of a sample is looked at: tokens from `first` on, their text, and its assistant turns in characters."""
+
+    first: int
+    token_ids: Sequence[int]
+    text: str
+    turns: Sequence[tuple[int, int]] = ()
+
+
+@dataclass
+class _Spent:
+    """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
+    knew, seconds of sandbox workers for the others, tokens generated. unmet: it did not wait until all of its group had
+    scored.
+    """
+
+    requests: int = 0
+    cache_hits: int = 0
+    busy_seconds: float = 0.0
+    generated: int = 0
+    unmet: bool = False
+
+
+class CreditService:
+    """Estimates credits and spreads them over tokens; never raises.
+
+    plan: how credits are estimated. board: an object with the method `meet` of `rewards.counterfactual.groups.GroupBoard`.
+    has_advantage: whether a group with these scores has advantage to shape; of one that has not, no sample is replayed,
+    and each leaves its budget to later samples of its step. None: every group is replayed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        board: Any,
+        *,
+        has_advantage: GroupAdvantage | None = None,
+        seed: int = 0,
+        cache_size: int = 65_536,
+    ):
+        self.plan = plan
+        self.board = board
+        self.has_advantage = has_advantage
+        self.seed = seed
+        # R of changed solutions, and how many of their runs met a time limit.
+        self.cache: ScoreCache[tuple[float, int]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
+        self.answers = Answers()
+        self.saved = 0
+        self._saved_in = 0
+        self._waiting = 0
+
+    async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
+        """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
+
+        credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
+        token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause and credit_reason, why no step
+        has a credit in a word and in words; counts and seconds.
+        """
+        spent = _Spent()
+        try:
+            part = self._part(sample, tokenizer)
+            resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
+            answer = sample.group, _answer(sample, tokenizer)
+            limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
+            found = await self._estimate(sample, part, judge, spent, resume, limits)
+            spans, steps = _placed(found, part, sample, tokenizer)
+        except Exception as error:  # a credit that cannot be had must not cost the sample its reward
+            logger.exception("credit could not be estimated: %s", error)
+            cause = f"failed: {type(error).__name__}: {error}"
+            found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
+        return {
+            "credit_values": np.asarray(found.values, dtype=np.float32),
+            "credit_steps": steps,
+            "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
+            "credit_cause": found.cause.split(":")[0],
+            "credit_reason": found.cause.partition(": ")[2],
+            "credit_asked": found.asked,
+            "credit_invalid": found.invalid,
+            "credit_unjudged": found.unjudged,
+            "credit_timeouts": found.timeouts,
+            "credit_unmet": int(spent.unmet),
+            "credit_replays": found.replays,
+            "credit_requests": spent.requests,
+            "credit_cache_hits": spent.cache_hits,
+            "credit_seconds": found.seconds,
+            "credit_busy_seconds": spent.busy_seconds,
+            "credit_generated": spent.generated,
+        }
+
+    def _part(self, sample: Sample, tokenizer: Any) -> _Part:
+        """The whole of a trajectory; for steps inside a program, the turn of an agent that is its answer."""
+        if not sample.turns:
+            return _Part(0, sample.token_ids, sample.text)
+        if self.plan.unit == "turn":
+            offsets = token_offsets(tokenizer, sample.token_ids)
+            turns = [(offsets[start][0], offsets[end - 1][1]) for start, end in sample.turns if end > start]
+            return _Part(0, sample.token_ids, sample.text, turns)
+        start, end = sample.turns[sample.answer]
+        return _Part(start, sample.token_ids[start:end], _answer(sample, tokenizer))
+
+    async def _estimate(
+        self,
+        sample: Sample,
+        part: _Part,
+        judge: Judge,
+        spent: _Spent,
+        resume: Resume | None,
+        limits: tuple[float, float],
+    ) -> Credits:
+        """limits: seconds of a run of a replay, and how many of its runs may meet their limit."""
+        limit, own_timeouts = limits
+        siblings = await self._siblings(sample, part, spent)
+        score = reward_of(sample.info)
+        if not math.isfinite(score):
+            return Credits(cause="masked")
+        if siblings is not None and self.has_advantage is not None:
+            scores = [value for value, _ in siblings if math.isfinite(value)]
+            if not self.has_advantage(scores):
+                self._save(sample.step, self.plan.budget)
+                return Credits(cause="equal_group")
+
+        async def run(changed: str | tuple[str, ...]) -> tuple[float, int]:
+            if isinstance(changed, str):
+                answer = changed
+            else:
+                assert sample.environment is not None
+                with counted() as busy:
+                    answer = await play(sample.environment(), changed)
+                spent.busy_seconds += busy.seconds
+            with at_most(limit):
+                found = await judged(judge, answer)
+            spent.busy_seconds += found.seconds
+            return reward_of(found.info), found.timeouts
+
+        async def verify(changed: str | tuple[str, ...]) -> float:
+            read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
+            key = [*sample.problem, str(limit), *read]
+            spent.requests += 1
+            spent.cache_hits += key in self.cache
+            reward, timeouts = await self.cache.score(key, partial(run, changed))
+            if timeouts > own_timeouts:
+                raise TimedOut
+            return reward
+
+        return await estimate(
+            part.text, verify, self._plan_with_savings(sample.step), score=score, rng=self._rng(sample),
+            siblings=[text for _, text in siblings or []], turns=part.turns, resume=resume,
+        )  # fmt: skip
+
+    async def _siblings(self, sample: Sample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
+        """Scores and texts (or actions) of the sample's group; None where nobody asks for them, or they did not come
+        in time.
+        """
+        if self.has_advantage is None and self.plan.method != "replace":
+            return None
+        written: str | tuple[str, ...] = part.text
+        if part.turns:
+            written = tuple(part.text[start:end] for start, end in part.turns)
+        score = math.nan if math.isnan(reward_of(sample.info)) else float(sample.info["score"])
+        may_wait = self._waiting < _WAITING
+        self._waiting += 1
+        try:
+            together = await self.board.meet(sample.group, sample.number, score, written, may_wait)
+        finally:
+            self._waiting -= 1
+        spent.unmet = together is None
+        return together
+
+    def _save(self, step: int, replays: int) -> None:
+        """Leave replays to the other samples of this step, and to no later one: no step costs more than its samples'
+        budgets together.
+        """
+        if step != self._saved_in:
+            self._saved_in, self.saved = step, 0
+        self.saved += replays
+
+    def _plan_with_savings(self, step: int) -> Plan:
+        """The plan with up to twice its budget, as far as others of this step have left theirs."""
+        self._save(step, 0)
+        extra = min(self.saved, self.plan.budget)
+        self.saved -= extra
+        return replace(self.plan, budget=self.plan.budget + extra)
+
+    def _rng(self, sample: Sample) -> random.Random:
+        """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
+        return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
+
+
+def _answer(sample: Sample, tokenizer: Any) -> str:
+    """The text that was judged: of an agent the turn that is its answer."""
+    if not sample.turns:
+        return sample.text
+    start, end = sample.turns[sample.answer]
+    return str(tokenizer.decode(sample.token_ids[start:end], skip_special_tokens=True))
+
+
+def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Spans of the steps in the characters of the whole response, and the step of each of its tokens."""
+    spans = [(step.start, step.end) for step in found.steps]
+    own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
+    steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
+    steps[part.first : part.first + len(own)] = own
+    shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
+    return [(start + shift, end + shift) for start, end in spans], steps
+
+
+def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
+    """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
+    offsets = token_offsets(tokenizer, part.token_ids)
+    drawn: Counter[int] = Counter()
+
+    async def resume(cut: int) -> str:
+        assert sample.go_on is not None
+        kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
+        drawn[kept] += 1
+        new = await sample.go_on(sample.token_ids[: part.first + kept], (sample.number, drawn[kept]))
+        spent.generated += len(new)
+        return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+
+    return resume

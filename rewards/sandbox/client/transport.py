@@ -1,0 +1,315 @@
+"""One server as the client sees it: its requests, whether it is alive, and how many programs are under way there.
+
+What servers' answers mean to the client: results, failures that may pass, failures that stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, RunResult
+from rewards.sandbox.inside import outcomes
+
+
+class Transient(Exception):
+    """A failure that may be gone at the next attempt. `retry_after`: seconds that the server asked to wait."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.unreachable = unreachable
+
+
+def unreachable(base: str, error: httpx.HTTPError) -> Transient:
+    """What a request that got no answer is to the client."""
+    return Transient(f"{base}: {type(error).__name__}: {error}", unreachable=True)
+
+
+def require_success(base: str, status: int, headers: httpx.Headers, text: str) -> None:
+    """Raise `Transient` for a status that may be gone next time, `InfrastructureError` for one that no retry mends."""
+    if status == 200:
+        return
+    if status == 429 or status >= 500:
+        retry_after: float | None = 1.0 if status == 429 else None
+        with contextlib.suppress(ValueError):
+            retry_after = float(headers.get("retry-after", ""))
+        raise Transient(f"{base} answered {status}: {text[:200]}", retry_after=retry_after)
+    raise InfrastructureError(f"{base} refused the request with {status}: {text[:500]}")
+
+
+def run_result(answer: dict[str, Any]) -> RunResult:
+    """A `RunResult` of our server's result."""
+    names = (
+        "outcome",
+        "stdout",
+        "stderr",
+        "stdout_truncated",
+        "stderr_truncated",
+        "return_code",
+        "error_type",
+        "error_line",
+    )
+    own = {name: answer[name] for name in names}
+    return RunResult(**own, execution_time=answer["time"], busy_seconds=answer.get("busy", answer["time"]))
+
+
+def check_result(answers: list[dict[str, Any]]) -> CheckResult:
+    """A `CheckResult` of our server's results."""
+    return CheckResult(
+        [
+            CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0), a.get("busy", 0.0))
+            for a in answers
+        ]
+    )
+
+
+def fusion_result(answer: dict[str, Any]) -> RunResult:
+    """A `RunResult` of a SandboxFusion answer, whose classes are read from return codes and standard error."""
+    compiled, ran = answer.get("compile_result"), answer.get("run_result")
+    part = ran or compiled
+    if not isinstance(part, dict):
+        raise Transient("the answer has neither a compile nor a run result")
+    stderr = part.get("stderr") or ""
+    code = None if part.get("status") == "TimeLimitExceeded" else part.get("return_code")
+    if code is None and part.get("status") == "Finished":
+        raise Transient("a finished program without a return code")
+    outcome, error_type, error_line = outcomes.classify_end(code, stderr[-4096:])
+    if ran is None and outcome == outcomes.RUNTIME_ERROR:
+        outcome = outcomes.SYNTAX_ERROR
+    headers = answer.get("_headers") or {}
+    cut = headers.get("x-sandbox-truncated", "")
+    return RunResult(
+        outcome=headers.get("x-sandbox-outcome", outcome),
+        stdout=part.get("stdout") or "",
+        stderr=stderr,
+        stdout_truncated="stdout" in cut,
+        stderr_truncated="stderr" in cut,
+        return_code=code,
+        execution_time=part.get("execution_time") or 0.0,
+        busy_seconds=part.get("execution_time") or 0.0,  # what that server tells
+        error_type=error_type,
+        error_line=error_line,
+    )
+
+
+FLUSH_PROGRAMS = 64
+"""Programs in one batch request."""
+GATHER_SECONDS = 0.02
+"""How long programs for a busy server are gathered into one request."""
+LARGEST_BODY = 32 << 20
+"""Bytes of one batch request with several programs: half of what our server takes."""
+SILENCE = 30.0
+"""Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all programs of one batch request share. Times in seconds, sizes in MiB, `output_limit` in bytes."""
+
+    timeout: float = 10.0
+    compile_timeout: float = 10.0
+    memory_mb: int = 1024
+    output_limit: int = 1 << 20
+    setup: str = ""
+    max_timeouts: int = 2
+    stop_on_failure: bool = False
+    total_timeout: float | None = None
+    entry_points: tuple[str, ...] = ()
+
+
+@dataclass
+class Work:
+    """One program on its way: the wire form, its options and where the results go."""
+
+    program: dict[str, Any]
+    options: Options
+    future: asyncio.Future[list[dict[str, Any]]] = field(init=False)
+
+
+class Endpoint:
+    """One server. Not thread-safe: belongs to the event loop that made it."""
+
+    def __init__(self, base: str, client: httpx.AsyncClient) -> None:
+        self.base = base
+        self.client = client
+        self.under_way = 0
+        self.workers = 1
+        self.has_batch: bool | None = None
+        self._discovering = asyncio.Lock()
+        self._down_until = 0.0
+        self._failures = 0
+        self._queues: dict[Options, list[Work]] = {}
+        self._senders: set[asyncio.Task[None]] = set()
+
+    @property
+    def load(self) -> float:
+        """Programs under way for each worker of that server."""
+        return self.under_way / self.workers
+
+    @property
+    def down_for(self) -> float:
+        """Seconds until this server is tried again; 0.0 while it is thought to be alive."""
+        return max(0.0, self._down_until - time.monotonic())
+
+    def note_unreachable(self) -> None:
+        """Leave this server out for a while that doubles each time, up to half a minute."""
+        self.has_batch = None
+        if self.down_for:
+            return  # one outage, however many requests it hits
+        self._failures += 1
+        self._down_until = time.monotonic() + min(30.0, 0.25 * 2 ** min(self._failures, 10))
+
+    def note_alive(self) -> None:
+        """Forget earlier failures."""
+        self._failures = 0
+        self._down_until = 0.0
+
+    async def discover(self) -> None:
+        """Find out whether the batch route is there; raises `Transient` when the server does not answer."""
+        async with self._discovering:
+            if self.has_batch is None:
+                await self._ask_capabilities()
+
+    async def _ask_capabilities(self) -> None:
+        response = await self._request("GET", "/capabilities", timeout=10.0)
+        if response.status_code == 429 or response.status_code >= 500:
+            raise Transient(f"{self.base} answered {response.status_code}", unreachable=True)
+        if response.status_code in (401, 403):
+            require_success(self.base, response.status_code, response.headers, response.text)
+        found = False
+        if response.status_code == 200:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                answer = response.json()
+                self.workers = max(1, int(answer["workers"]))
+                found = bool(answer["run_batch"]) and bool(answer["checks"])
+        self.has_batch = found
+        self.note_alive()
+
+    async def _request(self, method: str, path: str, *, timeout: float, body: Any = None) -> httpx.Response:
+        try:
+            return await self.client.request(
+                method, self.base + path, json=body, timeout=httpx.Timeout(timeout, connect=5.0)
+            )
+        except httpx.HTTPError as error:
+            raise unreachable(self.base, error) from None
+
+    async def run_code(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
+        """One SandboxFusion request; returns the answer with a program's own result in it, else raises.
+
+        `patience`: seconds for the whole answer, waiting in the server's queue included. Raises `Transient`, or
+        `InfrastructureError` for an answer that no retry mends.
+        """
+        response = await self._request("POST", "/run_code", timeout=patience, body=body)
+        require_success(self.base, response.status_code, response.headers, response.text)
+        self.note_alive()
+        try:
+            answer = response.json()
+            status = answer["status"]
+        except (ValueError, KeyError, TypeError):
+            raise Transient(f"{self.base} sent an answer that can't be read: {response.text[:200]!r}") from None
+        if status == "SandboxError":
+            raise Transient(f"{self.base}: SandboxError: {str(answer.get('message'))[:500]}")
+        answer["_headers"] = response.headers
+        return dict(answer)
+
+    def submit(self, work: Work) -> asyncio.Future[list[dict[str, Any]]]:
+        """Put a program into the next batch request; the future gets the results, or `Transient`."""
+        loop = asyncio.get_running_loop()
+        work.future = loop.create_future()
+        queue = self._queues.setdefault(work.options, [])
+        queue.append(work)
+        if len(queue) == 1:
+            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one
+            # the programs would only wait in a longer line, so they wait here for company.
+            loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
+        elif len(queue) == FLUSH_PROGRAMS:
+            self._flush(work.options)
+        return work.future
+
+    def _flush(self, options: Options) -> None:
+        batch = self._queues.pop(options, [])
+        if batch:
+            task = asyncio.get_running_loop().create_task(self._send(batch, options))
+            self._senders.add(task)
+            task.add_done_callback(functools.partial(self._sent, batch))
+
+    def _sent(self, batch: list[Work], task: asyncio.Task[None]) -> None:
+        # Not at the end of `_send`: a task that is cancelled before its first turn never gets there, and whoever waits
+        # for its programs would wait for ever.
+        self._senders.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        for work in batch:
+            if not work.future.done():
+                work.future.set_exception(failure or Transient(f"{self.base} ended the answer early", unreachable=True))
+
+    async def _send(self, batch: list[Work], options: Options) -> None:
+        try:
+            if self.client.is_closed:
+                raise Transient(f"the connections to {self.base} were closed", unreachable=True)
+            await self._stream(batch, options)
+        except httpx.HTTPError as error:
+            raise unreachable(self.base, error) from None
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise Transient(f"{self.base} sent an answer that can't be read: {error!r}") from None
+
+    async def _stream(self, batch: list[Work], options: Options) -> None:
+        body = {"programs": [work.program for work in batch], "ordered": False, **vars(options)}
+        _share_cases(body)
+        content = json.dumps(body, separators=(",", ":")).encode()
+        if len(content) > LARGEST_BODY and len(batch) > 1:
+            middle = len(batch) // 2
+            await self._stream(batch[:middle], options)
+            await self._stream(batch[middle:], options)
+            return
+        timeout = httpx.Timeout(SILENCE, connect=5.0)
+        url = self.base + "/run_batch"
+        async with self.client.stream("POST", url, content=content, timeout=timeout) as response:
+            if response.status_code != 200:
+                text = (await response.aread()).decode("utf-8", "replace")
+                require_success(self.base, response.status_code, response.headers, text)
+            self.note_alive()
+            results: list[list[dict[str, Any]]] = [[] for _ in batch]
+            rest = b""
+            async for data in response.aiter_raw():
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if line:
+                        _take(json.loads(line), batch, results)
+
+    async def aclose(self) -> None:
+        """Stop what is under way."""
+        for task in list(self._senders):
+            task.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+
+
+def _share_cases(body: dict[str, Any]) -> None:
+    """Send cases that all programs of a batch have in common once."""
+    programs = body["programs"]
+    first = programs[0].get("cases")
+    if first is not None and len(programs) > 1 and all(program.get("cases") is first for program in programs):
+        body["cases"] = first
+        body["programs"] = [{key: value for key, value in program.items() if key != "cases"} for program in programs]
+
+
+def _take(message: dict[str, Any], batch: list[Work], results: list[list[dict[str, Any]]]) -> None:
+    index = message["index"]
+    future = batch[index].future
+    if future.done():
+        return
+    if "results" in message:
+        results[index] += message["results"]
+        if message["done"]:
+            future.set_result(results[index])
+    elif "refused" in message:
+        future.set_exception(InfrastructureError(message["refused"]))
+    else:
+        future.set_exception(Transient(str(message["error"])))

@@ -1,0 +1,1 @@
+"""The layers between a program and the machine."""

@@ -1,0 +1,222 @@
+"""The layers between a program and the machine: set up once in each fork server, put on each child before it runs.
+
+A layer that the machine refuses is recorded with the reason and reported; whether to go on without it is the server's
+decision (`--isolation`, modes.py), never this module's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from rewards.sandbox.isolation import landlock, namespaces, seccomp, syscalls
+
+PROGRAM_USER = 1000
+LAYERS = ("uid", "user_ns", "pid_ns", "mount_ns", "net_ns", "ipc_ns", "uts_ns", "seccomp", "landlock")
+_RULESET = 200
+"""Descriptor of the Landlock rules, above all that a child closes before it is confined."""
+FILE_MB, OPEN_FILES, PROCESSES = 32, 256, 64
+"""Limits that are the same for all programs: size of a file, open files, processes and threads."""
+_NAMESPACES = {
+    "net_ns": syscalls.CLONE_NEWNET,
+    "ipc_ns": syscalls.CLONE_NEWIPC,
+    "uts_ns": syscalls.CLONE_NEWUTS,
+}
+
+
+@dataclass
+class Isolation:
+    """The layers of one slot. `outside_user` is the first of two host user ids that belong to it (root only)."""
+
+    wanted: bool
+    outside_user: int
+    python: list[str]
+    quota_mb: int
+    active: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)
+    folder: str = "/tmp"
+    _ruleset: int | None = None
+    _filter: bytes | None = None
+    _base_memory: int = 0
+
+    def required(self) -> list[str]:
+        """The layers that `strict` asks for: a separate user id can be given by root only."""
+        return [layer for layer in LAYERS if layer != "uid" or os.geteuid() == 0]
+
+    def _try(self, layer: str, step: Callable[[], Any]) -> bool:
+        try:
+            step()
+        except (OSError, ValueError, KeyError) as error:
+            self.missing[layer] = getattr(error, "strerror", None) or str(error)
+            return False
+        self.active.add(layer)
+        return True
+
+    def fork_inside(self, serve: Callable[[], None]) -> None:
+        """Fork a process that lives in the new namespaces and calls `serve`; it becomes a child of this one.
+
+        A process can prepare new namespaces for its children only once, so a helper does it and goes away.
+        """
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+        helper = os.fork()
+        if helper == 0:
+            try:
+                self._fork_from_helper(serve)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(helper, 0)
+        if status:
+            raise OSError("the namespaces could not be prepared")
+
+    def _fork_from_helper(self, serve: Callable[[], None]) -> NoReturn:
+        root = os.geteuid() == 0
+        if self.wanted and not root:
+            outside = os.geteuid()
+            # Without a user namespace an ordinary user gets none of the others.
+            if self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
+                namespaces.map_users("self", [(PROGRAM_USER, outside)])
+        if self.wanted:
+            self._try("pid_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWPID))
+        helper, inner = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            helper.close()
+            self._enter(inner if root else None)
+            inner.close()
+            serve()
+        inner.close()
+        if root and self.wanted and helper.recv(1):
+            self._map_from_outside(pid, helper)
+        os._exit(0)
+
+    def _map_from_outside(self, pid: int, helper: socket.socket) -> None:
+        # Only a process outside with CAP_SETUID may map two users: the server's (0) and the program's.
+        pairs = [(0, self.outside_user), (PROGRAM_USER, self.outside_user + 1)]
+        try:
+            namespaces.map_users(pid, pairs)
+            helper.send(b"y")
+        except OSError:
+            helper.send(b"n")
+        helper.recv(1)
+
+    def _enter(self, helper: socket.socket | None) -> None:
+        root = helper is not None
+        if self.wanted:
+            for layer, flag in _NAMESPACES.items():
+                self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
+            if "uts_ns" in self.active:  # or it would be the host's name that changes
+                with contextlib.suppress(OSError):
+                    socket.sethostname("sandbox")
+            self._try("mount_ns", lambda: self._build_tree(root))
+        if "mount_ns" not in self.active:
+            self.folder = f"/tmp/sandbox-{os.urandom(8).hex()}"
+            os.mkdir(self.folder, 0o700)
+        if helper is not None:
+            self._become_slot_user(helper)
+        self._confine_server()
+        # No handler and no dump: from inside, the first process of a namespace can't be signalled, read or traced.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+
+    def _build_tree(self, root: bool) -> None:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        owner = self.outside_user + 1 if root else PROGRAM_USER
+        # Any folder serves as the mount point: the mount is seen in this namespace only.
+        namespaces.build_tree("/tmp", self.python, owner, self.quota_mb)
+
+    def _become_slot_user(self, helper: socket.socket) -> None:
+        if "mount_ns" not in self.active:
+            os.chown(self.folder, self.outside_user + 1, self.outside_user + 1)
+        if self.wanted and self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
+            helper.send(b"m")
+            if helper.recv(1) != b"y":
+                raise OSError(errno.EPERM, "the user namespace could not be mapped")
+            self._try("uid", _become_first_user)
+        elif self.wanted:
+            self.active.add("uid")
+
+    def _confine_server(self) -> None:
+        """Put on this fork server what every child inherits: a layer that is set once costs a child nothing."""
+        with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+            self._base_memory = int(file.read().split()[0]) * resource.getpagesize()
+        self._set_fixed_limits()
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        if not self.wanted:
+            return
+        private = "mount_ns" in self.active
+        readable = ["/"] if private else namespaces.readable_folders(self.python)
+        writable = ["/tmp", "/dev/shm"] if private else [self.folder]
+        alone = "pid_ns" in self.active
+
+        def landlock_layer() -> None:
+            ruleset = landlock.open_ruleset(readable, writable)
+            if alone:
+                landlock.restrict(ruleset)
+            else:
+                # Its rule about signals must stand between the server and its child as well.
+                self._ruleset = os.dup2(ruleset, _RULESET, inheritable=False)
+            os.close(ruleset)
+
+        def seccomp_layer() -> None:
+            self._filter = seccomp.build_filter(alone=alone)
+            if alone:
+                seccomp.install(self._filter)
+
+        self._try("landlock", landlock_layer)
+        self._try("seccomp", seccomp_layer)
+
+    def confine(self, memory_mb: int, cpu_seconds: int, *, executes: bool) -> None:
+        """Put the remaining limits and layers on this process, which is about to run a program. Raises `OSError`.
+
+        Few and plain calls on purpose: every memory page that a child touches is copied, and that is most of its cost.
+        """
+        memory = (memory_mb << 20) + (0 if executes else self._base_memory)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        # A second between the two: SIGXCPU says what it is, the SIGKILL behind it could be anybody's.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+        if not self.wanted:
+            return
+        if os.geteuid() == 0:
+            user = PROGRAM_USER if "user_ns" in self.active else self.outside_user + 1
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        elif "user_ns" in self.active:
+            syscalls.drop_capabilities()
+        # The fork server may not be read by its children, but must read how much memory they hold.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+        if "pid_ns" not in self.active:
+            self._confine_among_others()
+
+    def _confine_among_others(self) -> None:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, 9)
+        if self._ruleset is not None:
+            landlock.restrict(self._ruleset)
+            os.close(self._ruleset)
+        if self._filter is not None:
+            shielded = self._ruleset is not None and landlock.protects_signals()
+            seccomp.install(self._filter if shielded else seccomp.build_filter(os.getpid()))
+
+    def _set_fixed_limits(self) -> None:
+        pairs = [
+            (resource.RLIMIT_FSIZE, FILE_MB << 20),
+            (resource.RLIMIT_NOFILE, OPEN_FILES),
+            (resource.RLIMIT_CORE, 0),
+        ]
+        # Processes are counted per user: without a user of its own, a slot would count the whole machine's.
+        if self.active & {"user_ns", "uid"}:
+            pairs.append((resource.RLIMIT_NPROC, PROCESSES))
+        for kind, value in pairs:
+            resource.setrlimit(kind, (value, value))
+
+
+def _become_first_user() -> None:
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)

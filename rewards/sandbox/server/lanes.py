@@ -1,0 +1,149 @@
+"""Who runs next: programs that take long must not keep the short ones waiting.
+
+A server has a slot for each program that runs at a time, and a few spare ones. A program that has run for a moment
+moves, where it is, to the long ones; these may hold the spare slots, so another program begins in its place. Where the
+spare slots are held already and short programs wait, it may stay for a quantum of time, then it is given up, and begins
+anew as a long one when its turn comes. What it had run is lost: a quantum, where others wait all the time. So a program
+that sleeps or computes to its limit, and be it every second one, costs the others a quantum and not its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rewards.sandbox.server.slot import Slot
+
+QUANTUM = 0.1
+"""Seconds after which a program is given up where it keeps others waiting."""
+MOMENT = 0.005
+"""Seconds after which a program moves to the long ones, if there is room."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """One program on one slot, since `began` (seconds of the monotonic clock). `long`: it may stay; `given_up`: it was
+    asked to end."""
+
+    slot: Slot
+    long: bool
+    began: float
+    given_up: bool = False
+
+    def overdue(self, seconds: float) -> bool:
+        """Whether it has run for so many seconds and may not stay."""
+        return not self.long and time.monotonic() >= self.began + seconds
+
+
+Waiting = asyncio.Future[Turn]
+
+
+class Lanes:
+    """The slots of a server and the programs that wait for one.
+
+    `short`: programs that run at a time, as long as none takes long. `preempt(slot)`: gives the program of a slot up.
+    """
+
+    def __init__(self, short: int, preempt: Callable[[Slot], None]) -> None:
+        self.short = short
+        self.spare = spare_slots(short)
+        self._preempt = preempt
+        # The last one that was used is the next one: its memory is in the caches.
+        self._idle: list[Slot] = []
+        # In the order in which they began: the oldest first.
+        self._running: dict[bool, dict[Turn, None]] = {False: {}, True: {}}
+        self._queues: dict[bool, deque[Waiting]] = {False: deque(), True: deque()}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def acquire(self, *, long: bool) -> Turn:
+        """Wait for a slot; `long`: for a program that was given up once."""
+        queue = self._queues[long]
+        if self._idle and not queue and self._has_room(long=long):
+            return self._begin(long)
+        waiting: Waiting = asyncio.get_running_loop().create_future()
+        queue.append(waiting)
+        self._dispatch()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self.finish(waiting.result())
+            raise
+
+    def finish(self, turn: Turn) -> None:
+        """End a turn; its slot is free."""
+        self._running[turn.long].pop(turn, None)
+        self._idle.append(turn.slot)
+        self._dispatch()
+
+    def forget(self, turn: Turn) -> None:
+        """End a turn whose slot is not free: it is replaced, and comes back with `add`."""
+        self._running[turn.long].pop(turn, None)
+        self._dispatch()
+
+    def add(self, slot: Slot) -> None:
+        """A slot that is ready."""
+        self._idle.append(slot)
+        self._dispatch()
+
+    def _has_room(self, *, long: bool) -> bool:
+        if not long:
+            return len(self._running[False]) < self.short
+        # Without short programs the long ones may have all slots but one, which the next short one finds free.
+        most = self.spare if self._queues[False] else self.short + self.spare - 1
+        return len(self._running[True]) < most
+
+    def _begin(self, long: bool) -> Turn:
+        turn = Turn(self._idle.pop(), long, time.monotonic())
+        self._running[long][turn] = None
+        return turn
+
+    def _dispatch(self) -> None:
+        self._promote()
+        for long, queue in self._queues.items():
+            while queue and (queue[0].done() or (self._idle and self._has_room(long=long))):
+                waiting = queue.popleft()
+                if not waiting.done():
+                    waiting.set_result(self._begin(long))
+        if self._queues[False]:
+            self._make_room()
+
+    def _promote(self) -> None:
+        """Let programs that have run for a moment stay, as long as they hold no more than the spare slots."""
+        short, long = self._running[False], self._running[True]
+        while (
+            short and len(long) < self.spare and (oldest := next(iter(short))).overdue(MOMENT) and not oldest.given_up
+        ):
+            del short[oldest]
+            oldest.long = True
+            long[oldest] = None
+
+    def _make_room(self) -> None:
+        """Where short programs wait: give the oldest one up that is overdue, and look again when the next one is."""
+        given_up = 0
+        for turn in self._running[False]:
+            given_up += turn.given_up
+            if given_up >= len(self._queues[False]):
+                return
+            if turn.given_up:
+                continue
+            if turn.overdue(QUANTUM):
+                turn.given_up = True
+                self._preempt(turn.slot)
+            elif self._timer is None:
+                wait = MOMENT if len(self._running[True]) < self.spare else QUANTUM
+                left = turn.began + wait - time.monotonic()
+                self._timer = asyncio.get_running_loop().call_later(max(left, 0.0) + 0.001, self._look_again)
+            return
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._dispatch()
+
+
+def spare_slots(short: int) -> int:
+    """Slots beyond the programs that run at a time, for those that take long."""
+    return max(1, short // 2)

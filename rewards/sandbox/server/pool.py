@@ -1,0 +1,252 @@
+"""The server's worker processes: hand out work, notice death and stalls, replace, and say whose fault a failure is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewards.sandbox.inside import outcomes
+from rewards.sandbox.inside.outcomes import KNOWN_GOOD
+from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
+from rewards.sandbox.server.slot import Preempted, Settings, Slot, SlotFailed
+from rewards.sandbox.worker.execution import whole_check
+
+log = logging.getLogger("rewards.sandbox")
+
+
+PAUSE = 0.1
+"""Seconds until a program that was killed is run once more."""
+
+
+class Busy(Exception):
+    """The queue is full. `retry_after`: seconds after which to try again."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("the queue is full")
+        self.retry_after = retry_after
+
+
+@dataclass
+class Counters:
+    """What `/metrics` reports."""
+
+    programs: int = 0
+    cases: int = 0
+    rejected: int = 0
+    retried: int = 0
+    failed: int = 0
+    blamed: int = 0
+    preempted: int = 0
+    replaced: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def count(self, results: list[dict[str, Any]]) -> None:
+        """Add results by class."""
+        self.cases += len(results)
+        for result in results:
+            self.outcomes[result["outcome"]] = self.outcomes.get(result["outcome"], 0) + 1
+            self.seconds += result["time"]
+
+
+@dataclass
+class _Progress:
+    """What is known of one job: cases done and their seconds, failures of the sandbox, whether it was killed from
+    outside or is long."""
+
+    done: int = 0
+    seconds: float = 0.0
+    failures: int = 0
+    kills: int = 0
+    long: bool = False
+    finished: bool = False
+
+
+class Pool:
+    """All slots of a server."""
+
+    def __init__(self, workers: int, settings: Settings) -> None:
+        self.settings = settings
+        self.workers = workers
+        self.slots = [Slot(number, settings) for number in range(workers + spare_slots(workers))]
+        self.counters = Counters()
+        self.pending = 0
+        self._lanes = Lanes(workers, self._give_up)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Start all workers; raises `SlotFailed`."""
+        await asyncio.gather(*(slot.start() for slot in self.slots))
+        for slot in self.slots:
+            self._lanes.add(slot)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        for slot in self.slots:
+            slot.kill()
+
+    def admit(self, programs: int) -> None:
+        """Take programs into the queue; raises `Busy` when they would make it longer than it may be."""
+        if self.pending and self.pending + programs > self.settings.queue + self.workers:
+            self.counters.rejected += 1
+            raise Busy(max(1.0, round(self.pending / self.workers * self._mean_seconds())))
+        self.pending += programs
+
+    def _mean_seconds(self) -> float:
+        return self.counters.seconds / max(1, self.counters.programs)
+
+    def leave(self, programs: int) -> None:
+        """Take programs out of the queue again, done or not."""
+        self.pending -= programs
+
+    async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
+        """Results of an admitted job in chunks, each with whether it is the last.
+
+        A job whose worker fails, or whose program is killed by nobody knows whom, is run once more elsewhere. Where
+        that fails as well and a known good program passes, the failure is the program's; else raises `SlotFailed`.
+        """
+        self.counters.programs += 1
+        progress = _Progress()
+        while not progress.finished:
+            rest = _rest(job, progress)
+            try:
+                async with contextlib.aclosing(self._attempt(rest, progress)) as attempt:
+                    async for results, last in attempt:
+                        yield results, last
+            except SlotFailed as error:
+                progress.failures += 1
+                log.warning("a worker failed (attempt %d): %s", progress.failures, error)
+                if progress.failures == 1:
+                    self.counters.retried += 1
+                    continue
+                if not await self._works():
+                    self.counters.failed += 1
+                    raise
+                self.counters.blamed += 1
+                results = _blamed(rest, error)
+                self.counters.count(results)
+                yield results, True
+                return
+
+    async def _attempt(
+        self, job: dict[str, Any], progress: _Progress
+    ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
+        """Run what is left of a job on one slot, until it is done, given up or cut; raises `SlotFailed`."""
+        turn = await self._lanes.acquire(long=progress.long)
+        ended = False
+        try:
+            async for results, last in turn.slot.run(job):
+                # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
+                # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
+                sure = results if progress.kills else _before_a_kill(results)
+                cut = len(sure) < len(results)
+                progress.done += len(sure)
+                progress.seconds += sum(result["busy"] for result in sure)
+                progress.kills += cut
+                progress.finished = last and not cut
+                self.counters.count(sure)
+                if last:
+                    # The slot is free as soon as its work is done, not when the caller has taken the answer.
+                    ended = True
+                    self._lanes.finish(turn)
+                yield sure, progress.finished
+                if cut:
+                    self.counters.retried += 1
+                    # It has had its turn, and most programs that are killed do it themselves: the others come first. A
+                    # machine that is short of memory needs the moment.
+                    progress.long = True
+                    await asyncio.sleep(PAUSE)
+                    return
+        except Preempted:
+            ended, progress.long = True, True
+            self.counters.preempted += 1
+            self._lanes.finish(turn)
+        except SlotFailed:
+            ended = True
+            self._replace(turn)
+            raise
+        finally:
+            # The caller went away in the middle, or wants no more: the worker is busy with nobody's job.
+            if not ended:
+                self._spawn(self._drop(turn))
+
+    def _give_up(self, slot: Slot) -> None:
+        slot.cancel()
+
+    async def _works(self) -> bool:
+        """Whether a known good program passes on a slot of this server."""
+        # As a long one, which is never given up: whose fault it is must not hang on who waits.
+        turn = await self._lanes.acquire(long=True)
+        try:
+            found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
+        except (SlotFailed, Preempted):
+            self._replace(turn)
+            return False
+        self._lanes.finish(turn)
+        return found == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
+
+    async def _drop(self, turn: Turn) -> None:
+        try:
+            await turn.slot.drop()
+        except SlotFailed:
+            self._replace(turn)
+        else:
+            self._lanes.finish(turn)
+
+    def _replace(self, turn: Turn) -> None:
+        self._lanes.forget(turn)
+        if self._closed:
+            return
+        self.counters.replaced += 1
+        turn.slot.kill()
+        self._spawn(self._restart(turn.slot))
+
+    def _spawn(self, work: Any) -> None:
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _restart(self, slot: Slot) -> None:
+        delay = 0.0
+        while not self._closed:
+            with contextlib.suppress(SlotFailed):
+                await slot.start()
+                self._lanes.add(slot)
+                return
+            delay = min(10.0, delay * 2 or 0.2)
+            await asyncio.sleep(delay)
+
+
+def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
+    """What is left to do of a job, in what is left of its time."""
+    rest = {**job, "kill_ends": not progress.kills}
+    if "cases" in job and progress.done:
+        total = whole_check(job["timeout"], len(job["cases"]), job["total_timeout"])
+        rest |= {"cases": job["cases"][progress.done :], "total_timeout": max(0.001, total - progress.seconds)}
+    return rest
+
+
+def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results before the first whose program was killed by nobody knows whom."""
+    return results[: next((number for number, result in enumerate(results) if result.get("lost")), len(results))]
+
+
+def _blamed(job: dict[str, Any], error: SlotFailed) -> list[dict[str, Any]]:
+    """The results of a job that the sandbox failed twice, while it works for others."""
+    detail = f"the sandbox failed twice with this program and works with others: {error}"[:500]
+    result = {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SandboxMisuse", "time": 0.0}
+    if "cases" in job:
+        return [result] * len(job["cases"])
+    streams = {"stdout": "", "stderr": detail, "stdout_truncated": False, "stderr_truncated": False}
+    return [{**result, **streams, "return_code": 1, "error_line": detail, "cpu": 0.0, "files": []}]

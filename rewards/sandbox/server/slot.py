@@ -1,0 +1,231 @@
+"""One worker process as the server sees it: start it, give it a job, read its results, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, frame, parse
+from rewards.sandbox.isolation.namespaces import python_folders
+from rewards.sandbox.worker.execution import PATIENCE, whole_check
+from rewards.sandbox.worker.languages import TOOL_PATH
+
+GRACE = 30.0
+"""Seconds beyond a job's own limits after which its worker counts as stuck."""
+STARTUP = 60.0
+DROP_SECONDS = 10.0
+"""How long a worker may take to end a program that nobody waits for any more."""
+FIRST_USER = 1_610_612_736
+USERS_PER_SLOT = 8
+MOST_SLOTS = 256
+MAX_RESULT = 256 << 20
+"""Bytes of one message of a worker: streams, fetched files and a chunk of cases fit with room."""
+
+# The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks
+# fast.
+_BOOT = """
+import os, sys, types
+sys.path.remove("")
+os.register_at_fork = lambda **_: None  # zygote.preload says why, and puts it back
+given, package = sys.stdin.read().split("\\n")
+if given != "3":
+    os.dup2(int(given), 3)
+    os.close(int(given))
+for name, path in (("rewards", package), ("rewards.sandbox", package + "/sandbox")):
+    module = types.ModuleType(name)
+    module.__path__ = [path]
+    sys.modules[name] = module
+from rewards.sandbox.worker.worker import main
+main()
+"""
+
+
+class Preempted(Exception):
+    """The job was given up, as asked; its slot is free."""
+
+
+class SlotFailed(Exception):
+    """A worker died, stalled or gave its slot up: the job was not run to its end."""
+
+
+@dataclass
+class Settings:
+    """What every slot of a server has in common."""
+
+    isolate: bool = True
+    quota_mb: int = 64
+    memory_mb: int = 1024
+    queue: int = 4096
+
+
+class _Link(asyncio.Protocol):
+    """The front's end of a worker's socket: whole messages, one waiter."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self._frames = FrameBuffer(MAX_RESULT)
+        self._messages: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._messages.extend(map(parse, self._frames.feed(data)))
+        except BadFrame as error:
+            self.fail(error)
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(exc or EOFError("the worker closed its socket"))
+
+    def fail(self, error: Exception) -> None:
+        """End every wait, this one and later ones, with an error."""
+        self._failure = self._failure or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> Any:
+        """The next message; raises what `fail` was given, once the messages before it are taken."""
+        while not self._messages:
+            if self._failure is not None:
+                raise SlotFailed(f"a worker died: {self._failure!r}")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._messages.popleft()
+
+
+class Slot:
+    """One worker process and the socket to it."""
+
+    def __init__(self, number: int, settings: Settings) -> None:
+        self.number = number
+        self.settings = settings
+        self.active: list[str] = []
+        self.missing: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._link = _Link()
+        self._cancelling = False
+
+    async def start(self) -> None:
+        """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
+        ours = self._spawn()
+        self._link = _Link()
+        await asyncio.get_running_loop().create_connection(lambda: self._link, sock=ours)
+        try:
+            hello = await anext(self._exchange(self._worker_settings(), STARTUP))
+            self.active, self.missing = hello["active"], hello["missing"]
+        except (SlotFailed, KeyError) as error:
+            self.kill()
+            raise SlotFailed(f"a worker did not start: {error}") from None
+
+    def _spawn(self) -> socket.socket:
+        """Start the process (a millisecond's work) and return our end of its socket."""
+        ours, theirs = socket.socketpair()
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-s", "-S", "-c", _BOOT],
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE,
+                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
+                start_new_session=True,
+            )
+            assert self.process.stdin is not None
+            # Not as arguments: those can be read from inside, and a path of this machine is nobody's business there.
+            self.process.stdin.write(f"{theirs.fileno()}\n{package}".encode())
+            self.process.stdin.close()
+        return ours
+
+    def _worker_settings(self) -> dict[str, Any]:
+        # Servers of one machine must not share user ids: limits and signals go by them.
+        user = FIRST_USER + (os.getpid() % 32768 * MOST_SLOTS + self.number % MOST_SLOTS) * USERS_PER_SLOT
+        return {
+            "user": user,
+            "isolate": self.settings.isolate,
+            "quota_mb": self.settings.quota_mb,
+            "python": python_folders(),
+            "packages": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
+            "environment": {
+                "PATH": TOOL_PATH,
+                "HOME": "/tmp",
+                "LANG": "C.UTF-8",
+                "PYTHONHASHSEED": "0",
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+        }
+
+    async def _exchange(self, message: Any, allowed: float) -> AsyncIterator[Any]:
+        """Send a message and give the answers; raises `SlotFailed` when the next takes longer than `allowed`
+        seconds."""
+        loop = asyncio.get_running_loop()
+        stuck = TimeoutError(f"stuck for {allowed:.0f} s")
+        self._link.transport.write(frame(message))
+        while True:
+            timer = loop.call_later(allowed, self._link.fail, stuck)
+            try:
+                answer = await self._link.receive()
+            finally:
+                timer.cancel()
+            yield answer
+
+    async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
+        """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` when there is no last
+        one."""
+        cases = job.get("cases")
+        seconds = job["timeout"] if cases is None else whole_check(job["timeout"], len(cases), job["total_timeout"])
+        allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
+        self._cancelling = False
+        async for message in self._exchange(job, allowed):
+            if "cancelled" in message:
+                raise Preempted
+            if "results" not in message:
+                raise SlotFailed(message["broken"])
+            if message["done"]:
+                await self._settle()
+            yield message["results"], message["done"]
+            if message["done"]:
+                return
+
+    def cancel(self) -> None:
+        """Have the running job given up; `run` then raises `Preempted`, unless the job ended in the same moment."""
+        if not self._cancelling and self._link.transport is not None:
+            self._cancelling = True
+            self._link.transport.write(frame({"cancel": True}))
+
+    async def _settle(self) -> None:
+        """Take the answer to a cancellation that crossed the end of its job."""
+        while self._cancelling:
+            self._cancelling = "cancelled" not in await self._link.receive()
+
+    async def drop(self) -> None:
+        """Give the running job up, whose results nobody takes; raises `SlotFailed` when the worker does not listen."""
+        self.cancel()
+        timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, TimeoutError("not given up"))
+        try:
+            await self._settle()
+        finally:
+            timer.cancel()
+
+    def kill(self) -> None:
+        """End the process; its fork servers and all programs end with it."""
+        if self._link.transport is not None:
+            self._link.transport.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None

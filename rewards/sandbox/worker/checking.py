@@ -1,0 +1,253 @@
+"""The worker's part of a check: runs the cases of one program and says what each came to.
+
+Printed output is compared in this process, where no program's code has ever run (printed.py). So are the values of
+tests that are one call (calls.py); other tests run in a judge process (judged.py).
+
+A run of the cases that look at printed output, compared by the worker; while all goes well, one process for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from rewards.sandbox.inside import outcomes, program
+from rewards.sandbox.inside.codec import shown
+from rewards.sandbox.inside.compare import same_output
+from rewards.sandbox.inside.replies import Raised
+from rewards.sandbox.worker import zygote
+from rewards.sandbox.worker.calls import NeedsJudge, as_calls, called_run
+from rewards.sandbox.worker.execution import Child, Clock, Limits, Server, whole_check
+from rewards.sandbox.worker.judged import judged_run
+from rewards.sandbox.worker.streams import memory_file, rewrite
+
+if TYPE_CHECKING:
+    pass
+
+
+class PrintedRun:
+    """A process that runs the program for one input, and for more while it stays well-behaved."""
+
+    def __init__(self, check: Check, case: dict[str, Any], reuse: bool) -> None:
+        self.check = check
+        self.input = memory_file(case["stdin"])
+        # One process may see all inputs: the processor time of all of them is its limit.
+        limits = Limits(check.limits.memory_mb, int(check.total if reuse else check.seconds) + 2)
+        payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
+        self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
+        self.alive = True
+        try:
+            self.result = self._finish(case)
+        except BaseException:
+            self.close()
+            raise
+
+    def again(self, case: dict[str, Any]) -> Result:
+        """Run the program once more in the same process."""
+        rewrite(self.input, case["stdin"])
+        self.child.stdout.restart()
+        self.child.stderr.restart()
+        try:
+            self.child.control.send(program.NEXT)
+        except OSError:
+            self.alive = False
+        return self._finish(case)
+
+    def _finish(self, case: dict[str, Any]) -> Result:
+        child, check = self.child, self.check
+        start = time.monotonic()
+
+        def over() -> bool:
+            return child.runs_done > 0 or child.report is not None
+
+        in_time = check.limited(over, [child])
+        elapsed = time.monotonic() - start
+        if child.runs_done and child.report is None:
+            child.runs_done -= 1
+            child.drain()
+            self.alive = not child.over_limit
+            code: int | None = 0
+        else:
+            self.alive = False
+            child.end(check.clock)
+            code = _return_code(child, in_time)
+        return {**self._compared(case, code), "time": elapsed}
+
+    def _compared(self, case: dict[str, Any], code: int | None) -> Result:
+        child = self.child
+        if child.over_limit:
+            return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {child.stdout.limit} bytes of output"}
+        if child.report is not None and child.report.killed == zygote.FOR_MEMORY:
+            return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
+        outcome, error_type, line = outcomes.classify_end(code, child.stderr.ending())
+        if outcome != outcomes.PASSED:
+            lost = child.report is not None and child.report.lost
+            return {"outcome": outcome, "detail": line or f"exit code {code}", "error_type": error_type, "lost": lost}
+        text = child.stdout.text()
+        if same_output(text, case["expected"], layout=case.get("layout", False)):
+            return {"outcome": outcomes.PASSED}
+        return {
+            "outcome": outcomes.WRONG_ANSWER,
+            "detail": f"printed {shown(text)}, expected {shown(case['expected'])}",
+        }
+
+    def close(self) -> None:
+        """End the process and release what belongs to it."""
+        if self.child.report is None:
+            self.child.end(self.check.clock)
+        self.child.close()
+        os.close(self.input)
+
+
+def _return_code(child: Child, in_time: bool) -> int | None:
+    assert child.report is not None
+    if not in_time:
+        return None
+    return child.report.code
+
+
+Result = dict[str, Any]
+MOMENT = 0.2
+"""Seconds in which a process that closed its channel is expected to have ended."""
+
+
+class Check:
+    """One program and its cases, on one slot."""
+
+    def __init__(self, job: dict[str, Any], clock: Clock, programs: Server, judges: Server, limits: Limits) -> None:
+        self.job = job
+        self.clock = clock
+        self.programs = programs
+        self.judges = judges
+        self.limits = limits
+        self.seconds: float = job["timeout"]
+        self.total = whole_check(self.seconds, len(job["cases"]), job.get("total_timeout"))
+        self.spent_before = clock.charged
+        self.output_limit: int = job["output_limit"]
+        self.timeouts = 0
+        self.give_up = False
+
+    def results(self) -> Iterator[Result]:
+        """One result for each case, in order, each as soon as it is known."""
+        cases = self.job["cases"]
+        start = 0
+        while start < len(cases):
+            printed = "stdin" in cases[start]
+            end = start
+            while end < len(cases) and ("stdin" in cases[end]) == printed:
+                end += 1
+            yield from self._printed(cases[start:end]) if printed else self._judged(cases[start:end])
+            start = end
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for the whole check."""
+        return self.total - (self.clock.charged - self.spent_before)
+
+    def limited(self, done: Callable[[], bool], children: list[Child]) -> bool:
+        """Wait for a case within its time limit and what is left for the whole check; returns whether it was done."""
+        return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
+
+    def _skipped(self) -> Result | None:
+        """The result of a case that is not run any more, by the rules of the request."""
+        if self.left <= 0:
+            return {
+                "outcome": outcomes.TIMEOUT,
+                "detail": f"not run: {self.total:g} s for all cases are over",
+                "time": 0.0,
+            }
+        if self.timeouts >= self.job["max_timeouts"]:
+            return {"outcome": outcomes.TIMEOUT, "detail": f"not run: {self.timeouts} cases had timed out", "time": 0.0}
+        if self.give_up:
+            return {"outcome": outcomes.WRONG_ANSWER, "detail": "not run: an earlier case failed", "time": 0.0}
+        return None
+
+    def _note(self, result: Result) -> Result:
+        self.timeouts += result["outcome"] == outcomes.TIMEOUT
+        self.give_up = self.give_up or (self.job["stop_on_failure"] and result["outcome"] != outcomes.PASSED)
+        return result
+
+    def _printed(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
+        reuse = len(cases) > 1
+        run: PrintedRun | None = None
+        try:
+            for case in cases:
+                skipped = self._skipped()
+                if skipped:
+                    yield skipped
+                    continue
+                if run is not None and run.alive:
+                    result = run.again(case)
+                    # Only a process of its own may fail a case: what an earlier run left behind must not.
+                    if result["outcome"] not in (outcomes.PASSED, outcomes.TIMEOUT):
+                        run.close()
+                        run = PrintedRun(self, case, reuse)
+                        failed_again = run.result["outcome"] != outcomes.PASSED
+                        reuse = reuse and failed_again
+                        result = run.result
+                else:
+                    if run is not None:
+                        run.close()
+                    run = PrintedRun(self, case, reuse)
+                    result = run.result
+                yield self._note(result)
+        finally:
+            if run is not None:
+                run.close()
+
+    def _judged(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
+        done = 0
+        calls = as_calls(cases, self.job.get("setup") or "", frozenset(self.job.get("entry_points") or ()))
+        while done < len(cases):
+            skipped = self._skipped()
+            if skipped:
+                yield skipped
+                done += 1
+                continue
+            run = called_run(self, calls[done:]) if calls else judged_run(self, cases[done:])
+            try:
+                with contextlib.closing(run):
+                    for result in run:
+                        done += 1
+                        yield self._note(result)
+                        if self._skipped():
+                            break
+            except NeedsJudge:
+                # From this case on, judges read the answers.
+                calls = None
+
+    def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> Result:
+        """The result for a program that could not be loaded; `error`: what it reported, if it lived to."""
+        if error is None:
+            return self.death(program, timed_out)
+        if error.syntax:
+            program.end(self.clock)
+            _, error_type, line = outcomes.classify_end(1, program.stderr.ending())
+            return {"outcome": outcomes.SYNTAX_ERROR, "detail": line, "error_type": error_type}
+        outcome = outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR
+        return {"outcome": outcome, "detail": error.line, "error_type": error.type}
+
+    def death(self, program: Child, timed_out: bool) -> Result:
+        """The result for a program that did not answer: its time was over, its process gone or its channel misused."""
+        if not timed_out:
+            # Its channel is closed; give the end itself a moment to be reported before it is enforced.
+            self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + MOMENT)
+        report = program.end(self.clock)
+        if program.over_limit:
+            return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {self.output_limit} bytes of output"}
+        if report.killed == zygote.FOR_MEMORY:
+            return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
+        if timed_out:
+            return {"outcome": outcomes.TIMEOUT, "detail": f"more than {self.seconds:g} s"}
+        if report.killed:
+            detail = "the program closed or misused the channel of its test"
+            return {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SystemExit"}
+        code = report.code
+        outcome, error_type, line = outcomes.classify_end(code or 1, program.stderr.ending())
+        if outcome == outcomes.SYNTAX_ERROR:
+            outcome = outcomes.RUNTIME_ERROR
+        detail = line or f"the program ended in the middle of a test (exit code {code})"
+        return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit", "lost": report.lost}

@@ -1,0 +1,344 @@
+"""A running program seen from outside: its output, its messages, its end. Used by the worker.
+
+The time of running programs: waiting for them, and what of it is charged. Used by the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rewards.sandbox.inside import program
+from rewards.sandbox.inside.frames import FrameBuffer, FrameTooLarge, receive_frame
+from rewards.sandbox.worker import zygote
+from rewards.sandbox.worker.streams import READ_SIZE, Channel, Drain
+
+if TYPE_CHECKING:
+    pass
+
+Handlers = dict[int, tuple[int, Callable[[], object]]]
+"""What is watched: descriptor to the events of poll(2) and what serves them."""
+NOTICEABLE = 0.02
+"""Seconds from which on it is worth asking how many of them a program waited for a processor."""
+PATIENCE = 4.0
+"""A program that waits for a processor gets more wall time, up to this many times its limit."""
+
+
+class FrontGone(Exception):
+    """The server closed our socket: everything ends."""
+
+
+def whole_check(timeout: float, cases: int, total: float | None = None) -> float:
+    """Seconds that all cases of a check may take together: `total`, or by default four time limits of a case, or half
+    of one for each case where that is more."""
+    return total or timeout * max(4.0, cases / 2)
+
+
+def seconds_stolen() -> float:
+    """Time since the start in which the host gave this virtual machine no processor; 0.0 where there is no host."""
+    try:
+        with open("/proc/stat", "rb") as file:
+            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+class Cancelled(Exception):
+    """The server wants the running job given up."""
+
+
+class Clock:
+    """Waits for children, watching the front's socket: when that closes, all ends; what it says ends the job."""
+
+    def __init__(self, front: socket.socket) -> None:
+        self._front = front
+        self.charged = 0.0
+        """Seconds that programs were waited for by `limited`, at most its limit each time."""
+
+    def watch(
+        self, done: Callable[[], bool], children: list[Child], deadline: float, *, cancellable: bool = True
+    ) -> bool:
+        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
+        done. `cancellable`: raises `Cancelled` where the server wants the job given up; not while things are ended."""
+        while not done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            heard = (select.POLLIN, self._hear_front) if cancellable else (0, self._front_gone)
+            handlers: Handlers = {self._front.fileno(): heard}
+            for child in children:
+                child.register(handlers)
+            poll = select.poll()
+            for descriptor, (events, _) in handlers.items():
+                poll.register(descriptor, events)
+            for descriptor, _ in poll.poll(remaining * 1000 + 1):
+                handlers[descriptor][1]()
+        return True
+
+    def _front_gone(self) -> NoReturn:
+        raise FrontGone
+
+    def _hear_front(self) -> NoReturn:
+        try:
+            order = receive_frame(self._front)
+        except (EOFError, OSError):
+            raise FrontGone from None
+        raise Cancelled(str(order))
+
+    def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
+        """Like `watch`, for a program's time limit: time in which it was kept from a processor is not charged, be it by
+        other processes or by other machines on the same host.
+        """
+        start, stolen = time.monotonic(), seconds_stolen()
+        waited_before = sum(child.waited for child in children)
+        deadline, latest = start + seconds, start + seconds * PATIENCE
+        try:
+            while not self.watch(done, children, deadline):
+                waited = sum(child.time_waited() for child in children if child.report is None)
+                waited += seconds_stolen() - stolen
+                deadline = min(start + seconds + waited, latest)
+                if deadline <= time.monotonic() + 0.001:
+                    return done()
+            return True
+        finally:
+            elapsed = time.monotonic() - start
+            if elapsed > NOTICEABLE:
+                elapsed -= sum(child.time_waited() for child in children) - waited_before + seconds_stolen() - stolen
+            self.charged += min(seconds, max(0.0, elapsed))
+
+
+MAX_VERDICT = 1 << 16
+"""Bytes of one verdict of a judge."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use: MiB of memory, all its processes together, and seconds of processor time a process."""
+
+    memory_mb: int
+    cpu_seconds: int
+
+
+@dataclass(frozen=True)
+class End:
+    """How a child ended: wait status, why it was killed (zygote.NOT_KILLED, ...), seconds of processor time."""
+
+    status: int
+    killed: int
+    cpu: float
+
+    @property
+    def code(self) -> int:
+        """Exit code, negative for a signal."""
+        return os.waitstatus_to_exitcode(self.status)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it died of SIGKILL that was not ours: its own, or of somebody outside (the kernel, an operator)."""
+        return self.killed == zygote.NOT_KILLED and self.code == -signal.SIGKILL
+
+
+class SlotBroken(Exception):
+    """A fork server does not answer as it must: this worker is replaced."""
+
+
+class Server:
+    """The worker's end of one fork server."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+
+    def receive(self) -> tuple[bytes, list[int]]:
+        """Read one message and the descriptors that came with it."""
+        message, descriptors, _, _ = socket.recv_fds(self.link, zygote.MESSAGE_LIMIT, 64)
+        if not message:
+            raise SlotBroken("a fork server ended")
+        return message, descriptors
+
+    def order(self, text: bytes) -> None:
+        """Send an order about the running child."""
+        try:
+            self.link.send(text)
+        except OSError as error:
+            raise SlotBroken(f"a fork server ended: {error}") from None
+
+
+class Child:
+    """One running child of a fork server, seen from outside.
+
+    What it says on its control channel is counted, for a program (`runs_done`: one byte a run), or kept unread, for a
+    judge (`verdicts`); whatever else arrives there closes the channel.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        payload: dict[str, Any],
+        limits: Limits,
+        output_limit: int,
+        *,
+        stdin: int | None = None,
+        calls: socket.socket | None = None,
+        flags: int = 0,
+        fetch: list[str] | None = None,
+        judge: bool = False,
+    ) -> None:
+        self.server = server
+        self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
+        self.control, theirs = socket.socketpair()
+        self.runs_done = 0
+        self.verdicts: list[bytes] = []
+        self._frames = FrameBuffer(MAX_VERDICT) if judge else None
+        self.report: End | None = None
+        self.fetched: list[int] = []
+        self.channel: Channel | None = None
+        self.over_limit = False
+        self.waited = 0.0
+        self.ready = False
+        self._control_open = True
+        self._killed = False
+        null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
+        given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
+        message = zygote.LAUNCH.pack(limits.memory_mb, limits.cpu_seconds, flags)
+        if fetch:
+            message += json.dumps(fetch).encode()
+        try:
+            socket.send_fds(server.link, [message], [*given, *([calls.fileno()] if calls else [])])  # type: ignore[list-item]
+        except OSError as error:
+            raise SlotBroken(f"a fork server ended: {error}") from None
+        finally:
+            for descriptor in (null, self.stdout.writer, self.stderr.writer):
+                if descriptor is not None:
+                    os.close(descriptor)
+            theirs.close()
+        self.started = time.monotonic()
+        # A child that could not be confined ends without reading its order: its report says so.
+        self.control.settimeout(10)
+        try:
+            order = marshal.dumps(payload)
+            self.control.sendall(len(order).to_bytes(4, "big") + order)
+        except OSError:
+            self._control_open = False
+        self.control.setblocking(False)
+
+    def attach(self, channel: Channel) -> None:
+        """Watch a channel of the program's along with the child."""
+        self.channel = channel
+
+    def register(self, handlers: Handlers) -> None:
+        """Add what is to be watched of this child."""
+        if self.report is None:
+            handlers[self.server.link.fileno()] = (select.POLLIN, self._ended)
+        for drain in (self.stdout, self.stderr):
+            if drain.open:
+                handlers[drain.descriptor] = (select.POLLIN, self.drain)
+        if self._control_open:
+            handlers[self.control.fileno()] = (select.POLLIN, self._read_control)
+        if self.channel is not None and self.channel.open:
+            events = select.POLLIN | (select.POLLOUT if self.channel.unsent else 0)
+            handlers[self.channel.socket.fileno()] = (events, self.channel.serve)
+
+    def drain(self) -> None:
+        """Take the output that is there now; a program that printed too much is killed."""
+        self.stdout.read()
+        self.stderr.read()
+        if self.stdout.truncated and not self.over_limit:
+            self.over_limit = True
+            self.kill()
+
+    def _read_control(self) -> bool:
+        """Take a piece of what is there; returns whether there may be more."""
+        try:
+            data = self.control.recv(READ_SIZE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if data and not self.ready:
+            # The first byte is sent before any code of the program runs, so it can't be made up.
+            self.ready, data = data[:1] == program.READY, data[1:]
+            if not data:
+                return True
+        self._control_open = self._heard(data)
+        return self._control_open
+
+    def _heard(self, data: bytes) -> bool:
+        """Take what a confined child says; returns whether it may say more."""
+        if self._frames is None:
+            self.runs_done += len(data)
+            return bool(data) and not data.strip(program.DONE)
+        try:
+            self.verdicts += self._frames.feed(data)
+        except FrameTooLarge:
+            return False
+        return bool(data)
+
+    def _ended(self) -> None:
+        self._note_end(*self.server.receive())
+
+    def _note_end(self, message: bytes, descriptors: list[int]) -> None:
+        _, status, killed, cpu = zygote.REPORT.unpack(message)
+        self.report, self.fetched = End(status, killed, cpu), descriptors
+        # Every writer is dead now: what is in the pipes is all there will be.
+        self._drain_rest()
+        while self._control_open and self._read_control():
+            pass
+
+    def _drain_rest(self) -> None:
+        for drain in (self.stdout, self.stderr):
+            while drain.open:
+                before = drain.truncated, len(drain.kept), drain.tail
+                drain.read()
+                if drain.open and before == (drain.truncated, len(drain.kept), drain.tail):
+                    break
+            drain.close()
+        self.over_limit = self.over_limit or self.stdout.truncated
+
+    def kill(self) -> None:
+        """Have the program and everything that it started killed; the report follows."""
+        if self.report is None and not self._killed:
+            self._killed = True
+            self.server.order(zygote.KILL)
+
+    def time_waited(self) -> float:
+        """Seconds since its start that the program could not run because processors were busy, as far as is known."""
+        if self.report is not None:
+            return self.waited
+        self.server.order(zygote.WAITED)
+        message, descriptors = self.server.receive()
+        kind, _, _, seconds = zygote.REPORT.unpack(message)
+        if kind == zygote.WAITING:
+            self.waited = float(seconds)
+            return self.waited
+        # The report crossed our question; the fork server drops a question about no child.
+        self._note_end(message, descriptors)
+        return self.waited
+
+    def end(self, clock: Clock) -> End:
+        """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
+        if self.report is None:
+            self.kill()
+            # To its end, whatever the server wants meanwhile: a report that stays unread would be the next child's.
+            if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30, cancellable=False):
+                raise SlotBroken("a fork server does not report the end of its child")
+        assert self.report is not None
+        if not self.ready and self.report.killed == zygote.NOT_KILLED:
+            raise SlotBroken(f"a program could not be confined ({self.report}): {self.stderr.text()[:500]}")
+        return self.report
+
+    def close(self) -> None:
+        """Release descriptors."""
+        for descriptor in self.fetched:
+            os.close(descriptor)
+        self.fetched = []
+        self.control.close()
+        self.stdout.close()
+        self.stderr.close()

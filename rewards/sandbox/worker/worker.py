@@ -1,0 +1,225 @@
+"""One slot of the server: takes jobs from the front, runs them on its two fork servers, one job at a time.
+
+        front (server.py)  <- one socket ->  worker (this process)
+                                              |  launches, descriptors      ^ output, frames
+                              fork server of programs            fork server of judges
+                                  child: the program  <- calls ->  child: the tests
+
+The worker never runs model code and never evaluates what it receives; it reads bytes, counts them and compares text.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from rewards.sandbox.inside import outcomes
+from rewards.sandbox.inside.frames import BadFrame, receive_frame, send_frame
+from rewards.sandbox.isolation import syscalls
+from rewards.sandbox.isolation.layers import Isolation
+from rewards.sandbox.worker import zygote
+from rewards.sandbox.worker.checking import Check
+from rewards.sandbox.worker.execution import Cancelled, Child, Clock, End, FrontGone, Limits, Server, SlotBroken
+from rewards.sandbox.worker.languages import COMMANDS
+from rewards.sandbox.worker.streams import memory_file
+
+MAX_FETCHED = 16 << 20
+MAX_ALL_FETCHED = 32 << 20
+COMPILER_MEMORY_MB = 2048
+CHUNK_SECONDS = 0.02
+
+
+class Worker:
+    """Serves jobs on the front's socket until it closes."""
+
+    def __init__(self, front: socket.socket, settings: dict[str, Any]) -> None:
+        self.front = front
+        self.settings = settings
+        self.clock = Clock(front)
+        zygote.preload()
+        self.programs, hello = self._start_server(settings["user"])
+        self.judges, judge_hello = self._start_server(settings["user"] + 2)
+        missing = {**judge_hello["missing"], **hello["missing"]}
+        active = sorted(set(hello["active"]) & set(judge_hello["active"]))
+        self._give_up_root(settings["user"] + 4)
+        send_frame(front, {"ready": True, "active": active, "missing": missing})
+
+    def _start_server(self, user: int) -> tuple[Server, dict[str, Any]]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        isolation = Isolation(
+            wanted=self.settings["isolate"],
+            outside_user=user,
+            python=self.settings["python"],
+            quota_mb=self.settings["quota_mb"],
+        )
+
+        def serve() -> NoReturn:
+            ours.close()
+            self.front.close()
+            zygote.ForkServer(theirs, isolation).serve()
+
+        isolation.fork_inside(serve)
+        theirs.close()
+        server = Server(ours)
+        server.order(zygote.START)
+        hello, _ = server.receive()
+        return server, json.loads(hello)
+
+    def _give_up_root(self, user: int) -> None:
+        if os.geteuid() == 0 and self.settings["isolate"]:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def serve(self) -> NoReturn:
+        """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
+        while True:
+            try:
+                self._serve_one(receive_frame(self.front))
+            except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
+                os._exit(0)
+            except (SlotBroken, BadFrame) as error:
+                with contextlib.suppress(OSError):
+                    send_frame(self.front, {"broken": str(error)})
+                os._exit(1)
+
+    def _serve_one(self, message: dict[str, Any]) -> None:
+        if "cancel" in message:
+            # It crossed the end of the job that it was about.
+            send_frame(self.front, {"cancelled": True})
+            return
+        try:
+            self._answer(message)
+        except Cancelled:
+            send_frame(self.front, {"cancelled": True})
+
+    def _answer(self, job: dict[str, Any]) -> None:
+        # Results of quick cases travel together: a message each would cost more than the case.
+        chunk: list[dict[str, Any]] = []
+        sent = before = time.monotonic()
+        done = False
+        try:
+            for result in self.results(job):
+                now = time.monotonic()
+                chunk.append({**result, "busy": round(now - before, 6)})
+                before = now
+                if result.get("lost") and job.get("kill_ends"):
+                    break  # the server runs it once more: what follows here would be thrown away
+                if now - sent > CHUNK_SECONDS:
+                    send_frame(self.front, {"results": chunk, "done": False})
+                    chunk, sent = [], now
+            done = True
+        finally:
+            # What is known of a job that is given up or fails is not asked for again.
+            if done or chunk:
+                send_frame(self.front, {"results": chunk, "done": done})
+
+    def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The results of a job: one for a run, one for each case of a check."""
+        limits = Limits(job["memory_mb"], int(job["timeout"]) + 2)
+        if "cases" in job:
+            yield from Check(job, self.clock, self.programs, self.judges, limits).results()
+        elif job["language"] == "python":
+            payload = {"mode": "script", "code": job["code"], "files": job.get("files"), "reuse": False}
+            yield self._run(payload, job, limits)
+        else:
+            yield self._run_command(job, limits)
+
+    def _run_command(self, job: dict[str, Any], limits: Limits) -> dict[str, Any]:
+        language = COMMANDS[job["language"]]
+        payload = {"mode": "command", "code": job["code"], "source": language.source, "files": job.get("files")}
+        if not language.compile:
+            return self._run({**payload, "argv": language.run}, job, limits, zygote.EXECUTES)
+        memory = max(job["memory_mb"], COMPILER_MEMORY_MB)
+        compiling = Limits(memory, int(job["compile_timeout"]) + 2)
+        compile_job = {**job, "timeout": job["compile_timeout"], "stdin": None, "fetch": []}
+        try:
+            compiled = self._run(
+                {**payload, "argv": language.compile}, compile_job, compiling, zygote.EXECUTES | zygote.KEEP_FOLDER
+            )
+        except BaseException:
+            self.programs.order(zygote.CLEAN)
+            raise
+        if compiled["outcome"] != outcomes.PASSED:
+            self.programs.order(zygote.CLEAN)
+            failed = outcomes.SYNTAX_ERROR if compiled["outcome"] == outcomes.RUNTIME_ERROR else compiled["outcome"]
+            return {**compiled, "outcome": failed, "compile": compiled, "ran": False}
+        result = self._run({"mode": "command", "argv": language.run}, job, limits, zygote.EXECUTES)
+        return {**result, "compile": compiled}
+
+    def _run(self, payload: dict[str, Any], job: dict[str, Any], limits: Limits, flags: int = 0) -> dict[str, Any]:
+        stdin = memory_file(job["stdin"]) if job.get("stdin") else None
+        fetch = job.get("fetch")
+        child = Child(self.programs, payload, limits, job["output_limit"], stdin=stdin, flags=flags, fetch=fetch)
+        if stdin is not None:
+            os.close(stdin)
+        try:
+            in_time = self.clock.limited(lambda: child.report is not None, [child], job["timeout"])
+            elapsed = time.monotonic() - child.started
+            report = child.end(self.clock)
+            return _run_result(child, report, in_time, elapsed)
+        finally:
+            child.end(self.clock)
+            child.close()
+
+
+def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dict[str, Any]:
+    code = report.code if in_time else None
+    outcome, error_type, error_line = outcomes.classify_end(code, child.stderr.ending())
+    if child.over_limit:
+        outcome, error_type, error_line = outcomes.OUTPUT_LIMIT, None, None
+        code = -signal.SIGKILL  # also for a program that ended by itself before the kill arrived: one answer, not two
+    elif report.killed == zygote.FOR_MEMORY:
+        outcome, error_type, error_line = outcomes.MEMORY, None, "memory limit"
+    return {
+        "outcome": outcome,
+        "return_code": None if outcome == outcomes.TIMEOUT else code,
+        "stdout": child.stdout.text(),
+        "stderr": child.stderr.text(),
+        "stdout_truncated": child.stdout.truncated,
+        "stderr_truncated": child.stderr.truncated,
+        "error_type": error_type,
+        "error_line": error_line,
+        "lost": report.lost,
+        "time": elapsed,
+        "cpu": report.cpu,
+        "files": _fetched(child),
+    }
+
+
+def _fetched(child: Child) -> list[str | None]:
+    """The files that the job asked for, in its order, as base64; None for one that is not there or too large, by itself
+    or with those before it."""
+    contents: list[str | None] = []
+    left = MAX_ALL_FETCHED
+    for descriptor in child.fetched:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > min(MAX_FETCHED, left):
+            contents.append(None)
+            continue
+        left -= status.st_size
+        with open(descriptor, "rb", closefd=False) as file:
+            contents.append(base64.b64encode(file.read(MAX_FETCHED)).decode())
+    return contents
+
+
+def main() -> NoReturn:
+    """Entry point of the process that the pool starts: the front's socket is descriptor 3."""
+    front = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    settings = receive_frame(front)
+    sys.path.extend(path for path in settings["packages"] if path not in sys.path)
+    os.environ.clear()
+    os.environ.update(settings["environment"])
+    Worker(front, settings).serve()

@@ -1,0 +1,76 @@
+"""Verifier `code`: the response is a Python program that must pass unit tests, run in the sandbox."""
+
+import ast
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from rewards import registry
+from rewards.analysis.literals import words_of
+from rewards.sandbox import AssertCase
+from rewards.settings import JudgeSettings
+from rewards.verdict import Verdict
+from rewards.verifiers import entry_points
+from rewards.verifiers.programs import judge_program, program_in
+
+
+class CodeTruth(BaseModel):
+    """The unit tests of one problem, hidden ones included: each a few statements over the names that the program
+    defines, as a rule one `assert`. The first `visible` of them stand in the prompt, the others are held back.
+
+    entry_points: names that the program must define, beyond those that can only be its own: where one is called like a
+    builtin or a library (`sum`, `bisect`), the tests mean the original unless it is named here.
+    """
+
+    tests: list[str] = Field(min_length=1)
+    visible: int = Field(default=0, ge=0)
+    entry_points: list[str] = Field(default_factory=list, max_length=256)
+
+    @field_validator("tests")
+    @classmethod
+    def _are_python(cls, tests: list[str]) -> list[str]:
+        for test in tests:
+            ast.parse(test)
+        return tests
+
+    @field_validator("entry_points")
+    @classmethod
+    def _are_names(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if not name.isidentifier():
+                raise ValueError(f"an entry point must be a name, not {name!r}")
+        return names
+
+    @model_validator(mode="after")
+    def _tests_look_at_the_program(self) -> Self:
+        entry_points.require_entry_points(self.tests, self.entry_points)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The bytes of a row, and so its fingerprint, do not hang on a field that it leaves out.
+        written: dict[str, Any] = write(self)
+        if not self.entry_points:
+            written.pop("entry_points", None)
+        return written
+
+    def all_entry_points(self) -> list[str]:
+        """Every name that the tests take from the program, sorted."""
+        return sorted({*self.entry_points, *entry_points.derived(self.tests)})
+
+    def shown_inputs(self) -> list[list[str]]:
+        """Of each test in the prompt, the words of the arguments in its calls."""
+        return [
+            [word for call in ast.walk(ast.parse(test)) if isinstance(call, ast.Call) for word in words_of(call)]
+            for test in self.tests[: self.visible]
+        ]
+
+
+async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """Runs the program against every unit test; the pass ratio is the share that passed."""
+    assert isinstance(truth, CodeTruth)
+    cases = [AssertCase(test) for test in truth.tests]
+    return await judge_program(response, cases, settings, truth.shown_inputs(), truth.all_entry_points())
+
+
+registry.register(registry.Verifier("code", CodeTruth, judge, program_in))

@@ -1,0 +1,85 @@
+"""Which names of a unit test the program must define: its entry points. Pure.
+
+A name that a test uses without defining or importing it is the program's, unless it is a builtin, a module of the
+standard library or the usual name of a library: those mean the original (rewards/sandbox/inside/judge.py), so that no
+program can supply its own. A row whose program is to define such a name says so in `entry_points`.
+"""
+
+import ast
+import builtins
+import sys
+from collections.abc import Collection, Sequence
+
+from rewards.sandbox.inside.judge import LIBRARIES, free_names
+
+_STANDARD = frozenset(dir(builtins)) | sys.stdlib_module_names | {"__name__", "__file__", "__doc__"}
+
+
+def derived(tests: Sequence[str]) -> list[str]:
+    """The names of these tests that can only be the program's, sorted."""
+    used = frozenset[str]().union(*map(free_names, tests))
+    return sorted(used - _STANDARD - LIBRARIES.keys())
+
+
+def require_entry_points(tests: Sequence[str], named: Collection[str]) -> None:
+    """Raises ValueError for a test that looks at nothing of the program, or that uses a library without importing it.
+
+    named: the entry points that the row names.
+    """
+    known = set(named) | set(derived(tests))
+    for number, test in enumerate(tests):
+        names = free_names(test)
+        if missing := sorted((names & LIBRARIES.keys()) - known):
+            raise ValueError(
+                f"test {number} uses {', '.join(missing)} without importing it: {test[:200]!r}; import it in the test, "
+                "or name it in entry_points where the program is to define it"
+            )
+        if names.isdisjoint(known):
+            raise ValueError(
+                f"test {number} uses nothing that the program defines: {test[:200]!r}; name what it takes from the "
+                f"program in entry_points{_candidates(names)}"
+            )
+
+
+def _candidates(names: Collection[str]) -> str:
+    return f" ({', '.join(sorted(names))}?)" if names else ""
+
+
+def of_solution(solution: str, tests: Sequence[str]) -> list[str]:
+    """The names that a solution binds at its top level other than by import and that these tests read, sorted."""
+    used = frozenset[str]().union(*map(free_names, tests))
+    return sorted(used & _defined(ast.parse(solution)))
+
+
+def unknown_to_derivation(solution: str, tests: Sequence[str]) -> list[str]:
+    """The entry points of a solution that must be named, because they are called like a builtin or a library."""
+    return sorted(set(of_solution(solution, tests)) - set(derived(tests)))
+
+
+def with_imports(solution: str, test: str) -> str:
+    """The test after those imports of the solution that it relies on."""
+    tree = ast.parse(solution)
+    needed = free_names(test) - _defined(tree)
+    kept = []
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            aliases = [alias for alias in node.names if (alias.asname or alias.name).partition(".")[0] in needed]
+            if aliases:
+                node.names = aliases
+                kept.append(ast.unparse(node))
+    return "\n".join([*kept, test])
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """What a program binds at its top level, inside `if`, `for`, `try` and `with` too, but not by import."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            waiting += ast.iter_child_nodes(node)
+    return found

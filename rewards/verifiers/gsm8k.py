@@ -1,0 +1,132 @@
+"""Verifier `gsm8k`: the final number of a response equals the expected one, whichever way it is written.
+
+`strict` reads the number after the last `####`, `flexible` the last number; both read the whole response, and an
+expression is no number. Numbers are equal by value (rewards/verifiers/answer_numbers.py).
+`math_verify` takes what `strict` finds right, and leaves every other answer to the library math-verify (LaTeX,
+fractions, expressions), in the sandbox: it computes what the answer says, and must be killed where that never ends.
+"""
+
+import inspect
+import json
+import re
+from collections import deque
+from functools import cache
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from rewards import registry
+from rewards.extraction import MAX_ANSWER_CHARACTERS
+from rewards.settings import JudgeSettings
+from rewards.verdict import Verdict
+from rewards.verifiers import math_verify_driver
+from rewards.verifiers.answer_numbers import is_joined, joins, numbers
+from rewards.verifiers.programs import sandbox_at
+
+_MARK = "####"
+# Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
+_IMPORT_SECONDS = 10.0
+_SCALES = frozenset(
+    [
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "dozen",
+        "score",
+        "half",
+        "third",
+        "quarter",
+        "squared",
+        "cubed",
+        "factorial",
+    ]
+)
+_SUFFIXES = frozenset("kKMB") | {"²", "³"}
+_SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
+
+
+class Gsm8kTruth(BaseModel):
+    """The number expected, as the data set writes it after `####`."""
+
+    model_config = ConfigDict(extra="forbid")
+    answer: str
+
+    @field_validator("answer")
+    @classmethod
+    def _is_a_number(cls, answer: str) -> str:
+        text = answer.strip()
+        found = next(numbers(text), None)
+        if found is None or (found.start, found.end) != (0, len(text)):
+            raise ValueError(f"the answer must be a number, not {answer!r}")
+        return found.value
+
+
+async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """Compares the number of a response with the expected one."""
+    assert isinstance(truth, Gsm8kTruth)
+    if len(response) > MAX_ANSWER_CHARACTERS:
+        return Verdict.failed("extract")
+    number = last_number(response) if settings.gsm8k_extraction == "flexible" else marked_number(response)
+    if settings.gsm8k_extraction == "math_verify" and number != truth.answer:
+        return await _by_math_verify(response, truth.answer, settings)
+    return Verdict.failed("extract") if number is None else Verdict.of_ratio(float(number == truth.answer))
+
+
+async def _by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
+    """What math-verify says; RuntimeError when it isn't there."""
+    if not any(character.isdigit() for character in response):
+        return Verdict.failed("extract")
+    run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
+        _driver(),
+        stdin=json.dumps({"response": response, "expected": expected}),
+        timeout=settings.timeout + _IMPORT_SECONDS,
+        memory_mb=settings.memory_mb,
+    )
+    if run.outcome == "timeout":
+        return Verdict.failed("timeout")
+    if run.outcome != "passed" and "math-verify is not installed" in run.stderr:
+        raise RuntimeError(run.stderr.strip())
+    # It raises, or runs out of memory, over answers of its own choosing: such an answer is none.
+    equal = json.loads(run.stdout) if run.outcome == "passed" else None
+    return Verdict.failed("extract") if equal is None else Verdict.of_ratio(float(equal))
+
+
+@cache
+def _driver() -> str:
+    return inspect.getsource(math_verify_driver)
+
+
+def marked_number(text: str) -> str | None:
+    """The number right after the last `####`, in canonical form; None where an expression or something else follows.
+
+    A unit may follow on its line, but nothing that makes it another number.
+    """
+    start = text.rfind(_MARK)
+    if start < 0:
+        return None
+    blank = _SPACE.match(text, start + len(_MARK))
+    assert blank is not None
+    found = next(numbers(text, blank.end()), None)
+    if found is None or found.start > blank.end() or is_joined(text, found.end):
+        return None
+    return None if _is_scaled(text[found.end :].partition("\n")[0]) else found.value
+
+
+def _is_scaled(rest: str) -> bool:
+    """Whether what follows a number on its line makes it another one: a further number, `k`, `thousand`, `squared`."""
+    if any(character.isnumeric() for character in rest):
+        return True
+    words = rest.replace("-", " ").split()
+    return rest[:1] in _SUFFIXES or words[:1] == ["k"] or not _SCALES.isdisjoint(word.lower() for word in words)
+
+
+def last_number(text: str) -> str | None:
+    """The last number of a text, in canonical form; None where it is the right side of an operation (`84/2`)."""
+    for line in reversed(text.splitlines()):
+        if found := deque(numbers(line), maxlen=1):
+            return None if joins(line, found[0].start) else found[0].value
+    return None
+
+
+registry.register(registry.Verifier("gsm8k", Gsm8kTruth, judge))

@@ -1,0 +1,140 @@
+"""Verifier `sql`: the response is one SELECT whose results must equal the expected ones on every hidden database.
+
+How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
+not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind: an
+expected integer needs that number, an expected float one within 1e-9 relative or absolute; text never equals a number.
+Truth values are 1 and 0; a blob is its hexadecimal text; dates and what else has no number are text. The query runs in
+the sandbox, on SQLite or DuckDB, read-only.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from rewards import registry
+from rewards.extraction import extract_block
+from rewards.settings import JudgeSettings
+from rewards.verdict import ErrorKind, Verdict
+from rewards.verifiers import sql_driver
+from rewards.verifiers.programs import sandbox_at
+
+ROW_LIMIT = 1000
+_OUTCOMES: dict[str, ErrorKind] = {"timeout": "timeout", "memory": "runtime", "output_limit": "runtime"}
+
+Value = int | float | str | None
+
+
+class Database(BaseModel):
+    """A hidden database: the script that makes it, and the rows that a right query returns on it."""
+
+    setup: str = Field(min_length=1)
+    expected: list[list[Value]]
+
+
+Engine = Literal["sqlite", "duckdb"]
+
+
+class SqlTruth(BaseModel):
+    """The databases of one question, the engine that runs them (DuckDB: `pip install duckdb` where the sandbox runs),
+    and whether the order of rows is part of the answer. An agent may query the first `visible` of them before it
+    answers.
+    """
+
+    databases: list[Database] = Field(min_length=1)
+    ordered: bool = False
+    engine: Engine = "sqlite"
+    visible: int = Field(default=0, ge=0)
+
+
+def query_in(response: str) -> str:
+    """The query of a response, all that is read of it; "" where there is none."""
+    return extract_block(response, "sql") or ""
+
+
+async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
+    """Runs the query on every database in one sandbox call; the pass ratio is the share with the right result."""
+    assert isinstance(truth, SqlTruth)
+    query = query_in(response)
+    if not query:
+        return Verdict.failed("extract")
+    answer = await results_of(query, [database.setup for database in truth.databases], truth.engine, settings)
+    if "error" in answer:
+        return Verdict.failed(answer["error"], well_formed=answer["error"] != "syntax")
+    right = [
+        same_rows(rows, database.expected, ordered=truth.ordered)
+        for rows, database in zip(answer["results"], truth.databases, strict=True)
+    ]
+    return Verdict.of_ratio(sum(right) / len(right), partial_credit=settings.partial_credit)
+
+
+async def results_of(query: str, setups: Sequence[str], engine: Engine, settings: JudgeSettings) -> dict[str, Any]:
+    """What a query returns on databases made by these scripts, in one sandbox call: ``{"results": [rows, ...]}``, or
+    ``{"error": ErrorKind, "message": text}``. Raises what the sandbox raises, RuntimeError where the driver failed.
+    """
+    job = {
+        "engine": engine,
+        "setups": list(setups),
+        "query": query,
+        "row_limit": ROW_LIMIT,
+        "seconds": settings.timeout,
+    }
+    # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
+    run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
+        _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
+    )
+    if run.outcome in _OUTCOMES:
+        return {"error": _OUTCOMES[run.outcome], "message": run.outcome.replace("_", " ")}
+    if run.outcome == "passed" and not run.stdout_truncated:
+        return json.loads(run.stdout)
+    if run.return_code == sql_driver.NO_FAULT_OF_THE_QUERY:
+        raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
+    # The query brought the engine down.
+    return {"error": "runtime", "message": run.error_type or run.outcome}
+
+
+@cache
+def _driver() -> str:
+    return inspect.getsource(sql_driver)
+
+
+def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: bool) -> bool:
+    """Whether two results are equal under the rules of this module."""
+    if len(rows) != len(expected):
+        return False
+    if not ordered:
+        rows, expected = sorted(rows, key=_row_key), sorted(expected, key=_row_key)
+    return all(
+        len(row) == len(other) and all(map(_same_value, row, other)) for row, other in zip(rows, expected, strict=True)
+    )
+
+
+Key = tuple[int, float, str]
+
+
+def _row_key(row: list[Value]) -> tuple[list[Key], list[Key]]:
+    """A total order over rows: nearly equal ones sort alike, then by what tells them apart."""
+    return [_value_key(value, 9) for value in row], [_value_key(value, None) for value in row]
+
+
+def _value_key(value: Value, digits: int | None) -> Key:
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, str):
+        return (2, 0.0, value)
+    return (1, value if digits is None else float(f"{value:.{digits}g}"), "")
+
+
+def _same_value(left: Value, right: Value) -> bool:
+    if left is None or right is None or isinstance(left, str) or isinstance(right, str):
+        return type(left) is type(right) and left == right
+    if isinstance(right, int):
+        return left == right
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+
+
+registry.register(registry.Verifier("sql", SqlTruth, judge, query_in))

@@ -1,0 +1,59 @@
+"""The mapping in numpy is the one that the actor worker uses."""
+
+import numpy as np
+import pytest
+import torch
+
+from examples.toys.credit_training import group_advantages, shape_advantages
+from workers import credit
+
+
+def bits(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(np.int64)
+
+
+def batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Advantages (60,) and credits (60, 8), among them silent, constant and zero ones and negative zeros."""
+    rng = np.random.default_rng(seed)
+    advantages = rng.normal(size=60)
+    credits = rng.integers(-4, 5, (60, 8)) / 4.0
+    advantages[:10] = 0.0
+    advantages[5:10] = -0.0
+    credits[10:15] = 0.0
+    credits[15:20] = 0.5
+    credits[20:25] *= 1e-9
+    return advantages, credits
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0, 2.5])
+def test_it_equals_the_mapping_of_the_workers(strength: float) -> None:
+    advantages, credits = batch(0)
+    expected, _ = credit.shape_advantages(
+        torch.from_numpy(advantages)[:, None].repeat(1, 8),
+        torch.from_numpy(credits),
+        torch.arange(8).repeat(60, 1),
+        torch.ones(60, 8),
+        strength=strength,
+    )
+    shaped = shape_advantages(advantages, credits, strength)
+    np.testing.assert_allclose(shaped, expected.numpy(), rtol=0, atol=1e-12)
+    assert (bits(shaped[:25]) == bits(expected.numpy()[:25])).all()
+
+
+def test_strength_zero_and_silent_credits_are_grpo_bit_for_bit() -> None:
+    advantages, credits = batch(1)
+    plain = np.repeat(advantages[:, None], 8, axis=1)
+    assert (bits(shape_advantages(advantages, credits, 0.0)) == bits(plain)).all()
+    assert (bits(shape_advantages(advantages, np.zeros_like(credits), 1.0)) == bits(plain)).all()
+
+
+def test_mass_is_kept_and_the_strength_is_the_bound() -> None:
+    advantages, credits = batch(2)
+    change = shape_advantages(advantages, credits, 0.7) - advantages[:, None]
+    np.testing.assert_allclose(change.mean(-1), 0, atol=1e-12)
+    assert 0.69 < np.abs(change).max() <= 0.7
+
+
+def test_a_group_is_standardised_and_an_equal_one_has_no_advantage() -> None:
+    advantages = group_advantages(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    np.testing.assert_allclose(advantages, [[0.5**0.5, -(0.5**0.5)], [0, 0]], atol=1e-5)

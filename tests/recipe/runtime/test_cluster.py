@@ -1,0 +1,94 @@
+"""One run at a time may have a Ray of its own on a machine."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from recipe.records.run_directory import RunDirectory
+from recipe.runtime.ray_session import ClusterError, claim_machine, interpreter, run_environment, runtime_environment
+from tests.composing import composed
+
+HOLDER = """
+import sys
+from recipe.runtime.ray_session import claim_machine
+claim_machine(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_gone(tmp_path):
+    path = str(tmp_path / "lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(ClusterError, match=rf"process {first.pid}\) .*RAY_ADDRESS=auto"):
+            claim_machine(path)
+        first.kill()
+    claim_machine(path)
+    with open(path) as file:
+        assert file.read() == str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/usr/bin/python3", {}),
+        ("/home/a b/.venv/bin/python", {"py_executable": "'/home/a b/.venv/bin/python'"}),
+        ("/home/it's/python", {"py_executable": "'/home/it'\"'\"'s/python'"}),
+    ],
+)
+def test_an_interpreter_whose_path_a_shell_would_split_is_quoted_for_ray(path: str, named: dict[str, str]) -> None:
+    assert interpreter(path) == named
+
+
+def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp_path) -> None:
+    python = "/home/a b/.venv/bin/python"
+    key = "ray_kwargs.ray_init.runtime_env"
+    run = RunDirectory(tmp_path)
+    found = runtime_environment(composed("experiment=quickstart"), run, python)
+    assert found["py_executable"] == "'/home/a b/.venv/bin/python'"
+    chosen = composed("experiment=quickstart", f"{key}.py_executable=python3", f"+{key}.env_vars.MINE=1")
+    found = runtime_environment(chosen, run, python)
+    assert found["py_executable"] == "python3"
+    assert found["env_vars"]["MINE"] == 1
+    assert {"WANDB_DIR", "VERL_USE_EXTERNAL_MODULES"} <= set(found["env_vars"])
+
+
+def test_ranks_find_each_other_as_the_driver_was_told_and_no_token_is_shown(tmp_path, monkeypatch) -> None:
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HF_HOME", "HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"):
+        monkeypatch.setenv(name, name.lower())
+    found = run_environment(RunDirectory(tmp_path))
+    assert found["NCCL_SOCKET_IFNAME"] == "nccl_socket_ifname"
+    assert {"GLOO_SOCKET_IFNAME", "HF_HOME"} <= set(found)
+    assert not {"HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"} & set(found)
+
+
+HEAD_WITHOUT_PROCESSORS = """
+import ray
+from recipe.runtime.ray_session import on_this_node
+
+ray.init(address="local", num_cpus=0, include_dashboard=False, log_to_driver=False)
+
+@ray.remote(num_cpus=1)
+class Runner:
+    def where(self):
+        return ray.get_runtime_context().get_node_id()
+
+runner = on_this_node(Runner).remote()
+assert ray.get(runner.where.remote(), timeout=120) == ray.get_runtime_context().get_node_id()
+print("ran")
+"""
+
+
+@pytest.mark.slow  # starts a Ray of its own
+def test_the_runner_starts_on_a_head_that_has_no_processor_to_give() -> None:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD_WITHOUT_PROCESSORS], env=variables, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.splitlines()[-1:] == ["ran"], done.stderr[-2000:]

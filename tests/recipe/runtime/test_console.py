@@ -1,0 +1,82 @@
+import io
+import json
+import time
+
+from recipe.runtime.console import EvaluationState, ProgressReporter, StepClock, SupervisedState, TrainingState
+
+
+def test_the_state_follows_the_events_of_a_run():
+    state = TrainingState()
+    assert state.describe() == "starting Ray"
+    state.take({"time": 0.0, "event": "ready", "step": 0, "total_steps": 30, "resumed": False})
+    state.take({"time": 1.0, "event": "generate", "step": 1})
+    assert state.describe() == "0 of 30 steps done | generating and verifying"
+    state.take({"time": 6.0, "event": "step", "step": 1, "reward": 0.5, "accuracy": 0.4})
+    state.take({"time": 6.1, "event": "generate", "step": 2})
+    assert state.describe() == (
+        "1 of 30 steps done | generating and verifying | reward 0.50 | validation accuracy 40% | about 2.9 min left"
+    )
+
+
+def test_a_resumed_run_counts_from_its_checkpoint():
+    state = TrainingState()
+    state.take({"time": 0.0, "event": "ready", "step": 10, "total_steps": 12, "resumed": True})
+    state.take({"time": 5.0, "event": "step", "step": 11, "reward": None, "accuracy": None})
+    assert state.describe() == "11 of 12 steps done | ready | about 5 s left"
+
+
+def test_a_report_that_failed_is_told_until_the_next_validation():
+    state = TrainingState()
+    state.take({"time": 0.0, "event": "report_failed", "step": 3, "error": "OSError: no font"})
+    assert state.describe() == "starting Ray | no report of step 3: OSError: no font"
+    state.take({"time": 1.0, "event": "validate", "step": 6})
+    assert state.describe() == "validating"
+
+
+def test_the_clock_uses_the_last_ten_steps_only():
+    clock = StepClock()
+    assert clock.left(3) == ""
+    for moment in [0, 100, *range(101, 111)]:
+        clock.tick(moment)
+    assert clock.left(3) == "about 3 s left"
+
+
+def test_supervised_training_shows_loss_and_steps():
+    state = SupervisedState(total=100)
+    assert state.describe() == "building the trainer"
+    state.take({"step": 7, "data": {"train/loss": 0.51234}})
+    assert state.describe() == "7 of 100 steps done | loss 0.512"
+
+
+def test_lines_appear_while_the_file_grows_and_half_a_line_waits(tmp_path):
+    path, stream = tmp_path / "events.jsonl", io.StringIO()
+    path.write_text(json.dumps({"time": 0.0, "event": "step", "step": 99}) + "\n")  # of an earlier start
+    with ProgressReporter(path, TrainingState(), line_every_seconds=0.1, stream=stream) as reporter:
+        with open(path, "a") as file:
+            file.write(json.dumps({"time": 1.0, "event": "ready", "step": 0, "total_steps": 4, "resumed": False}))
+            file.flush()
+            time.sleep(1.0)
+            assert reporter.state.total == 0
+            file.write("\n")
+        deadline = time.monotonic() + 20
+        while "0 of 4 steps done" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert "0 of 4 steps done | ready" in stream.getvalue()
+    assert "99" not in stream.getvalue()
+
+
+def test_an_evaluation_tells_its_share_of_accepted_answers_and_how_long_the_rest_takes():
+    state = EvaluationState(total=10, done=2)
+    assert state.describe() == "2 of 10 samples"
+    for ended, right in ((1.0, 1.0), (4.0, 0.0)):
+        state.take({"answer": {"started": 0.0, "ended": ended}, "reward": {"acc": right}})
+    assert state.describe() == "4 of 10 samples | 50% accepted | about 12 s left"
+
+
+def test_a_step_without_credit_is_a_line_that_stays_with_the_reason_also_when_it_is_the_last(tmp_path):
+    path, stream = tmp_path / "events.jsonl", io.StringIO()
+    event = {"time": 1.0, "event": "credit_failed", "step": 4, "samples": 5, "wanted": 9, "reason": "KeyError: [x]"}
+    with ProgressReporter(path, TrainingState(), line_every_seconds=1000, stream=stream):
+        path.write_text(json.dumps(event) + "\n")
+    expected = "warning: in step 4 credit failed for 5 of the 9 samples that should have it: KeyError: [x]\n"
+    assert stream.getvalue() == expected

@@ -1,0 +1,113 @@
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import ray
+
+from recipe.runtime import death_watch
+from recipe.runtime.death_watch import ProcessDied, dead_actor, dead_engine, ending_when_a_process_dies
+
+LAST_WORDS = """\
+(Worker pid=77) ERROR 11-21 05:58:00 [executor.py:1047] WorkerProc hit an exception.
+(Worker pid=77) ERROR 11-21 05:58:00 [executor.py:1047]   File "utils.py", line 405, in load
+(Worker pid=77) ERROR 11-21 05:58:00 [executor.py:1047] BufferError: cannot close exported pointers exist
+(EngineCore pid=75) ERROR 11-21 05:58:00 [core.py:1581] RuntimeError: Worker failed
+"""
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(death_watch, "LOOK_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(death_watch, "GRACE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    monkeypatch.setattr(death_watch, "ray_actors", lambda **_: {})
+
+
+def test_a_death_is_found_with_its_first_cause_and_its_file(tmp_path: Path):
+    (tmp_path / "worker-a-01000000-7.out").write_text("INFO all is well\n")
+    assert dead_engine(tmp_path, "01000000") is None
+    (tmp_path / "worker-b-01000000-8.out").write_text("x" * 300_000 + "\n" + LAST_WORDS)
+    death = dead_engine(tmp_path, "01000000")
+    assert death == "vLLM's engine died: BufferError: cannot close exported pointers exist (worker-b-01000000-8.out)"
+
+
+def test_the_death_of_another_jobs_engine_is_none_of_ours(tmp_path: Path):
+    (tmp_path / "worker-b-02000000-8.out").write_text(LAST_WORDS)
+    assert dead_engine(tmp_path, "01000000") is None
+
+
+def test_a_block_that_waits_for_a_dead_engine_is_ended(tmp_path: Path, impatient, without_ray):
+    (tmp_path / "worker-b-01000000-8.out").write_text(LAST_WORDS)
+    with (
+        pytest.raises(ProcessDied, match="BufferError: cannot close"),
+        ending_when_a_process_dies(tmp_path, "01000000"),
+    ):
+        time.sleep(30)
+
+
+def test_the_users_own_interrupt_stays_what_it_is(tmp_path: Path, impatient, without_ray):
+    with pytest.raises(KeyboardInterrupt), ending_when_a_process_dies(tmp_path, "01000000"):
+        raise KeyboardInterrupt
+
+
+def test_nothing_happens_after_the_block(tmp_path: Path, impatient, without_ray):
+    with ending_when_a_process_dies(tmp_path, "01000000"):
+        pass
+    (tmp_path / "worker-b-01000000-8.out").write_text(LAST_WORDS)
+    time.sleep(0.3)
+
+
+def row(cause: str, job: str = "01000000") -> dict:
+    return {"ActorClassName": "AgentLoop", "JobID": job, "Address": {"IPAddress": "10.0.0.7"}, "DeathCause": cause}
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (
+            'oom_context { error_message: "1 worker(s) were killed. Memory was 22.18GB used / 23.59GB limit (0.94)"',
+            "Ray ended the worker AgentLoop on 10.0.0.7 because its machine ran out of memory (22.18GB used / 23.59GB "
+            "limit): run less beside it",
+        ),
+        ("Worker unexpectedly exits\n with code 2", "the worker AgentLoop on 10.0.0.7 died: Worker unexpectedly exits"),
+        ("The actor died because its node has died. Node Id: 1", "the worker AgentLoop on 10.0.0.7 died: The actor"),
+        ("The actor is dead because it was killed by `ray.kill`.", None),
+    ],
+)
+def test_an_actor_that_did_not_end_as_it_should_is_told_with_its_cause(cause: str, message: str | None):
+    found = dead_actor([row(cause)], "01000000")
+    assert found is None if message is None else found.startswith(message)
+    assert dead_actor([row(cause)], "02000000") is None
+
+
+@pytest.mark.e2e
+def test_a_block_that_waits_for_a_worker_that_was_killed_is_ended(impatient):
+    @ray.remote
+    class Worker:
+        def process(self) -> int:
+            return os.getpid()
+
+    def wait_for_both() -> None:
+        ray.kill(leaving)  # as it should
+        time.sleep(2)
+        os.kill(number, signal.SIGKILL)
+        time.sleep(60)
+
+    ray.init(num_cpus=1, include_dashboard=False, namespace="death_watch", log_to_driver=False)
+    try:
+        worker, leaving = Worker.options(num_cpus=0).remote(), Worker.options(num_cpus=0).remote()
+        number = ray.get(worker.process.remote())
+        ray.get(leaving.process.remote())
+        job = ray.get_runtime_context().get_job_id()
+        with (
+            pytest.raises(ProcessDied, match=r"the worker Worker on .* died: .*unexpectedly"),
+            ending_when_a_process_dies(None, job),
+        ):
+            wait_for_both()
+    finally:
+        ray.shutdown()

@@ -1,0 +1,54 @@
+"""Which groups have advantage, by verl's own estimators; and which runs leave replays out for it."""
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+from rewards.counterfactual.groups import GROUP_RELATIVE, group_advantage, skips, wanted
+from tests.composing import composed
+
+
+def algorithm(estimator, **options):
+    return OmegaConf.create({"adv_estimator": estimator, "use_kl_in_reward": False, "gamma": 1.0} | options)
+
+
+@pytest.mark.parametrize("estimator", GROUP_RELATIVE)
+@pytest.mark.parametrize("scores", [[0.0], [1.0], [0.1] * 3, [0.0] * 4, [1.0] * 8, [0.0, 0.1], [0.5, 0.5, 1.0]])
+def test_the_rule_of_replays_is_what_verls_estimator_makes_of_the_group(estimator, scores):
+    has_advantage = group_advantage(algorithm(estimator))
+    assert has_advantage is not None
+    rewards = torch.tensor([*scores, 1.0, 0.0], dtype=torch.float64)[:, None]
+    index = np.array([0] * len(scores) + [1, 1])
+    advantages, _ = get_adv_estimator_fn(estimator)(
+        token_level_rewards=rewards.clone(), response_mask=torch.ones_like(rewards), index=index,
+        config=algorithm(estimator),
+    )  # fmt: skip
+    assert has_advantage(scores) == bool((advantages[: len(scores)].abs() > 0.01).any())
+
+
+@pytest.mark.parametrize("estimator", ["gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "gdpo"])
+def test_scores_of_a_group_decide_nothing_for_other_estimators_or_with_kl_in_the_reward(estimator):
+    assert group_advantage(algorithm(estimator)) is None
+    assert group_advantage(algorithm("grpo", use_kl_in_reward=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "replays_equal_groups"),
+    [
+        ([], False),
+        (["arm=ppo"], True),
+        (["arm=reinforce"], True),
+        (["credit.zero_advantage=true"], True),
+        (["credit.skip_equal_groups=false"], True),
+        (["algorithm.use_kl_in_reward=true"], True),
+    ],
+)
+def test_a_run_skips_equal_groups_where_credit_would_move_nothing(arguments, replays_equal_groups):
+    config = composed("experiment=quickstart", "credit=counterfactual", *arguments)
+    assert (skips(config) is None) == replays_equal_groups
+    assert wanted(config) != replays_equal_groups
+    config.credit.method = "replace"
+    assert wanted(config)
+    assert not wanted(composed("experiment=quickstart"))

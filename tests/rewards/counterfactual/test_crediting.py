@@ -1,0 +1,385 @@
+"""The service of a reward worker: siblings, cache, saved budget, tokens; and that it never costs a reward."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from data_prep.micro.model import make_tokenizer
+from rewards import compute_score, what_is_read
+from rewards.counterfactual.groups import GroupBoard, group_advantage
+from rewards.counterfactual.judging import reward_of
+from rewards.counterfactual.replay import Plan
+from rewards.counterfactual.service import CreditService, Sample
+from rewards.environments import Observation
+from rewards.sandbox.client.accounting import capped, note
+
+TOKENIZER = make_tokenizer()
+PROGRAM = "a = 1\nb = 2"
+
+
+def sample(number=0, text=PROGRAM, ratio=0.5, group="g", **info):
+    ids = [*TOKENIZER.encode(text), TOKENIZER.eos_token_id]
+    return Sample(group, number, ["code", "truth"], text, ids, {"score": ratio, "pass_ratio": ratio} | info)
+
+
+class Judge:
+    """Half of the reward for each of the two lines; counts what it judges."""
+
+    def __init__(self):
+        self.calls = 0
+
+    async def __call__(self, changed):
+        self.calls += 1
+        ratio = 0.5 * ("a = 1" in changed) + 0.5 * ("b = 2" in changed)
+        return {"score": 0.0, "pass_ratio": ratio, "busy_seconds": 0.25}
+
+
+GRPO = OmegaConf.create({"adv_estimator": "grpo", "use_kl_in_reward": False})
+
+
+def differ(scores):
+    """The rule of group-relative estimators."""
+    return len(set(scores)) > 1
+
+
+def service(size=1, **options):
+    return CreditService(Plan(**options.pop("plan", {})), GroupBoard(size, patience=0.2), **options)
+
+
+def run(*samples, service, judge):
+    async def together():
+        return await asyncio.gather(*(service.credit(one, TOKENIZER, judge) for one in samples))
+
+    return asyncio.run(together())
+
+
+def test_credits_come_with_the_step_of_every_token():
+    (found,) = run(sample(ratio=1.0), service=service(), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_steps"].tolist() == [0] * 5 + [-1] + [1] * 5 + [-1]
+    assert found["credit_spans"].tolist() == [[0, 5], [6, 11]]
+    assert (found["credit_cause"], found["credit_replays"], found["credit_asked"]) == ("", 2, 2)
+
+
+def test_a_group_that_scored_alike_is_not_replayed_and_leaves_its_budget_to_others():
+    judge, group = Judge(), [sample(number, ratio=1.0) for number in range(2)]
+    credits = service(size=2, plan={"budget": 1}, has_advantage=differ)
+    for found in run(*group, service=credits, judge=judge):
+        assert found["credit_cause"] == "equal_group"
+        assert found["credit_steps"].tolist() == [-1] * 12
+    assert judge.calls == 0
+    others = [sample(0, ratio=1.0, group="h"), sample(1, text="a = 1\nb = 3", ratio=0.5, group="h")]
+    found = run(*others, service=credits, judge=judge)
+    assert [np.isfinite(one["credit_values"]).sum() for one in found] == [2, 2]
+
+
+def test_equal_programs_of_a_step_are_verified_once():
+    judge = Judge()
+    group = [sample(number, ratio=1.0) for number in range(4)] + [sample(4, text="x = 1", ratio=0.0)]
+    found = run(*group, service=service(size=5, has_advantage=differ), judge=judge)
+    assert judge.calls == 3  # the program itself, and without each line
+    assert sum(one["credit_cache_hits"] for one in found) == 9
+    assert sum(one["credit_requests"] for one in found) == 12  # of four samples: the check and two replays
+    assert sum(one["credit_busy_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
+
+
+async def test_equal_answers_of_a_group_are_verified_once_and_checked_for_flakiness_all_the_same():
+    judge, credits = Judge(), service()
+    equal = await asyncio.gather(*(credits.answers.verdict("g", PROGRAM, judge) for _ in range(3)))
+    assert judge.calls == 1
+    assert [info["pass_ratio"] for info in equal] == [1.0] * 3
+    assert sorted(info["busy_seconds"] for info in equal) == [0.0, 0.0, 0.25]
+    equal[0]["score"] = 7.0  # each sample has its own
+    assert (await credits.answers.verdict("g", PROGRAM, judge))["score"] == 0.0
+    await credits.answers.verdict("g", "a = 1", judge)
+    await credits.answers.verdict("another problem", PROGRAM, judge)
+    assert judge.calls == 3
+    await credits.credit(sample(ratio=1.0), TOKENIZER, judge)
+    assert judge.calls == 6  # the program once more, and without each line
+
+
+async def test_an_answer_that_could_not_be_judged_is_not_taken_for_its_equals():
+    outcomes = iter([{"score": math.nan, "error": "infrastructure"}, *[{"score": 1.0, "error": "none"}] * 3])
+
+    async def judge(answer):
+        await asyncio.sleep(0.01)
+        return next(outcomes)
+
+    credits = service()
+    together = await asyncio.gather(*(credits.answers.verdict("g", "x", judge) for _ in range(3)))
+    assert [info["error"] for info in together] == ["infrastructure", "none", "none"]
+    assert (await credits.answers.verdict("g", "x", judge))["error"] == "none"
+
+
+def test_siblings_that_never_come_are_not_waited_for_forever():
+    (found,) = run(sample(ratio=1.0), service=service(size=8, has_advantage=differ), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_unmet"] == 1
+
+
+def test_a_masked_sample_has_no_credit_and_does_not_count_as_a_different_score():
+    group = [sample(0, ratio=1.0), sample(1, ratio=math.nan, error="infrastructure")]
+    found = run(*group, service=service(size=2, has_advantage=differ), judge=Judge())
+    assert [one["credit_cause"] for one in found] == ["equal_group", "masked"]
+    (alone,) = run(group[1], service=service(), judge=Judge())
+    assert alone["credit_cause"] == "masked"
+
+
+def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
+    class Broken:
+        async def meet(self, *arguments):
+            raise ConnectionError("the board is gone")
+
+    credits = CreditService(Plan(), Broken(), has_advantage=differ)
+    (found,) = run(sample(), service=credits, judge=Judge())
+    assert found["credit_cause"] == "failed"
+    assert found["credit_reason"] == "ConnectionError: the board is gone"
+    assert found["credit_steps"].tolist() == [-1] * 12
+    assert "the board is gone" in caplog.text
+
+
+def test_keys_are_the_same_on_every_path():
+    credits = service()
+    paths = [sample(ratio=1.0), sample(text=""), sample(text="x = 1"), sample(error="infrastructure")]
+    keys = {frozenset(found) for found in run(*paths, service=credits, judge=Judge())}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ({"score": 1.0}, 1.0),
+        ({"score": 0.0, "pass_ratio": 0.5}, 0.5),
+        ({"score": 1.0, "error": "infrastructure"}, None),
+    ],
+)
+def test_the_reward_of_credit_is_the_share_of_tests(info, expected):
+    value = reward_of(info)
+    assert math.isnan(value) if expected is None else value == expected
+
+
+def test_choices_do_not_depend_on_the_order_of_arrival():
+    text = "\n".join(f"a{index} = {index}" for index in range(9))
+    first, second = (
+        run(
+            sample(text=text),
+            sample(1, text=PROGRAM),
+            service=service(plan=plan),
+            judge=Judge(),
+        )
+        for plan in [{"choice": "uniform", "budget": 3}] * 2
+    )
+    assert np.array_equal(first[0]["credit_values"], second[0]["credit_values"], equal_nan=True)
+
+
+class Counter:
+    """An environment in which the last action is the answer, and which ends with "end"."""
+
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+        self.played, self.answer = 0, -1
+
+    async def act(self, action):
+        self.answer, self.played = self.played, self.played + 1
+        note(0.25)
+        return Observation("", done=action == "end", valid=True)
+
+
+def trajectory(ratio=1.0):
+    """Two turns, `a = 1` and `b = 2` after it, with eight tokens of a tool between them."""
+    first, tool, second = (TOKENIZER.encode(text) for text in ("a = 1", "no\nno\nno", "a = 1\nb = 2"))
+    end = [TOKENIZER.eos_token_id]
+    ids = [*first, *end, *tool, *second, *end]
+    turns = [(0, 6), (14, len(ids))]
+    text = TOKENIZER.decode(ids, skip_special_tokens=True)
+    info = {"score": ratio, "pass_ratio": ratio}
+    return Sample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=Counter)
+
+
+def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
+    Counter.made = 0
+    plan = {"unit": "turn", "method": "truncate"}
+    (found,) = run(trajectory(), service=service(plan=plan), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
+    assert found["credit_spans"].tolist() == [[0, 5], [13, 24]]
+    assert Counter.made == 3  # the whole, nothing, and the first turn alone
+    assert (
+        found["credit_busy_seconds"] == 3 * 0.25 + 3 * 0.25
+    )  # of the judge, and of the sandbox that the environments asked, too
+
+
+def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
+    (found,) = run(trajectory(), service=service(), judge=Judge())
+    assert found["credit_values"].tolist() == [0.5, 0.5]
+    assert found["credit_steps"].tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
+    assert found["credit_spans"].tolist() == [[13, 18], [19, 24]]
+
+
+async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
+    given = []
+
+    async def go_on(prefix, draw):
+        given.append((TOKENIZER.decode(prefix), draw))
+        return [*TOKENIZER.encode("b = 2"), TOKENIZER.eos_token_id]
+
+    credits = service(plan={"method": "resample", "continuations": 2, "budget": 8})
+    found = await credits.credit(replace(sample(ratio=1.0), go_on=go_on), TOKENIZER, Judge())
+    number = sample().number
+    assert sorted(given) == [(prefix, (number, draw)) for prefix in ("", "a = 1\n") for draw in (1, 2)]
+    assert found["credit_values"].tolist() == [0.5, 0.0]
+    assert found["credit_generated"] == 24
+
+
+class TimeLimited:
+    """A judge whose sandbox takes 0.01 s for a program, and all of the time limit for one without `b = 2`."""
+
+    def __init__(self, own_seconds=0.01, own_times_out=False, more=0):
+        self.own_seconds = own_seconds
+        self.own_times_out = own_times_out
+        self.more = more
+        self.limits = []
+
+    async def __call__(self, changed):
+        limit = capped(5.0)
+        self.limits.append(limit)
+        over = self.own_times_out or "b = 2" not in changed
+        seconds = limit if over else self.own_seconds
+        note(seconds, timeouts=over + self.more * ("b = 2" not in changed))
+        # The first failure is a wrong answer: the error does not show that a later case was over its time.
+        return {"score": 0.0, "pass_ratio": float("a = 1" in changed), "error": "wrong_answer", "busy_seconds": seconds}
+
+
+async def replayed(judge, text=PROGRAM):
+    """Credits of one sample whose own answer was judged first, as in a run."""
+    credits = service()
+    info = await credits.answers.verdict("g", text, judge)
+    return await credits.credit(replace(sample(text=text), info=info), TOKENIZER, judge)
+
+
+async def test_replays_have_a_few_times_the_answers_own_time_and_a_time_out_is_no_failure():
+    judge = TimeLimited()
+    found = await replayed(judge)
+    assert judge.limits == [5.0] + [0.5] * 3
+    assert found["credit_values"][0] == 1.0
+    assert math.isnan(found["credit_values"][1])
+    assert (found["credit_timeouts"], found["credit_unjudged"], found["credit_replays"]) == (1, 0, 2)
+    assert found["credit_busy_seconds"] == pytest.approx(0.5 + 2 * 0.01)
+
+
+async def test_a_slow_answer_leaves_its_replays_as_much_time():
+    judge = TimeLimited(own_seconds=0.9)
+    await replayed(judge)
+    assert judge.limits == [5.0] + [4.0] * 3
+
+
+async def test_the_time_outs_of_an_answer_that_has_its_own_are_scores():
+    judge = TimeLimited(own_times_out=True)
+    found = await replayed(judge)
+    assert set(judge.limits) == {5.0}
+    assert found["credit_values"].tolist() == [1.0, 0.0]
+    assert found["credit_timeouts"] == 0
+
+
+async def test_more_time_outs_than_the_answer_has_are_no_failure_of_the_step():
+    found = await replayed(TimeLimited(own_times_out=True, more=1))
+    assert found["credit_values"][0] == 1.0
+    assert math.isnan(found["credit_values"][1])
+    assert found["credit_timeouts"] == 1
+
+
+def test_an_answer_beside_a_program_has_its_own_credit():
+    text = "```python\na = 1\n```\n\n#### 42"
+
+    async def judge(changed):
+        return {"score": float("#### 42" in changed), "error": "none"}
+
+    one = Sample("g", 0, ["gsm8k", "42"], text, TOKENIZER.encode(text), {"score": 1.0})
+    (found,) = run(one, service=service(plan={"unit": "paragraph"}), judge=judge)
+    assert found["credit_values"].tolist() == [0.0, 1.0]
+
+
+def test_texts_that_read_the_same_are_verified_once():
+    judge = Judge()
+    texts = [f"{word}\n```python\n{PROGRAM}\n```" for word in ("x", "y")]
+    group = [
+        replace(sample(number, text), reads=lambda text: what_is_read("code", text))
+        for number, text in enumerate(texts)
+    ]
+    run(*[replace(one, info={"score": 1.0, "pass_ratio": 1.0}) for one in group], service=service(), judge=judge)
+    assert judge.calls == 3
+
+
+def test_one_sample_a_prompt_is_credited_where_the_estimator_gives_it_an_advantage():
+    rule = {"has_advantage": group_advantage(GRPO)}
+    (right,) = run(sample(ratio=1.0), service=service(**rule), judge=Judge())
+    assert right["credit_values"].tolist() == [0.5, 0.5]
+    (failed,) = run(sample(ratio=0.0), service=service(**rule), judge=Judge())
+    assert failed["credit_cause"] == "equal_group"
+
+
+def test_the_score_decides_and_not_the_share_of_tests():
+    rule = {"has_advantage": group_advantage(GRPO), "size": 2}
+    shaped = [
+        replace(sample(number), info={"score": score, "pass_ratio": 1.0}) for number, score in enumerate([1, 1.5])
+    ]
+    assert [one["credit_cause"] for one in run(*shaped, service=service(**rule), judge=Judge())] == ["", ""]
+    judge = Judge()
+    strict = [replace(sample(number), info={"score": 0.0, "pass_ratio": number / 2}) for number in range(2)]
+    assert [one["credit_cause"] for one in run(*strict, service=service(**rule), judge=judge)] == ["equal_group"] * 2
+    assert judge.calls == 0
+
+
+def test_what_a_step_leaves_of_its_budget_is_not_for_later_steps():
+    text = "\n".join(f"a{index} = {index}" for index in range(4))
+
+    def credited(*steps):
+        credits = service(size=2, plan={"budget": 1, "check_flaky": False}, has_advantage=differ)
+        for number, step in enumerate(steps[:-1]):
+            equal = [replace(sample(one, group=f"equal{number}"), step=step) for one in range(2)]
+            run(*equal, service=credits, judge=Judge())
+        pair = [sample(0, text, 0.0, "h"), sample(1, text, 1.0, "h")]
+        found = run(*(replace(one, step=steps[-1]) for one in pair), service=credits, judge=Judge())
+        return [int(np.isfinite(one["credit_values"]).sum()) for one in found]
+
+    assert credited(1, 1) == [2, 2]
+    assert credited(1, 2) == [1, 1]
+    assert credited(*[1] * 9, 2) == [1, 1]
+
+
+async def test_a_worker_full_of_waiting_samples_lets_further_ones_go_on(monkeypatch):
+    monkeypatch.setattr("rewards.counterfactual.service._WAITING", 2)
+    credits = CreditService(Plan(), GroupBoard(8, patience=1e9), has_advantage=differ)
+    waiting = [asyncio.create_task(credits.credit(sample(number), TOKENIZER, Judge())) for number in range(2)]
+    await asyncio.sleep(0)
+    assert (await credits.credit(sample(2, ratio=1.0), TOKENIZER, Judge()))["credit_unmet"] == 1
+    rest = [sample(number, ratio=1.0) for number in range(3, 8)]
+    together = await asyncio.gather(*(credits.credit(one, TOKENIZER, Judge()) for one in rest), *waiting)
+    assert [one["credit_unmet"] for one in together] == [1, 1, 1, 1, 0, 0, 0]
+
+
+async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_little_time():
+    """Through the real sandbox, whose own limit is 5 s."""
+    text = "def f(n):\n    i = 0\n    while i < n:\n        i += 1\n    return i"
+    truth = '{"tests": ["assert f(0) == 0", "assert f(3) == 3"]}'
+    credits, limits = service(), []
+
+    async def judge(changed):
+        limits.append(capped(5.0))
+        return await compute_score("code", changed, truth)
+
+    info = await credits.answers.verdict("g", text, judge)
+    one = Sample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
+    found = await credits.credit(one, TOKENIZER, judge)
+    values = dict(zip((text[start:end] for start, end in found["credit_spans"]), found["credit_values"], strict=True))
+    assert math.isnan(values["i += 1"])
+    assert values["return i"] == 1.0
+    assert found["credit_timeouts"] == 1
+    assert limits[0] == 5.0
+    assert max(limits[1:]) < 5.0

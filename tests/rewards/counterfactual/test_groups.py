@@ -1,0 +1,17 @@
+"""The board of groups: who is waited for, and until when."""
+
+import asyncio
+
+from rewards.counterfactual.groups import GroupBoard
+
+
+async def test_a_sibling_that_ended_without_a_score_is_not_waited_for():
+    board = GroupBoard(3, patience=1e9)
+    waiting = [asyncio.create_task(board.meet("g", number, float(number), "x")) for number in range(2)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in waiting)
+    await board.leave("g", 2)
+    assert await asyncio.gather(*waiting) == [[(0.0, "x"), (1.0, "x")]] * 2
+    for number in range(2):
+        await board.leave("g", number)
+    assert not board._groups

@@ -1,0 +1,327 @@
+"""Credits in closed form on planted problems, and what makes a step go without one."""
+
+import asyncio
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.counterfactual.replay import Plan, choose, estimate, even_blocks
+from rewards.counterfactual.segments import Step
+
+LINES = ["a = 1", "b = 2", "c = 3", "d = 4"]
+PROGRAM = "\n".join(LINES)
+
+
+def credits_of(reward, solution=PROGRAM, siblings=(), seed=0, **plan):
+    """Credits under a reward that is a function of the set of lines present."""
+
+    async def verify(changed):
+        return reward(set(changed.splitlines()))
+
+    options = {"budget": 100} | plan
+    score = reward(set(solution.splitlines()))
+    return asyncio.run(
+        estimate(solution, verify, Plan(**options), score=score, rng=random.Random(seed), siblings=siblings)
+    )
+
+
+def present(*indices):
+    return lambda lines: float(all(LINES[index] in lines for index in indices))
+
+
+WEIGHTS = [0.1, 0.2, 0.3, 0.4]
+
+
+def additive(lines):
+    return sum(weight for weight, line in zip(WEIGHTS, LINES, strict=True) if line in lines)
+
+
+def test_and_of_two_steps_gives_each_of_them_all():
+    assert credits_of(present(0, 1)).values == [1, 1, 0, 0]
+
+
+def test_either_of_two_steps_alone_is_redundant():
+    assert credits_of(lambda lines: float(LINES[0] in lines or LINES[1] in lines)).values == [0, 0, 0, 0]
+
+
+def test_additive_rewards_give_the_weights_whatever_the_method():
+    for method in ("delete", "truncate", "shapley"):
+        assert credits_of(additive, method=method).values == pytest.approx(WEIGHTS), method
+
+
+def test_a_harmful_step_has_a_negative_credit():
+    assert credits_of(lambda lines: 1.0 - 0.5 * (LINES[2] in lines)).values == [0, 0, -0.5, 0]
+
+
+def test_a_solution_that_fails_whatever_is_changed_has_no_credit_to_give():
+    assert credits_of(lambda lines: 0.0).values == [0, 0, 0, 0]
+
+
+def table_reward(table):
+    """A reward that is any function of which lines are there."""
+    return lambda lines: table[sum((line in lines) << index for index, line in enumerate(LINES))]
+
+
+TABLES = st.lists(st.floats(0, 1), min_size=16, max_size=16)
+
+
+@given(TABLES, st.sampled_from(["truncate", "shapley"]), st.integers(1, 12), st.integers(0, 5))
+def test_truncation_telescopes_and_shapley_is_efficient_at_every_budget(table, method, budget, seed):
+    found = credits_of(table_reward(table), method=method, budget=budget, seed=seed)
+    assert sum(found.values) == pytest.approx(table[15] - table[0])
+    assert found.replays <= max(budget, 1)
+
+
+@given(TABLES, st.sampled_from(["delete", "truncate", "shapley"]), st.integers(0, 5))
+def test_the_same_seed_gives_the_same_credits(table, method, seed):
+    first, second = (credits_of(table_reward(table), method=method, budget=3, seed=seed) for _ in range(2))
+    assert first.values == pytest.approx(second.values, nan_ok=True)
+
+
+UNTIDY = "a = 1;b = 2\nc = 3"
+
+
+def tidy_and_complete(text):
+    """A third each for the first line, the second, and a layout of one statement a line."""
+    return (("a = 1" in text) + ("b = 2" in text) + (";" not in text)) / 3
+
+
+def untidy_credits(reward=tidy_and_complete, solution=UNTIDY, siblings=(), **plan):
+    seen = []
+
+    async def verify(text):
+        seen.append(text)
+        return reward(text)
+
+    options = Plan(**{"budget": 100} | plan)
+    found = asyncio.run(estimate(solution, verify, options, score=reward(solution), siblings=siblings))
+    return found, seen
+
+
+@pytest.mark.parametrize("check_flaky", [True, False])
+@pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
+def test_layout_that_replays_change_is_no_credit_of_any_step(method, check_flaky):
+    found, seen = untidy_credits(method=method, check_flaky=check_flaky)
+    assert found.values == pytest.approx([1 / 3, 1 / 3, 0])
+    assert seen[0] == "a = 1\nb = 2\nc = 3"
+    assert seen.count(UNTIDY) == check_flaky  # its layout may be what differs, or it is flaky
+
+
+def test_layout_that_does_not_count_costs_no_further_run():
+    found, seen = untidy_credits(lambda text: float("a = 1" in text))
+    assert found.values == [1, 0, 0]
+    assert len(seen) == 1 + 3
+
+
+def test_a_header_that_is_replaced_keeps_the_layout_of_the_other_replays():
+    solution, sibling = "a = 1;b = 2\nif a:\n    c = 3", "a = 1;b = 2\nif b:\n    c = 3"
+    found, _ = untidy_credits(solution=solution, siblings=[sibling], method="replace")
+    assert found.values[2] == 0
+
+
+def test_a_solution_that_is_flaky_in_its_own_layout_gets_no_credit():
+    answers = iter([1.0, 0.0])
+
+    async def verify(text):
+        return next(answers)
+
+    found = asyncio.run(estimate(UNTIDY, verify, Plan(), score=2 / 3))
+    assert found.cause == "flaky"
+
+
+def test_replace_compares_with_what_a_sibling_wrote_there():
+    found = credits_of(present(0), siblings=["a = 9\nb = 2\nc = 3\nd = 4"], method="replace")
+    assert found.values[0] == 1
+    assert all(map(math.isnan, found.values[1:]))
+    assert (found.asked, found.invalid, found.replays) == (4, 3, 1)
+
+
+def test_the_budget_takes_the_longest_steps_first_and_the_rest_goes_without():
+    solution = "a = 1\nlong_name = 2\nc = 3\nlonger_name = 4"
+    found = credits_of(lambda lines: 1.0, solution=solution, budget=2)
+    assert [math.isnan(value) for value in found.values] == [True, False, True, False]
+    assert found.replays == 2
+
+
+def test_uniform_choice_reaches_every_step():
+    steps = [Step(index, index + 1) for index in range(10)]
+    drawn = [tuple(choose(steps, 3, "uniform", random.Random(seed))) for seed in range(200)]
+    assert {index for indices in drawn for index in indices} == set(range(10))
+    assert all(len(set(indices)) == 3 for indices in drawn)
+
+
+def test_a_flaky_program_gets_no_credit():
+    answers = iter([0.0, 1.0, 1.0, 1.0, 1.0])
+
+    async def verify(changed):
+        return next(answers)
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(), score=1.0))
+    assert found.cause == "flaky"
+    assert all(map(math.isnan, found.values))
+
+
+def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
+    async def verify(changed):
+        if "b = 2" not in changed:
+            raise ConnectionError("the sandbox is down")
+        return 1.0
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(), score=1.0))
+    assert [math.isnan(value) for value in found.values] == [False, True, False, False]
+    assert (found.unjudged, found.cause) == (1, "")
+
+
+@pytest.mark.parametrize(("check_flaky", "cause"), [(True, "unjudged"), (False, "no_valid_replay")])
+def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky, cause):
+    async def verify(changed):
+        raise ConnectionError("the sandbox is down")
+
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(check_flaky=check_flaky), score=1.0))
+    assert all(map(math.isnan, found.values))
+    assert (found.cause, found.unjudged) == (cause, 0 if check_flaky else 4)  # of the replays
+
+
+@pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
+def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others(method):
+    solution = "\n".join(f"if a{number}:\n b{number}=1" for number in range(950))
+    found = credits_of(lambda lines: 0.5, solution=solution, method=method, budget=4)
+    assert len(found.steps) == len(found.values) == 1900
+    assert 0 < found.replays <= 5
+
+
+@pytest.mark.parametrize(
+    ("solution", "cause"), [("", "no_steps"), ("a = 1", "one_step"), ("def f(:", "one_step"), ("x=1\n" * 3000, "no_s")]
+)
+def test_solutions_without_several_steps_say_why(solution, cause):
+    found = credits_of(lambda lines: 1.0, solution=solution)
+    assert found.cause.startswith(cause)
+    assert found.replays == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"budget": 0}, "at least 1"), ({"method": "guess"}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
+)
+def test_a_plan_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Plan(**options)
+
+
+@given(st.integers(1, 50), st.integers(1, 20))
+def test_blocks_cover_all_steps_evenly(steps, blocks):
+    found = even_blocks(steps, blocks)
+    assert [step for block in found for step in block] == list(range(steps))
+    assert len(found) == min(steps, blocks)
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+ACTIONS = ["one", "two", "three"]
+TURNS = [(0, 3), (10, 13), (20, 25)]
+TRAJECTORY = "one" + "." * 7 + "two" + "." * 7 + "three"
+
+
+def turn_credits(reward, siblings=(), **plan):
+    """Credits of three turns under a reward that is a function of the actions that remain."""
+
+    async def verify(actions):
+        return reward(actions)
+
+    return asyncio.run(
+        estimate(
+            TRAJECTORY, verify, Plan(unit="turn", **plan), score=reward(tuple(ACTIONS)), turns=TURNS, siblings=siblings
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        # The last action counts: the earlier ones have no direct effect, truncation shows what each one gained.
+        ("delete", [0.0, 0.0, 0.5]),
+        ("truncate", [0.25, 0.25, 0.5]),
+        ("shapley", None),
+    ],
+)
+def test_turns_are_replayed_as_the_actions_that_remain(method, expected):
+    worth = {(): 0.0, ("one",): 0.25, ("two",): 0.5, ("three",): 1.0}
+    seen = []
+
+    def reward(actions):
+        seen.append(actions)
+        return worth[actions[-1:]]
+
+    found = turn_credits(reward, method=method, budget=100)
+    if method == "shapley":  # sampled: what holds whatever the orders were
+        assert sum(found.values) == pytest.approx(1.0)
+        assert found.values[2] == max(found.values)
+    else:
+        assert found.values == expected
+    assert [(step.start, step.end) for step in found.steps] == TURNS
+    assert all(actions == tuple(sorted(actions, key=ACTIONS.index)) for actions in seen)
+
+
+def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
+    found = turn_credits(
+        lambda actions: 0.5 * ("one" in actions) + 0.5 * ("two" in actions),
+        siblings=[("one", "zwei")],
+        method="replace",
+    )
+    assert found.values[1] == 0.5
+    assert math.isnan(found.values[0])
+    assert math.isnan(found.values[2])
+    assert found.invalid == 2
+
+
+def resampled(policy, reward=additive, **plan):
+    """Credits of PROGRAM where the policy goes on from any of its characters; what it was given to go on from."""
+    prefixes = []
+
+    async def resume(cut):
+        prefixes.append(PROGRAM[:cut])
+        return policy(PROGRAM[:cut])
+
+    async def verify(changed):
+        return reward(set(changed.splitlines()))
+
+    options = Plan(**{"method": "resample", "budget": 100} | plan)
+    score = reward(set(LINES))
+    return asyncio.run(estimate(PROGRAM, verify, options, score=score, resume=resume)), prefixes
+
+
+def test_resampling_credits_a_step_with_what_it_does_to_the_policys_own_continuations():
+    # This policy writes the last line wherever it goes on: the solution's own last line earned nothing.
+    found, prefixes = resampled(lambda prefix: prefix + LINES[3])
+    assert prefixes == ["", "a = 1\n", "a = 1\nb = 2\n", "a = 1\nb = 2\nc = 3\n"]
+    assert found.values == pytest.approx([0.1, 0.2, 0.3, 0.0])
+    assert sum(found.values) == pytest.approx(additive(set(LINES)) - additive({LINES[3]}))
+
+
+def test_the_budget_of_resampling_counts_continuations_and_values_are_their_means():
+    outcomes = iter([0.0, 1.0, 0.5, 0.5, 1.0, 1.0])
+    found, prefixes = resampled(
+        lambda prefix: "", lambda lines: 1.0 if lines else next(outcomes), budget=5, continuations=2
+    )
+    assert prefixes == ["", "", "a = 1\nb = 2\n", "a = 1\nb = 2\n"]  # two blocks, two continuations each
+    assert found.replays == 4
+    assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
+
+
+def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
+    def policy(prefix):
+        if prefix.endswith("b = 2\n"):
+            raise ConnectionError
+        return prefix + LINES[3]
+
+    found, _ = resampled(policy)
+    assert [math.isnan(value) for value in found.values] == [False, True, True, False]
+    assert found.unjudged == 1
+
+
+@pytest.mark.parametrize("plan", [{"unit": "turn"}, {"continuations": 5, "budget": 4}, {"continuations": 0}])
+def test_plans_of_resampling_that_cannot_be_made_are_refused(plan):
+    with pytest.raises(ValueError, match=r"method|continuations"):
+        Plan(method="resample", **plan)
