@@ -43,7 +43,7 @@ need() { # path, what makes it: stop when a stage is started without the one bef
 }
 
 make_rows() { # folder, module of data_prep, options...: once; a folder that was made with others is refused
-    run "$PYTHON" -m recipe.study "$1" --set "made=$2 ${*:3}"
+    run "$PYTHON" -m recipe.study "$1" --set "made=${2#sources.} ${*:3}"
     [ -e "$1/test.parquet" ] || run "$PYTHON" -m "data_prep.$2" --out "$1" "${@:3}"
 }
 
@@ -144,7 +144,7 @@ study_of() { # model: data, probe, GRPO and evaluation of the task TASK, whose d
     [ -z "$PRESET" ] || preset=("model_preset=$PRESET")
     [ "$PLATFORM" != cpu ] || adaptation=lora preset=() # one machine: adapters, and no parallel sizes
     # shellcheck disable=SC2086
-    make_rows "$data" "$SOURCE" --experiment "$TASK" ${SOURCE_OPTIONS:-}
+    make_rows "$data" "sources.$SOURCE" --experiment "$TASK" ${SOURCE_OPTIONS:-}
     for split in train dev test; do need "$data/$split.parquet" "remove $data: its data lack the split $split"; done
     study=("$out" --model "start=$model" --data)
     for split in train dev test; do study+=("$split=$data/$split.parquet"); done

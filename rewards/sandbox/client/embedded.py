@@ -193,7 +193,7 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Addre
     log_path = state.removesuffix(".json") + ".log"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(state)
-    package_root = str(Path(__file__).resolve().parents[2])
+    package_root = str(Path(__file__).resolve().parents[3])
     with open(log_path, "wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--state", state, *arguments],

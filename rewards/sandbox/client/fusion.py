@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rewards.sandbox import inside
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
 from rewards.sandbox.client.transport import Endpoint, Options, Transient, fusion_result
 from rewards.sandbox.inside import fusion_driver, outcomes
@@ -26,7 +27,7 @@ from rewards.sandbox.worker.execution import whole_check
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
 _MODULES = (
-    "frames", "names", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program",
+    "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program",
     "judge", "fusion_driver",
 )  # fmt: skip
 
@@ -181,17 +182,17 @@ def _case_result(verdict: dict[str, Any]) -> CaseResult:
 @cache
 def wrapper() -> str:
     """The program that carries the judge: the sources of some modules of this package and a start."""
-    folder = Path(__file__).parent
+    folder = Path(inside.__file__).parent
     sources = {name: (folder / f"{name}.py").read_text() for name in _MODULES}
     return f"""import sys, types
-for name in ("rewards", "rewards.sandbox"):
+for name in ("rewards", "rewards.sandbox", "rewards.sandbox.inside"):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = []
 for name, source in {sources!r}.items():
-    module = types.ModuleType("rewards.sandbox." + name)
+    module = types.ModuleType("rewards.sandbox.inside." + name)
     module.__file__ = name + ".py"
     sys.modules[module.__name__] = module
-    setattr(sys.modules["rewards.sandbox"], name, module)
+    setattr(sys.modules["rewards.sandbox.inside"], name, module)
     exec(compile(source, name + ".py", "exec"), module.__dict__)
 sys.modules["rewards.sandbox.inside.fusion_driver"].main()
 """

@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, frame, parse
@@ -134,7 +135,7 @@ class Slot:
     def _spawn(self) -> socket.socket:
         """Start the process (a millisecond's work) and return our end of its socket."""
         ours, theirs = socket.socketpair()
-        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        package = str(Path(__file__).resolve().parents[2])
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-s", "-S", "-c", _BOOT],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.toys import main
+from examples.toys.__main__ import main
 
 pytestmark = pytest.mark.slow  # each starts the command
 
