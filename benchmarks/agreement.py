@@ -4,7 +4,7 @@
     python benchmarks/agreement.py --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
 
 FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
-of them (data_prep/sources/bugs.py). The harness (agreement_plain.py) runs them without protection: trusted programs only.
+of them (data_prep/sources/bugs.py). The harness (agreement_plain.py) runs them unprotected: trusted programs only.
 A verdict is pass or fail of one test. Tests that follow a time-out do not run and are not counted; a difference with a
 time-out on one side counts only when it is there a second time, with nothing beside it and three times as much time.
 The exit status is 1 where fewer than 99.8% of the verdicts are equal.

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 import rewards
 from benchmarks.patterns import Used, hostile_texts, patterns_of
 from rewards import extraction, guardrails
-from rewards import extraction as thinking
 from rewards.analysis.imports import hides_code
 from rewards.analysis.normal_form import MAX_CHARACTERS, normal_form
-from rewards.counterfactual.segments import parse
+from rewards.analysis.parsing import parse
 from rewards.guardrails import repeats_itself
 from rewards.verifiers.answer_numbers import canonical, is_joined
 from rewards.verifiers.gsm8k import last_number, marked_number
@@ -81,8 +80,8 @@ def guard(text: str) -> object:
 READERS: dict[str, Read] = {
     "extraction.extract_block": lambda text: extraction.extract_block(text, "python"),
     "extraction.extract_last_line": extraction.extract_last_line,
-    "thinking.after_thinking": thinking.after_thinking,
-    "thinking.is_well_formed": thinking.is_well_formed,
+    "extraction.after_thinking": extraction.after_thinking,
+    "extraction.is_well_formed": extraction.is_well_formed,
     "repetition.repeats_itself": repeats_itself.__wrapped__,
     "gsm8k.marked_number": marked_number,
     "gsm8k.last_number": last_number,

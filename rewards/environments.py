@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypedDict
 from pydantic import BaseModel, TypeAdapter
 
 from rewards import experiment
-from rewards.counterfactual.segments import parse
+from rewards.analysis.parsing import parse
 from rewards.extraction import extract_block
 from rewards.sandbox import AssertCase, Program, StdioCase
 from rewards.settings import JudgeSettings

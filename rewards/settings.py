@@ -64,7 +64,7 @@ class JudgeSettings:
     timeout: seconds of execution allowed to one answer.
     memory_mb: memory allowed to one answer, in MiB.
     sandbox_url: where answers run, a url or several; None: this machine's embedded server.
-    sandbox_isolation: the isolation mode of the embedded server, a name of rewards.sandbox.server.modes.MODES; None: `best`.
+    sandbox_isolation: the isolation mode of the embedded server, a name of sandbox MODES; None: `best`.
     shape: the reward of graph tasks, a name of rewards.shapes.SHAPES.
     think_opener: who writes `<think>`, for the format part of a shape.
     countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,

@@ -1,4 +1,4 @@
-"""Graph tasks as problems: text, ground truth as the verifiers of rewards/graphs read it, and an optimal answer.
+"""Graph tasks as problems: text, ground truth as their verifiers read it, and an optimal answer.
 
 Random graphs with named nodes, from families that differ in what makes two nodes neighbours.
 """

@@ -1,4 +1,4 @@
-"""Makes repair tasks of programs that pass their tests: `python -m data_prep.sources.bugs --tasks FILE [FILE ...] --out DIR`.
+"""Makes repair tasks of programs that pass: `python -m data_prep.sources.bugs --tasks FILE [FILE ...] --out DIR`.
 
 FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A solution is changed in one place; the
 changed program becomes a task when it fails one of the tests. Tasks keep the role of the one they are made of.

@@ -1,4 +1,4 @@
-"""Makes CodeContests: `python -m data_prep.sources.codecontests --out DIR [--max-tests N]`. Its test split is for testing only.
+"""Makes CodeContests: `python -m data_prep.sources.codecontests --out DIR [--max-tests N]`; test split only to test.
 
 Ground truth of verifier `stdio`: {"cases": [{"stdin": text, "expected": text}, ...]}: published tests first, then
 private ones, then generated ones, as many as --max-tests. The published ones stand in the description, so they are

@@ -28,7 +28,8 @@ def countdown_fields(numbers: Sequence[int], target: int, solution: str) -> dict
         "verifier": "countdown",
         "prompt": (
             f"Using each of the numbers {', '.join(map(str, numbers))} exactly once, and + - * / and brackets, write "
-            f"an expression that equals {target}. {extraction.REQUEST} Put the expression between <answer> and </answer>."
+            f"an expression that equals {target}. {extraction.REQUEST} "
+            "Put the expression between <answer> and </answer>."
         ),
         "ground_truth": {"numbers": list(numbers), "target": target},
         "solution": f"<answer>{solution}</answer>",

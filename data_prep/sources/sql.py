@@ -1,4 +1,4 @@
-"""Makes SQL tasks over generated schemas: `python -m data_prep.sources.sql --out DIR [--levels 1 2 3] [--engine duckdb]`.
+"""Makes SQL tasks over new schemas: `python -m data_prep.sources.sql --out DIR [--levels 1 2 3] [--engine duckdb]`.
 
 The prompt shows the tables, not their rows; the answer is one SELECT. It is judged on hidden databases that tell it
 from the queries that a misread question gives.

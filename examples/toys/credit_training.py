@@ -43,8 +43,6 @@ def shape_advantages(advantages: Array, credits: Array, strength: float, toleran
     return np.where(shift == 0, plain, plain + shift)
 
 
-Array = NDArray[np.float64]
-
 STEPS = 8
 # Of the additive problem; they add up to 1.
 WEIGHTS = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05])

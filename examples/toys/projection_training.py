@@ -101,8 +101,6 @@ _SOLVERS: dict[str, Callable[[Array, Array], Array]] = {
 METHODS = tuple(_SOLVERS)
 
 
-Array = NDArray[np.float64]
-
 PROTECTED = 3
 
 

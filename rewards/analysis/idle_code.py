@@ -1,7 +1,7 @@
 """Takes out of a program what does nothing where it stands: constants, `pass`, annotations, `if True:`, dead ends.
 
-What is assigned, imported or defined and never used goes in rewards/analysis/unused_code.py. Statements only get fewer, and
-one pass from the inside out finds them all.
+What is assigned, imported or defined and never used goes in unused_code.py. Statements only get fewer, and one
+pass from the inside out finds them all.
 
 Expressions without what leaves their value as it is, and which expressions do nothing but have a value.
 """

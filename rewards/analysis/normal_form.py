@@ -11,9 +11,9 @@ from functools import lru_cache
 from types import CodeType
 
 from rewards.analysis.idle_code import without_idle_code
+from rewards.analysis.parsing import parse
 from rewards.analysis.renaming import rename
 from rewards.analysis.unused_code import without_unused_code
-from rewards.counterfactual.segments import parse
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 

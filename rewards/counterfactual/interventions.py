@@ -13,7 +13,8 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, Protocol
 
-from rewards.counterfactual.segments import LineOffsets, NoSteps, Step, Unit, parse, segment, statements, written
+from rewards.analysis.parsing import LineOffsets, parse, statements, written
+from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
 from rewards.extraction import find_block
 
 Kind = Literal["delete", "truncate", "replace"]

@@ -48,7 +48,7 @@ Resume = Callable[[int], Awaitable[str]]
 class Plan:
     """How credits are estimated (config group `credit`).
 
-    method: which intervention, or shapley. unit, text_steps: what a step is (`rewards.counterfactual.segments.segment`).
+    method: which intervention, or shapley. unit, text_steps: what a step is (`segments.segment`).
     budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
     choice: which steps when there are more than the budget: the longest, or equally likely ones.
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout

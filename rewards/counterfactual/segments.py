@@ -5,11 +5,11 @@ it (`rewards.extraction`), and the text around it is one kind of step of its own
 the turns of the assistant can be the steps; what a tool said is never one.
 """
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rewards.analysis.parsing import LineOffsets, parse, statements, stripped
 from rewards.extraction import find_block
 
 Unit = Literal["statement", "line", "paragraph", "turn"]
@@ -78,66 +78,9 @@ def _code_steps(solution: str, unit: Unit, text_steps: bool) -> list[Step]:
 def _statements(code: str) -> list[tuple[int, int]]:
     tree = parse(code)
     if tree is None:
-        return [_stripped(code, 0, len(code))]
+        return [stripped(code, 0, len(code))]
     offsets = LineOffsets(code)
     return [offsets.header(node) for node in statements(tree)]
-
-
-def parse(code: str) -> ast.Module | None:
-    """The syntax tree of a program, None when it has none."""
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def written(tree: ast.AST) -> str | None:
-    """The text of a syntax tree, None when it has none: a number of more digits than Python writes, too deep a nest."""
-    try:
-        return ast.unparse(ast.fix_missing_locations(tree))
-    except (ValueError, RecursionError):
-        return None
-
-
-def statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below this node in the order of the text, a compound statement before its body."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.stmt):
-            yield child
-            yield from statements(child)
-        elif isinstance(child, ast.excepthandler | ast.match_case):
-            yield from statements(child)
-
-
-class LineOffsets:
-    """Translates the syntax tree's positions (line, byte in the line) into characters of the program."""
-
-    def __init__(self, code: str):
-        self.lines = code.encode().splitlines(keepends=True) or [b""]
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line.decode()))
-
-    def character(self, line: int, byte: int) -> int:
-        """The character at a 1-based line and a byte of it."""
-        return self.starts[line - 1] + len(self.lines[line - 1][:byte].decode())
-
-    def span(self, node: ast.stmt) -> tuple[int, int]:
-        """Characters [start, end) of a whole statement, decorators included."""
-        first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
-        byte = first.col_offset - (1 if first is not node else 0)  # the "@"
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self.character(first.lineno, byte), self.character(node.end_lineno, node.end_col_offset)
-
-    def header(self, node: ast.stmt) -> tuple[int, int]:
-        """The span of a simple statement, or of a compound one up to its first inner statement."""
-        start, end = self.span(node)
-        inner = next(statements(node), None)
-        if inner is None:
-            return start, end
-        text = "".join(line.decode() for line in self.lines)
-        return _stripped(text, start, self.span(inner)[0])
 
 
 def _lines(code: str) -> list[tuple[int, int]]:
@@ -162,9 +105,3 @@ def _paragraphs(solution: str) -> Iterator[Step]:
         position += len(line)
     if start is not None:
         yield Step(start, end, "text")
-
-
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without blanks at its ends."""
-    part = text[start:end]
-    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))

@@ -81,7 +81,7 @@ class _Spent:
 class CreditService:
     """Estimates credits and spreads them over tokens; never raises.
 
-    plan: how credits are estimated. board: an object with the method `meet` of `rewards.counterfactual.groups.GroupBoard`.
+    plan: how credits are estimated. board: an object with the method `meet` of `groups.GroupBoard`.
     has_advantage: whether a group with these scores has advantage to shape; of one that has not, no sample is replayed,
     and each leaves its budget to later samples of its step. None: every group is replayed.
     """

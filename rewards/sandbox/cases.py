@@ -172,3 +172,9 @@ class CheckResult:
     def outcome(self) -> str:
         """The class of the first case that fails, or "passed"."""
         return next((case.outcome for case in self.cases if not case.passed), PASSED)
+
+
+def whole_check(timeout: float, cases: int, total: float | None = None) -> float:
+    """Seconds that all cases of a check may take together: `total`, or by default four time limits of a case, or half
+    of one for each case where that is more."""
+    return total or timeout * max(4.0, cases / 2)

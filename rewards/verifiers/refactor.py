@@ -1,9 +1,8 @@
 """Verifier `refactor`: the response is a Python program that does what a given one does, written in another way.
 
-It must differ from the given program in more than what does nothing (rewards/analysis/normal_form.py) or was added
-(rewards/analysis/normal_form.py): names, layout, idle code and further statements are no refactoring. Every unit test is one
-share. A program that passes them all can earn another for its form (`is_tidy`), and one for having few statements where
-the problem asks for that (`is_brief`).
+Other names, another layout, idle code and further statements are no refactoring (rewards/analysis/normal_form.py).
+Every unit test is one share of the score. A program that passes them all can earn a share for its form (`is_tidy`),
+and one for having few statements where the problem asks for that (`is_brief`).
 """
 
 import ast
@@ -13,7 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from rewards import registry
 from rewards.analysis.imports import hides_code
 from rewards.analysis.normal_form import normal_form, only_adds, same_program
-from rewards.counterfactual.segments import parse
+from rewards.analysis.parsing import parse
 from rewards.sandbox import AssertCase
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict

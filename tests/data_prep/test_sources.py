@@ -11,7 +11,7 @@ import data_prep
 from data_prep import proving
 from data_prep.tasks import read_tasks
 from rewards.settings import JudgeSettings
-from tests.data_prep.sources import SOURCES
+from tests.data_prep.all_sources import SOURCES
 
 pytestmark = pytest.mark.slow  # with the sandbox
 

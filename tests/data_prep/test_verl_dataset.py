@@ -12,7 +12,7 @@ from data_prep.micro.model import make_tokenizer
 from data_prep.sources import sql
 from data_prep.tasks import read_tasks
 from rewards import compute_score
-from tests.data_prep.sources import SOURCES
+from tests.data_prep.all_sources import SOURCES
 
 
 def load(files: list[Path], folder: Path, max_prompt_length: int = 4096) -> RLHFDataset:

@@ -23,7 +23,7 @@ BOUNDS = {
     "ratio_quality_format_repeat": (1.5, 0.0),
     "complicated": (3.0, -1.0),
 }
-GRAPHS = [name for name in VERIFIERS if registry.get(name).truth.__module__.startswith("rewards.graphs")]
+GRAPHS = [name for name in VERIFIERS if registry.get(name).truth.__module__.startswith("rewards.verifiers.graphs")]
 
 
 async def judged(name, response, **settings):

@@ -75,8 +75,8 @@ def finished(project):
     status, commands, printed = launch(project, "scripts/gsm8k.sh", "m")
     assert status == 0, printed
     assert [command.split()[0] for command in commands] == [
-        "data_prep.sources.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate", "recipe.evaluate",
-        "recipe.compare",
+        "data_prep.sources.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate",
+        "recipe.evaluate", "recipe.compare",
     ]  # fmt: skip
     return project
 

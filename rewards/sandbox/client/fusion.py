@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from rewards.sandbox import inside
-from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase
+from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase, whole_check
 from rewards.sandbox.client.transport import Endpoint, Options, Transient, fusion_result
 from rewards.sandbox.inside import fusion_driver, outcomes
 from rewards.sandbox.inside.compare import same_output
 from rewards.sandbox.inside.frames import BadFrame, parse
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read_verdict
-from rewards.sandbox.worker.execution import whole_check
 
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""

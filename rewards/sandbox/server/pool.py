@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
 from rewards.sandbox.server.slot import Preempted, Settings, Slot, SlotFailed
-from rewards.sandbox.worker.execution import whole_check
 
 log = logging.getLogger("rewards.sandbox")
 

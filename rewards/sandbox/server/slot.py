@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.isolation.namespaces import python_folders
-from rewards.sandbox.worker.execution import PATIENCE, whole_check
+from rewards.sandbox.worker.execution import PATIENCE
 from rewards.sandbox.worker.languages import TOOL_PATH
 
 GRACE = 30.0

@@ -12,20 +12,18 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes, program
 from rewards.sandbox.inside.codec import shown
 from rewards.sandbox.inside.compare import same_output
 from rewards.sandbox.inside.replies import Raised
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.calls import NeedsJudge, as_calls, called_run
-from rewards.sandbox.worker.execution import Child, Clock, Limits, Server, whole_check
+from rewards.sandbox.worker.execution import Child, Clock, Limits, Server
 from rewards.sandbox.worker.judged import judged_run
 from rewards.sandbox.worker.streams import memory_file, rewrite
-
-if TYPE_CHECKING:
-    pass
 
 
 class PrintedRun:

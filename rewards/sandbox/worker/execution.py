@@ -14,15 +14,12 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from rewards.sandbox.inside import program
 from rewards.sandbox.inside.frames import FrameBuffer, FrameTooLarge, receive_frame
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.streams import READ_SIZE, Channel, Drain
-
-if TYPE_CHECKING:
-    pass
 
 Handlers = dict[int, tuple[int, Callable[[], object]]]
 """What is watched: descriptor to the events of poll(2) and what serves them."""
@@ -34,12 +31,6 @@ PATIENCE = 4.0
 
 class FrontGone(Exception):
     """The server closed our socket: everything ends."""
-
-
-def whole_check(timeout: float, cases: int, total: float | None = None) -> float:
-    """Seconds that all cases of a check may take together: `total`, or by default four time limits of a case, or half
-    of one for each case where that is more."""
-    return total or timeout * max(4.0, cases / 2)
 
 
 def seconds_stolen() -> float:

@@ -27,7 +27,7 @@ from rewards.experiment import REWARD_KWARGS
 from rewards.sandbox import CaseResult, CheckResult
 from rewards.settings import JudgeSettings
 from tests.composing import composed
-from tests.data_prep.sources import SOURCES
+from tests.data_prep.all_sources import SOURCES
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.recipe.evaluation.test_verified import sample

@@ -3,7 +3,6 @@ import torch
 from transfer_queue import KVBatchMeta
 
 from recipe.training import samples
-from recipe.training import samples as unverified
 from recipe.training.samples import TooManyMaskedError, check_share, jagged, leave_out, masked_positions
 
 
@@ -19,7 +18,7 @@ def test_left_out_samples_have_no_loss_tokens_and_a_group_of_their_own(monkeypat
     monkeypatch.setattr(
         samples.tq, "kv_batch_get", lambda **_: {"uid": ["u", "u"], "response_mask": mask, "loss_mask": mask}
     )
-    monkeypatch.setattr(unverified.tq, "kv_batch_put", lambda **arguments: put.update(arguments))
+    monkeypatch.setattr(samples.tq, "kv_batch_put", lambda **arguments: put.update(arguments))
     leave_out(batch, [0, 2])
     assert put["keys"] == ["a", "c"]
     assert list(put["fields"]["uid"]) == ["u-masked-0", "u-masked-2"]

@@ -1,6 +1,6 @@
 """Requests beyond the server's bounds: refused with their status, and no worker is the worse for it."""
 
-# Either branch of a try is an outcome; tables are as wide as their bodies.
+# Either branch of a try is an outcome; tables are as wide as their listener.
 # ruff: noqa: E501, PT017
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pydantic import BaseModel
 from rewards.sandbox import Program, Sandbox, StdioCase
 from rewards.sandbox.client import transport
 from rewards.sandbox.server import listener, wire
-from rewards.sandbox.server import listener as bodies
 from rewards.sandbox.server.listener import BadRequest, parse
 from rewards.sandbox.worker import zygote
 from tests.rewards.sandbox.conftest import ServerProcess, start_server
@@ -238,7 +237,7 @@ def test_slow_and_half_open_requests_end(bounded: ServerProcess) -> None:
     for name, caller in callers.items():
         caller.sendall(SLOW[name][0])
         caller.setblocking(False)
-    deadline = time.monotonic() + 2 * bodies.BODY_SECONDS
+    deadline = time.monotonic() + 2 * listener.BODY_SECONDS
     while callers and time.monotonic() < deadline:
         time.sleep(0.5)
         # Other callers do not notice.
@@ -351,5 +350,5 @@ def test_the_list_of_mistakes_is_short_for_many_large_ones() -> None:
 def test_a_job_is_at_most_four_times_its_body(value: Any) -> None:
     # Only then a small body need not be measured again.
     body = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    assert bodies.frame_size(value) <= 4 * len(body)
-    assert bodies.frame_size(json.loads("[1e15,1e15,1e15]")) <= 4 * len("[1e15,1e15,1e15]")
+    assert listener.frame_size(value) <= 4 * len(body)
+    assert listener.frame_size(json.loads("[1e15,1e15,1e15]")) <= 4 * len("[1e15,1e15,1e15]")

@@ -1,0 +1,67 @@
+"""Programs as syntax trees, and where their statements stand in the text."""
+
+import ast
+from collections.abc import Iterator
+
+
+def parse(code: str) -> ast.Module | None:
+    """The syntax tree of a program, None when it has none."""
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def written(tree: ast.AST) -> str | None:
+    """The text of a syntax tree, None when it has none: a number of more digits than Python writes, too deep a nest."""
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree))
+    except (ValueError, RecursionError):
+        return None
+
+
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement below this node in the order of the text, a compound statement before its body."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt):
+            yield child
+            yield from statements(child)
+        elif isinstance(child, ast.excepthandler | ast.match_case):
+            yield from statements(child)
+
+
+class LineOffsets:
+    """Translates the syntax tree's positions (line, byte in the line) into characters of the program."""
+
+    def __init__(self, code: str):
+        self.lines = code.encode().splitlines(keepends=True) or [b""]
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line.decode()))
+
+    def character(self, line: int, byte: int) -> int:
+        """The character at a 1-based line and a byte of it."""
+        return self.starts[line - 1] + len(self.lines[line - 1][:byte].decode())
+
+    def span(self, node: ast.stmt) -> tuple[int, int]:
+        """Characters [start, end) of a whole statement, decorators included."""
+        first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
+        byte = first.col_offset - (1 if first is not node else 0)  # the "@"
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.character(first.lineno, byte), self.character(node.end_lineno, node.end_col_offset)
+
+    def header(self, node: ast.stmt) -> tuple[int, int]:
+        """The span of a simple statement, or of a compound one up to its first inner statement."""
+        start, end = self.span(node)
+        inner = next(statements(node), None)
+        if inner is None:
+            return start, end
+        text = "".join(line.decode() for line in self.lines)
+        return stripped(text, start, self.span(inner)[0])
+
+
+def stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without blanks at its ends."""
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))

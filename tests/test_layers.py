@@ -1,0 +1,98 @@
+"""Which package may import which (docs/architecture.md): an import that breaks a rule fails here, with its chain."""
+
+from pathlib import Path
+
+import grimp
+import pytest
+from grimp import ImportGraph, Layer
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("recipe", "workers", "rewards", "data_prep", "examples")
+
+# From the top: a layer imports lower ones only. Packages of one layer do not import each other unless `independent` is
+# False.
+HOUSE = (
+    Layer("examples", "recipe", independent=False),
+    Layer("data_prep"),
+    Layer("rewards", "workers"),
+)
+RECIPE = (
+    Layer("checks", "evaluation", independent=True),
+    Layer("capacity"),
+    Layer("training"),
+    Layer("runtime"),
+    Layer("records"),
+    Layer("settings"),
+)
+REWARDS = (
+    Layer("manager"),
+    Layer("counterfactual"),
+    Layer("environments"),
+    Layer("verifiers"),
+    Layer("guardrails"),
+    Layer("analysis"),
+    Layer("sandbox", "extraction", "shapes", "seeds", "skills", independent=True),
+)
+SANDBOX = (
+    Layer("__main__"),
+    Layer("client", "server", independent=True),
+    Layer("worker"),
+    Layer("isolation", "cases", independent=True),
+    Layer("inside"),
+)
+DATA_PREP = (
+    Layer("govern", "micro", "graphs", independent=True),
+    Layer("sources"),
+    Layer("proving", "governance", independent=True),
+    Layer("tasks"),
+    Layer("schema"),
+    Layer("files", "splits", independent=True),
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> ImportGraph:
+    return grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=True)
+
+
+@pytest.mark.parametrize(
+    ("container", "layers"),
+    [(None, HOUSE), ("recipe", RECIPE), ("rewards", REWARDS), ("rewards.sandbox", SANDBOX), ("data_prep", DATA_PREP)],
+)
+def test_a_layer_imports_lower_ones_only(graph: ImportGraph, container: str | None, layers: tuple[Layer, ...]) -> None:
+    names = {f"{container}.{name}" if container else name for layer in layers for name in layer.module_tails}
+    assert names <= graph.modules
+    found = graph.find_illegal_dependencies_for_layers(layers, containers={container} if container else None)
+    assert not found, sorted(f"{one.importer} imports {one.imported}" for one in found)
+
+
+def test_no_module_imports_itself_through_others(graph: ImportGraph) -> None:
+    cycles = [
+        f"{importer} -> {imported}"
+        for importer in sorted(graph.modules)
+        for imported in sorted(graph.find_modules_directly_imported_by(importer))
+        if graph.chain_exists(importer=imported, imported=importer)
+    ]
+    assert not cycles
+
+
+def test_the_sandbox_imports_nothing_else_of_the_project(graph: ImportGraph) -> None:
+    inside = {"rewards.sandbox", *graph.find_descendants("rewards.sandbox")}
+    assert len(inside) > 40
+    imported = set().union(*(graph.find_modules_directly_imported_by(module) for module in inside))
+    assert imported <= inside
+
+
+def test_commands_are_imported_by_no_room(graph: ImportGraph) -> None:
+    commands = graph.find_children("recipe") - {f"recipe.{name}" for layer in RECIPE for name in layer.module_tails}
+    assert {"recipe.train", "recipe.preflight", "recipe.evaluate"} <= commands
+    importers = {one for command in commands for one in graph.find_modules_that_directly_import(command)}
+    assert importers <= commands
+
+
+def test_no_folder_has_more_than_16_modules_and_no_module_more_than_400_lines() -> None:
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert len(files) > 150
+    folders = {path.parent for path in files}
+    assert {str(one): count for one in folders if (count := len(list(one.glob("*.py")))) > 16} == {}
+    assert {str(one): lines for one in files if (lines := len(one.read_text().splitlines())) > 400} == {}
