@@ -19,7 +19,7 @@ import pyarrow.parquet
 from data_prep.files import complete_file, file_hash
 from data_prep.json_lines import read_lines
 from data_prep.schema import DataFileError
-from data_prep.sources.source import Draft, Refusal, positive, run
+from data_prep.sources.source import Draft, Refusal, command, positive, run
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def make(
     try:
         return status or _keep_origin(public, options, records)
     except OSError as error:
-        print(f"data_prep.{module}: {error}", file=sys.stderr)
+        print(f"{command(module)}: {error}", file=sys.stderr)
         return 1
 
 

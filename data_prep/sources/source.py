@@ -106,9 +106,14 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
     return {split: len(tasks) for split, tasks in splits.items()}
 
 
+def command(module: str) -> str:
+    """The name behind `python -m` of a source's command."""
+    return f"data_prep.{module}" if module == "graphs" else f"data_prep.sources.{module}"
+
+
 def source_parser(module: str, description: str | None) -> argparse.ArgumentParser:
     """The options that every source has."""
-    parser = argparse.ArgumentParser(prog=f"python -m data_prep.{module}", description=description)
+    parser = argparse.ArgumentParser(prog=f"python -m {command(module)}", description=description)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--experiment", metavar="NAME", help="prove solutions as this file of configs/experiment does")
@@ -154,7 +159,7 @@ def run(
         (out / "run_info.json").write_text(json.dumps(record, indent=2) + "\n")
         journal.unlink(missing_ok=True)
     except (DataFileError, OSError) as error:
-        print(f"data_prep.{module}: {error}", file=sys.stderr)
+        print(f"{command(module)}: {error}", file=sys.stderr)
         return 1
     for split, size in sizes.items():
         print(f"{out / split}.parquet: {size:,} rows")

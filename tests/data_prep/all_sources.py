@@ -2,21 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
+import data_prep.sources
 from data_prep.graphs import suite
-from data_prep.sources import (
-    arithmetic,
-    bugs,
-    codecontests,
-    countdown,
-    countdown_tasks,
-    gsm8k,
-    humaneval,
-    mbpp,
-    refactor,
-    sql,
-)
+from data_prep.sources import bugs, codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from tests.data_prep.task_examples import write_lines
 from tests.data_prep.test_public_sets import codecontests_record, humaneval_record, mbpp_record
 
@@ -57,16 +48,19 @@ def _countdown_tasks(folder: Path) -> list[str]:
     return ["--from-file", f"train={write_lines(folder / 'countdown.jsonl', *records)}"]
 
 
-SOURCES = {
+def _procedural() -> dict[str, Source]:
+    """Every source by its module's name, as one that needs no input."""
+    files = Path(data_prep.sources.__file__).parent.glob("*.py")
+    names = [path.stem for path in files if "= source_parser(" in path.read_text()]
+    return {name: Source(import_module(f"data_prep.sources.{name}").main, lambda folder: []) for name in names}
+
+
+SOURCES = _procedural() | {
     "mbpp": Source(mbpp.main, _mbpp),
     "humaneval": Source(humaneval.main, _humaneval),
     "bugs": Source(bugs.main, _bugs),
-    "refactor": Source(refactor.main, lambda folder: []),
-    "sql": Source(sql.main, lambda folder: []),
     "gsm8k": Source(gsm8k.main, _gsm8k),
-    "arithmetic": Source(arithmetic.main, lambda folder: []),
     "codecontests": Source(codecontests.main, _codecontests),
     "graphs": Source(suite.main, lambda folder: ["--levels", "1", "2"]),
     "countdown_tasks": Source(countdown_tasks.main, _countdown_tasks),
-    "countdown": Source(countdown.main, lambda folder: []),
 }
