@@ -2,7 +2,7 @@
 
 Composes the configuration, refuses what cannot work, and hands over to verl. ``run.name=NAME`` of an earlier run
 continues it from its last checkpoint. With ``--multirun``, values separated by commas make a run each, one after the
-other; what was finished before is not done again (docs/skill_safe.md).
+other; what was finished before is not done again (docs/reference/skill_safe.md).
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)

@@ -1,4 +1,4 @@
-"""Toys of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/toy.md).
+"""Toys of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/evidence/toy.md).
 
     python -m examples.toys credit        steps to solve planted causal problems, with and without credit
     python -m examples.toys projection    gain of a new skill against forgetting of old ones, with noisy constraints

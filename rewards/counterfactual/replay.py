@@ -12,7 +12,7 @@ Estimand: but for `resample` the suffix stays as it was, so a credit is the step
 has none). `resample` measures the total effect: what a step does to everything that comes after it.
 
 Sources: Shapley, "A value for n-person games" (1953); Kazemnejad et al., "VinePPO" (arXiv 2410.01679), for the value
-of a prefix by its continuations; ../docs/credit.md for the choice between them.
+of a prefix by its continuations; ../docs/reference/credit.md for the choice between them.
 """
 
 import asyncio
