@@ -24,7 +24,7 @@ from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.records.figure import table_console
 from recipe.settings import SettingsError
 
-# The workload of the table in docs/platforms.md; an experiment brings its own.
+# The workload of the table in docs/how-to/gpus_and_clusters.md; an experiment brings its own.
 WORKLOAD = (
     "algorithm.adv_estimator=grpo",
     "data.train_batch_size=256",

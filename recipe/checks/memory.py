@@ -11,7 +11,7 @@ from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 
-# What Ray, verl's actors and one vLLM engine take before any model (docs/platforms.md).
+# What Ray, verl's actors and one vLLM engine take before any model (docs/how-to/gpus_and_clusters.md).
 STACK_GIB = 7.0
 
 

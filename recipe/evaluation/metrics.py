@@ -66,7 +66,7 @@ def solved(problems: dict[str, list[Sample]], protocol: Protocol, ks: Sequence[i
 
 
 def measure(samples: Sequence[Sample], protocol: Protocol, ks: Sequence[int] = ()) -> dict[str, Any]:
-    """Every metric of one data set, as documented in docs/evaluate.md. Rates are None where nothing was judged."""
+    """Every metric of one data set (docs/how-to/evaluate.md). Rates are None where nothing was judged."""
     problems = group(samples)
     means = values(problems) | solved(problems, protocol, ks)
     judged = [sample for found in problems.values() for sample in found]

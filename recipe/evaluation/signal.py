@@ -1,7 +1,7 @@
 """Does a problem, or a data set, teach a model anything? Learning signal from several answers to each problem.
 
 Where all answers to a problem earn the same, their group-relative advantages are zero. Ranges: accuracy 10% to 80%,
-variance of the reward above 0.05, entropy 0.2 to 0.8 (docs/probe.md says where they come from).
+variance of the reward above 0.05, entropy 0.2 to 0.8 (docs/how-to/evaluate.md says where they come from).
 """
 
 from collections.abc import Mapping, Sequence

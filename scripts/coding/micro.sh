@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The coding pipeline, all phases, on the micro model and two of its skills: one machine without a GPU (docs/coding.md).
+# The coding pipeline, all phases, on the micro model and two of its skills, without a GPU (docs/how-to/studies.md).
 #   bash scripts/coding/micro.sh
 # Without .venv-dpo (bash scripts/setup.sh dpo) phase 2 is left out.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

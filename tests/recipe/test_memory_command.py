@@ -1,4 +1,4 @@
-"""`python -m recipe.memory` prints what docs/platforms.md shows; its exit status says whether a run works."""
+"""`python -m recipe.memory` prints the table of the documentation; its exit status says whether a run works."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from recipe.memory import main, preset_table, read_plan
 
 pytestmark = pytest.mark.slow  # each composes a configuration
 
-DOCS = Path(__file__).parents[2] / "docs" / "platforms.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "gpus_and_clusters.md"
 
 
 def rows(text: str) -> list[list[str]]:
