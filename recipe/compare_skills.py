@@ -1,8 +1,9 @@
 """One table over runs of several arms: what training did to the skills, with 95% t intervals over runs.
 
-    python -m recipe.compare_skills FOLDER [--against grpo] [--out FOLDER] [--pareto [ARM]]
+    python -m recipe.compare_skills RUNS [--against grpo] [--out FOLDER] [--pareto [ARM]]
 
-FOLDER holds run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``; only finished runs count. Writes
+RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``, of which only finished runs
+count, or a file of them that ``recipe.keep`` wrote. Writes
 ``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
 ``arms.png``, and ``interference.md`` and ``.png`` of the arm that the others are compared with, the picture beside what
 gradients foresaw in runs that train as that one and measure (``arm=measured``). Each picture is an SVG, too. With
@@ -21,13 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of
+from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of, summary_folder
 from recipe.records.intervals import t_interval
 from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
 from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
+from recipe.records.versions import RecordsError
 from recipe.settings import read_settings
 from workers import skill_metrics
 
@@ -215,21 +217,27 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="recipe.compare_skills", description=__doc__.splitlines()[0] if __doc__ else ""
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", type=Path, help="a folder of run directories, or RUNS.jsonl.gz of recipe.keep")
     parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
-    parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
+    parser.add_argument(
+        "--out", type=Path, help="where the table goes (default: RUNS/summary, beside a file RUNS_summary)"
+    )
     parser.add_argument(
         "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin so"
     )
     options = parser.parse_args(arguments)
-    finished = finished_runs(options.folder)
-    runs = measured_runs(finished)
+    try:
+        finished = finished_runs(options.runs)
+        runs = measured_runs(finished)
+    except RecordsError as error:
+        print(f"recipe.compare_skills: {error}", file=sys.stderr)
+        return 2
     if not runs:
-        print(f"recipe.compare_skills: {options.folder} holds no finished run", file=sys.stderr)
+        print(f"recipe.compare_skills: {options.runs} holds no finished run", file=sys.stderr)
         return 2
     for difference in different_starts(finished):
         print(difference, file=sys.stderr)
-    out = options.out or options.folder / "summary"
+    out = options.out or summary_folder(options.runs)
     print(write_comparison(runs, options.against, out, options.pareto, cautions(finished)))
     return 0
 

@@ -1,8 +1,9 @@
 """One table and one picture over runs of several arms: how fast each learns, with 95% t intervals over seeds.
 
-    python -m recipe.compare_speed FOLDER [--reach 0.8] [--against grpo] [--metric skill/mean/accuracy] [--out FOLDER]
+    python -m recipe.compare_speed RUNS [--reach 0.8] [--against grpo] [--metric skill/mean/accuracy] [--out FOLDER]
 
-FOLDER holds run directories named ``<arm>.<anything>``, such as ``shapley.s0``; only finished runs count. Accuracies
+RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``shapley.s0``, of which only finished runs
+count, or a file of them that ``recipe.keep`` wrote. Accuracies
 are compared at the same number of generated tokens: as many as the run had that generated fewest. Writes ``speed.md``,
 ``speed.json`` and ``speed.png`` (also as SVG).
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import by_arm, different_starts, finished_runs, over_runs, repeat_of
+from recipe.records.arms import by_arm, different_starts, finished_runs, over_runs, repeat_of, summary_folder
 from recipe.records.figure import MARKERS, plt, save
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, Interval, t_interval
 from recipe.records.learning_speed import Array, LearningCurve, read_curve
@@ -187,25 +188,27 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="recipe.compare_speed", description=__doc__.splitlines()[0] if __doc__ else ""
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", type=Path, help="a folder of run directories, or RUNS.jsonl.gz of recipe.keep")
     parser.add_argument("--reach", type=float, default=0.8, help="the accuracy to reach, a share of 1 (default 0.8)")
     parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
     parser.add_argument("--metric", default="skill/mean/accuracy", help="of validations")
-    parser.add_argument("--out", type=Path, help="where the table goes (default: FOLDER/summary)")
+    parser.add_argument(
+        "--out", type=Path, help="where the table goes (default: RUNS/summary, beside a file RUNS_summary)"
+    )
     options = parser.parse_args(arguments)
-    runs = finished_runs(options.folder)
-    arms = by_arm(runs)
-    if not arms:
-        print(f"recipe.compare_speed: {options.folder} holds no finished run", file=sys.stderr)
-        return 2
     try:
+        runs = finished_runs(options.runs)
+        arms = by_arm(runs)
+        if not arms:
+            print(f"recipe.compare_speed: {options.runs} holds no finished run", file=sys.stderr)
+            return 2
         curves = {arm: {repeat_of(run): read_curve(run, options.metric) for run in own} for arm, own in arms.items()}
     except ValueError as error:
         print(f"recipe.compare_speed: {error}", file=sys.stderr)
         return 2
     for difference in different_starts(runs):
         print(difference, file=sys.stderr)
-    out = options.out or options.folder / "summary"
+    out = options.out or summary_folder(options.runs)
     print(write_speed(curves, options.reach, options.against, out, cautions(runs)))
     return 0
 

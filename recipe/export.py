@@ -24,6 +24,7 @@ from data_prep.sources.source import positive
 from recipe.evaluation.budgets import Protocol
 from recipe.evaluation.servers import Endpoints, ServerError, last_error, vllm_server
 from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import RecordsError
 
 REFUSED, FAILED = 2, 1
 
@@ -172,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     try:
         export(_arguments(arguments))
-    except (ExportError, DataFileError) as error:
+    except (ExportError, DataFileError, RecordsError) as error:
         print(f"recipe.export: {error}", file=sys.stderr)
         return REFUSED
     except (ServerError, OSError) as error:

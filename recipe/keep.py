@@ -1,10 +1,11 @@
-"""Keep of a study's finished runs what its tables are made of, small enough for git, and take it up again.
+"""Keep a study's finished runs in one file small enough for git, and continue the study from it elsewhere.
 
-    python -m recipe.keep FROM TO
+    python -m recipe.keep FOLDER RUNS.jsonl.gz   add the finished runs in FOLDER that the file lacks
+    python -m recipe.keep RUNS.jsonl.gz FOLDER   write a run directory for each run of the file that FOLDER lacks
 
-Copies configuration, report, and the numbers of every step from the runs in FROM that came to their end and are not in
-TO. ``scripts/evidence_a.sh`` keeps its runs in ``docs/evidence_a/runs`` and begins with what is there, so a study that
-takes longer than one machine lives goes on elsewhere, and a reader can make its tables again.
+The file has what tables are made of: settings, report, start and end, and the numbers of every step.
+``recipe.compare_skills`` and ``recipe.compare_speed`` read it like the folder, and unpacked runs count as finished. The
+launchers do both with ``KEPT=RUNS.jsonl.gz`` (``scripts/evidence_a.sh``).
 """
 
 import argparse
@@ -13,9 +14,15 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
-from recipe.records.arms import finished_runs
-from recipe.records.run_directory import RunDirectory, write_atomically
+from omegaconf import OmegaConf
+
+from recipe.records import kept_runs
+from recipe.records.arms import finished_runs, is_file
+from recipe.records.kept_runs import KeptRun
+from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import RecordsError, check_version
 
 # Families of metrics that no table reads; they are most of a row.
 PASSED_OVER = (
@@ -24,43 +31,78 @@ PASSED_OVER = (
 )  # fmt: skip
 EVENTS = ("start", "end")
 DIGITS = 6
+MILLISECONDS = 3
 
 
-def keep(run: RunDirectory, folder: Path) -> RunDirectory:
-    """Write what tables read of a run to ``folder/<its name>``; paths below the working directory become relative."""
-    kept = RunDirectory(folder / run.path.name)
-    kept.path.mkdir(parents=True, exist_ok=True)  # what a killed call left is written again
+def kept(run: RunDirectory) -> KeptRun:
+    """What tables read of a finished run; paths below the working directory become relative.
+
+    Raises:
+        RecordsError: a later release wrote it.
+    """
+    config, version = run.recorded_config()
+    check_version(version, run.path)
+    report = (run.path / "EXPERIMENT.md").read_text(encoding="utf-8")
+    return KeptRun(
+        run.path,
+        version,
+        _relative(OmegaConf.to_container(config)),
+        _relative([event for event in run.events() if event["event"] in EVENTS]),
+        [_selected(row) for row in run.metrics()],
+        _relative(re.sub(r"^!\[.*\n+", "", report, flags=re.MULTILINE)),
+    )
+
+
+def pack(folder: Path, file: Path) -> str:
+    """Add the runs that are finished and not in the file yet; returns what was done."""
+    known = kept_runs.read(file) if file.exists() else []
+    names = {run.path.name for run in known}
+    new = [kept(run) for run in finished_runs(folder) if run.path.name not in names]
+    if new:
+        kept_runs.write(file, [*known, *new])
+    return f"{len(new)} runs kept in {file}, which had {len(known)}"
+
+
+def unpack(file: Path, folder: Path) -> str:
+    """Write a run directory for each run that has none, or only what a killed call left; returns what was done."""
+    runs = kept_runs.read(file)
+    missing = [run for run in runs if not (folder / run.path.name / "events.jsonl").exists()]
+    for run in missing:
+        run.unpack(folder)
+    return f"{len(missing)} of {len(runs)} runs of {file} written to {folder}"
+
+
+def _relative(value: Any) -> Any:
     home = f"{Path(os.environ.get('SKILLCREDIT_HOME', '.')).absolute()}/"
-    rows = [_selected(row) for row in run.metrics()]
-    events = [event for event in run.events() if event["event"] in EVENTS]
-    pictures = re.compile(r"^!\[.*\n+", re.MULTILINE)
-    texts = {
-        "config.yaml": (run.path / "config.yaml").read_text(encoding="utf-8"),
-        "EXPERIMENT.md": pictures.sub("", (run.path / "EXPERIMENT.md").read_text(encoding="utf-8")),
-        "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
-        # Last: a run whose events are there is whole.
-        "events.jsonl": "".join(json.dumps(event) + "\n" for event in events),
-    }
-    for name, text in texts.items():
-        write_atomically(kept.path / name, text.replace(home, ""))
-    return kept
+    return json.loads(json.dumps(value, ensure_ascii=False).replace(home, ""))
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    kept = {key: value for key, value in row.items() if key.partition("/")[0] not in PASSED_OVER}
-    return {key: value if key in ("step", "time") else float(f"{value:.{DIGITS}g}") for key, value in kept.items()}
+    """The numbers of a step that are kept, to six digits; its time to the millisecond."""
+    numbers = {key: value for key, value in row.items() if key.partition("/")[0] not in PASSED_OVER}
+    rounded = {key: float(f"{value:.{DIGITS}g}") for key, value in numbers.items()}
+    return rounded | {"step": row["step"], "time": round(row["time"], MILLISECONDS)}
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="recipe.keep", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("source", type=Path, help="a folder of run directories")
-    parser.add_argument("target", type=Path, help="the folder that keeps them")
+    parser = argparse.ArgumentParser(
+        prog="recipe.keep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", type=Path, help="a folder of run directories, or the file")
+    parser.add_argument("target", type=Path, help="the file, or a folder")
     options = parser.parse_args(arguments)
-    known = {run.path.name for run in finished_runs(options.target)}
-    new = [run for run in finished_runs(options.source) if run.path.name not in known]
-    for run in new:
-        keep(run, options.target)
-    print(f"{len(new)} runs kept in {options.target}, which had {len(known)}")
+    source, target = options.source, options.target
+    try:
+        if is_file(source) == is_file(target):
+            raise RecordsError(
+                f"{source} and {target}: one must be a file *{kept_runs.SUFFIX}, the other a folder of runs. "
+                "Runs that are kept in a folder (version 1) become a file first: "
+                f"python -m recipe.keep FOLDER FOLDER{kept_runs.SUFFIX}"
+            )
+        print(pack(source, target) if is_file(target) else unpack(source, target))
+    except (RecordsError, OSError) as error:
+        print(f"recipe.keep: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

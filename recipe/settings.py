@@ -37,8 +37,8 @@ class RunSettings(Group):
     experiment: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+$")
     poll_interval: float = Field(gt=0, le=10)
-    seeded_samples: bool = False  # runs from before there was this key
-    greedy_validation: bool = False  # as above
+    seeded_samples: bool
+    greedy_validation: bool
     max_masked_share: float = Field(ge=0, le=1)
     generations_per_step: int = Field(ge=0)
     gpu_memory_gib: float = Field(gt=0)

@@ -128,11 +128,11 @@ arms_and_epsilons() { # what a run's name has after its arm, the user's override
         "projection.epsilon=${epsilons// /,}" "run.name=qp_solutions_epsilon\${projection.epsilon}.$1" "${@:2}"
 }
 
-take_kept() { # folder of runs: those that an earlier machine kept in $KEPT count as done
-    [ ! -d "${KEPT:-}" ] || { run mkdir -p "$1" && run cp -rn "$KEPT/." "$1/"; }
+take_kept() { # folder of runs: those that an earlier machine kept in the file $KEPT count as done
+    [ ! -e "${KEPT:-}" ] || run "$PYTHON" -m recipe.keep "$KEPT" "$1"
 }
 
-keep_runs() { # folder of runs: keep in $KEPT what tables need of those that are finished
+keep_runs() { # folder of runs: add to the file $KEPT what tables need of those that are finished
     [ -z "${KEPT:-}" ] || run "$PYTHON" -m recipe.keep "$1" "$KEPT"
 }
 

@@ -1,4 +1,5 @@
-"""The runs of a study: a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``.
+"""The runs of a study: run directories in a folder, or one file of kept runs, named ``<arm>.<anything>``, such as
+``ewc.forward.s0``.
 
 The arm ends at the first point that no digit follows, so it may hold a number, as ``epsilon0.03.s0`` does.
 """
@@ -7,13 +8,32 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from recipe.records import kept_runs
 from recipe.records.run_directory import RunDirectory
 
 
-def finished_runs(folder: Path) -> list[RunDirectory]:
-    """The runs in a folder that came to their end, by name."""
-    runs = [RunDirectory(path.parent) for path in sorted(folder.glob("*/events.jsonl"))]
+def finished_runs(source: Path) -> list[RunDirectory]:
+    """The runs that came to their end, by name. source: a folder of run directories, or a file that recipe.keep wrote.
+
+    Raises:
+        RecordsError: the file cannot be read.
+    """
+    if is_file(source):
+        return list(kept_runs.read(source))
+    runs = [RunDirectory(path.parent) for path in sorted(source.glob("*/events.jsonl"))]
     return [run for run in runs if run.finished]
+
+
+def is_file(source: Path) -> bool:
+    """Whether this names a file of kept runs; otherwise it is a folder of run directories."""
+    return source.name.endswith(kept_runs.SUFFIX)
+
+
+def summary_folder(source: Path) -> Path:
+    """Where tables of these runs go unless the user says otherwise."""
+    if is_file(source):
+        return source.with_name(f"{source.name.removesuffix(kept_runs.SUFFIX)}_summary")
+    return source / "summary"
 
 
 def arm_of(run: RunDirectory) -> str:

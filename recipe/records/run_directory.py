@@ -15,6 +15,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.records.versions import KEY, VERSION, take_version, upgraded
+
 FOLDERS = ("generations", "checkpoints", "plots", "logs")
 
 
@@ -71,12 +73,17 @@ class RunDirectory:
         if path.exists():
             earlier = len(list(self.path.glob("config.*.yaml")))
             path.rename(self.path / f"config.{earlier}.yaml")
-        write_atomically(path, OmegaConf.to_yaml(config, resolve=True))
+        write_atomically(path, f"{KEY}: {VERSION}\n{OmegaConf.to_yaml(config, resolve=True)}")
 
-    def read_config(self) -> DictConfig:
+    def recorded_config(self) -> tuple[DictConfig, int]:
+        """The configuration as it was written, and the version of the records that it was written by."""
         config = OmegaConf.load(self.path / "config.yaml")
         assert isinstance(config, DictConfig)
-        return config
+        return config, take_version(config)
+
+    def read_config(self) -> DictConfig:
+        """The configuration in the terms of today's version; RecordsError where this release cannot read it."""
+        return upgraded(*self.recorded_config(), where=self.path)
 
     def wandb_id(self) -> str:
         """The W&B id of this run, the same after every restart."""

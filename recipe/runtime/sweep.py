@@ -11,29 +11,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import RecordsError
 from recipe.settings import SettingsError
-from rewards.experiment import REWARD_KWARGS
-from rewards.settings import JudgeSettings
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
-# How exactly a run is repeated, and how long it waits for what does not come. Runs from before samples and new weights
-# had seeds differ in nothing else.
-REPEATED_BY = (
+# How long a run waits for what does not come, and whether prompts are computed in parts: not what it trains.
+PASSED_OVER = (
     "credit.patience",
     "actor_rollout_ref.nccl_timeout",
-    "actor_rollout_ref.actor.fsdp_config.seed",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
-    "critic.data_loader_seed",
-    "critic.fsdp.seed",
 )
-# What runs did that name no such key; of reward settings the defaults.
-BEFORE = {
-    "credit.min_valid": "2",
-    "credit.zero_advantage": "False",
-    "protocol.every_skill": "False",
-    "sandbox.isolation": "None",
-} | {f"{REWARD_KWARGS}.{name}": str(value) for name, value in JudgeSettings().record().items()}
 
 
 class JobFailed(RuntimeError):
@@ -49,13 +37,13 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     """The keys, each with both values, in which a finished run differs from what is asked for; the first three.
 
     What a run's folder is called does not count, nor do the folders in which its files lay, nor what is derived from
-    other keys when a run starts (``run``, and how many steps a protocol with stages has), nor the seeds that follow
-    ``data.seed``.
+    other keys when a run starts (``run``, and how many steps a protocol with stages has), nor how long it waits,
+    nor whether prompts are computed in parts.
     """
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
         new = {key: value for key, value in new.items() if key not in DERIVED}
-    differing = [key for key in new if old.get(key, BEFORE.get(key)) != new[key]]
+    differing = [key for key in new if old.get(key) != new[key]]
     return [f"{key}: {old.get(key)}, now {new[key]}" for key in differing[:3]]
 
 
@@ -75,7 +63,7 @@ def _flat(config: DictConfig) -> dict[str, str]:
     return {
         key: value
         for key, value in leaves.items()
-        if not key.startswith("run.") and key not in REPEATED_BY and key.rpartition(".")[2] not in PLACES
+        if not key.startswith("run.") and key not in PASSED_OVER and key.rpartition(".")[2] not in PLACES
     }
 
 
@@ -96,7 +84,11 @@ def run_job(config: DictConfig, words: Sequence[str]) -> None:
     name = str(config.run.name)
     run = RunDirectory(Path(os.environ.get("SKILLCREDIT_HOME", "."), config.run.root, config.run.experiment, name))
     if run.finished:
-        changed = changed_settings(run.read_config(), config)
+        try:
+            changed = changed_settings(run.read_config(), config)
+        except RecordsError as error:
+            print(f"== {name}: {error}", file=sys.stderr, flush=True)
+            raise JobFailed(f"{name} finished before, and its records cannot be read") from error
         if changed:
             told = f"{name} finished before with other settings ({', '.join(changed)})"
             print(f"== {told}: choose another run.experiment, or remove {run.path}", file=sys.stderr, flush=True)

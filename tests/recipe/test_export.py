@@ -41,6 +41,12 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     assert "is no run directory" in capsys.readouterr().err
 
 
+def test_a_run_of_a_later_release_is_refused_by_its_version(run, capsys):
+    (run.path / "config.yaml").write_text("records_version: 99\ndata: {}\n")
+    assert main([str(run.path)]) == 2
+    assert "has version 99 of the records" in capsys.readouterr().err
+
+
 def test_a_model_that_is_there_is_never_overwritten(run, capsys):
     (run.path / "export" / "global_step_14").mkdir(parents=True)
     assert main([str(run.path)]) == 2

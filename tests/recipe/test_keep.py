@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe import compare_speed, keep
+from recipe import compare_skills, compare_speed, keep
 from recipe.records.arms import finished_runs
 from recipe.records.run_directory import RunDirectory
 
@@ -29,30 +29,86 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     monkeypatch.setenv("SKILLCREDIT_HOME", str(tmp_path))
     finish(tmp_path, "grpo.s0")
     finish(tmp_path, "grpo.s1", end=False)
-    target = tmp_path / "docs" / "a"
-    assert keep.main([str(tmp_path / "a"), str(target)]) == 0
-    (kept,) = finished_runs(target)
-    assert kept.path.name == "grpo.s0"
-    assert [event["event"] for event in kept.events()] == ["start", "end"]
-    first, second = kept.metrics()
-    assert first["skill/mean/accuracy"] == pytest.approx(1 / 3, abs=1e-6)
-    assert set(second) == {"step", "time", "skill/mean/accuracy", "response_length/mean"}
-    assert (kept.path / "EXPERIMENT.md").read_text() == "# a\n\nmodel `data/model`\n"
-    assert kept.read_config().data.train_files == "data/train.parquet"
+    file, unpacked = tmp_path / "docs" / "a" / "runs.jsonl.gz", tmp_path / "unpacked"
+    assert keep.main([str(tmp_path / "a"), str(file)]) == 0
+    assert keep.main([str(file), str(unpacked)]) == 0
+    for source in (file, unpacked):
+        (kept,) = finished_runs(source)
+        assert kept.path.name == "grpo.s0"
+        assert [event["event"] for event in kept.events()] == ["start", "end"]
+        first, second = kept.metrics()
+        assert first["skill/mean/accuracy"] == pytest.approx(1 / 3, abs=1e-6)
+        assert set(second) == {"step", "time", "skill/mean/accuracy", "response_length/mean"}
+        assert kept.read_config().data.train_files == "data/train.parquet"
+    assert (unpacked / "grpo.s0" / "EXPERIMENT.md").read_text() == "# a\n\nmodel `data/model`\n"
     tables = []
-    for folder in (tmp_path / "a", target):
-        assert compare_speed.main([str(folder), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
+    for source in (tmp_path / "a", file, unpacked):
+        assert compare_speed.main([str(source), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
         tables.append((tmp_path / "out" / "speed.md").read_text())
-    assert tables[0] == tables[1]
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
+    finish(tmp_path, "grpo.s0")
+    keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")])
+    assert compare_speed.main([str(tmp_path / "kept.jsonl.gz")]) == 0
+    assert (tmp_path / "kept_summary" / "speed.md").is_file()
 
 
 def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
-    (tmp_path / "kept" / "grpo.s0").mkdir(parents=True)  # of a call that was killed
-    keep.main([str(tmp_path / "a"), str(tmp_path / "kept")])
-    before = json.dumps(RunDirectory(tmp_path / "kept" / "grpo.s0").metrics())
+    file = tmp_path / "kept.jsonl.gz"
+    keep.main([str(tmp_path / "a"), str(file)])
+    (kept,) = finished_runs(file)
+    before = json.dumps(kept.metrics())
     RunDirectory(tmp_path / "a" / "grpo.s0").log_metrics(2, {"skill/mean/accuracy": 0.9})
     finish(tmp_path, "grpo.s1")
-    keep.main([str(tmp_path / "a"), str(tmp_path / "kept")])
-    assert capsys.readouterr().out.endswith("1 runs kept in " + str(tmp_path / "kept") + ", which had 1\n")
-    assert json.dumps(RunDirectory(tmp_path / "kept" / "grpo.s0").metrics()) == before
+    keep.main([str(tmp_path / "a"), str(file)])
+    assert capsys.readouterr().out.endswith(f"1 runs kept in {file}, which had 1\n")
+    kept, added = finished_runs(file)
+    assert json.dumps(kept.metrics()) == before
+    assert added.path.name == "grpo.s1"
+    written = file.stat().st_mtime_ns
+    keep.main([str(tmp_path / "a"), str(file)])
+    assert file.stat().st_mtime_ns == written
+
+
+def test_a_study_continues_with_the_runs_of_the_file_and_keeps_those_that_are_there(tmp_path: Path, capsys):
+    for name in ("grpo.s0", "grpo.s1", "grpo.s2"):
+        finish(tmp_path, name)
+    file, study = tmp_path / "kept.jsonl.gz", tmp_path / "study"
+    keep.main([str(tmp_path / "a"), str(file)])
+    (study / "grpo.s0").mkdir(parents=True)  # of a call that was killed
+    RunDirectory(study / "grpo.s1").path.mkdir()
+    RunDirectory(study / "grpo.s1").log_event("start")  # has begun here
+    assert keep.main([str(file), str(study)]) == 0
+    assert capsys.readouterr().out.endswith(f"2 of 3 runs of {file} written to {study}\n")
+    assert [run.path.name for run in finished_runs(study)] == ["grpo.s0", "grpo.s2"]
+    assert [path.name for path in (study / "grpo.s1").iterdir()] == ["events.jsonl"]
+
+
+def test_a_folder_of_kept_runs_of_version_1_becomes_a_file(tmp_path: Path, capsys):
+    run = finish(tmp_path, "grpo.s0")
+    config = (run.path / "config.yaml").read_text()
+    (run.path / "config.yaml").write_text(config.partition("\n")[2])  # without the version
+    assert keep.main([str(tmp_path / "a"), str(tmp_path / "outputs")]) == 2
+    assert "(version 1) become a file first: python -m recipe.keep FOLDER FOLDER.jsonl.gz" in capsys.readouterr().err
+    assert keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")]) == 0
+    (kept,) = finished_runs(tmp_path / "kept.jsonl.gz")
+    assert kept.recorded_config()[1] == 1
+
+
+def test_a_run_or_a_file_of_a_later_release_is_refused_by_its_version(tmp_path: Path, capsys):
+    run = finish(tmp_path, "grpo.s0")
+    file = tmp_path / "kept.jsonl.gz"
+    config = (run.path / "config.yaml").read_text()
+    (run.path / "config.yaml").write_text(f"records_version: 99\n{config.partition(chr(10))[2]}")
+    told = f"{run.path} has version 99 of the records; this release reads versions 1 to 2"
+    assert keep.main([str(tmp_path / "a"), str(file)]) == 2
+    assert told in capsys.readouterr().err
+    assert not file.exists()
+    for command in (compare_speed, compare_skills):
+        assert command.main([str(tmp_path / "a")]) == 2
+        assert told in capsys.readouterr().err
+        assert command.main([str(file)]) == 2
+        assert "cannot be read: No such file" in capsys.readouterr().err

@@ -53,6 +53,17 @@ def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path: 
     assert "== ewc.s1" in done.stdout  # the others are not kept from their turn
 
 
+def test_a_finished_run_of_a_later_release_is_not_taken_for_this_one(tmp_path: Path):
+    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
+    (finished.path / "config.yaml").write_text("records_version: 99\n")
+    finished.log_event("end")
+    done = train(
+        tmp_path, "run.experiment=b", "arm=grpo", "data.seed=1", "run.name=${hydra:runtime.choices.arm}.s${data.seed}"
+    )
+    assert done.returncode != 0
+    assert f"== grpo.s1: {finished.path} has version 99 of the records" in done.stderr
+
+
 def test_runs_that_would_share_a_name_are_refused(tmp_path: Path):
     done = train(tmp_path, "arm=ewc,grpo", "run.name=same")
     assert done.returncode == 2

@@ -37,12 +37,12 @@ def test_a_study_starts_nothing_that_it_does_not_show(path: Path):
 
 
 def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
-    commands = dry("evidence_b", "trainer.save_freq=4", SEEDS="2 3", ARMS="grpo ewc", EPSILONS="0.1 0.3", KEPT="docs")
+    kept = "docs/evidence/paper_b/runs.jsonl.gz"
+    commands = dry("evidence_b", "trainer.save_freq=4", SEEDS="2 3", ARMS="grpo ewc", EPSILONS="0.1 0.3", KEPT=kept)
     study = "recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="
     assert commands == [
         *STARTED,
-        "mkdir -p outputs/evidence_b",
-        "cp -rn docs/. outputs/evidence_b/",
+        f"recipe.keep {kept} outputs/evidence_b",
         *(
             command
             for seed in "23"
@@ -57,7 +57,7 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
                 f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4",
             )
         ),
-        "recipe.keep outputs/evidence_b docs",
+        f"recipe.keep outputs/evidence_b {kept}",
         "recipe.compare_skills outputs/evidence_b --pareto qp_solutions",
     ]
 

@@ -1,0 +1,175 @@
+"""One compact file of a study's finished runs: compressed JSON lines, the same bytes for the same runs.
+
+The first line has the format, its version, and the settings that all runs share; then a line per run: its name, the
+version of its records, the settings that differ, its events, its report, and a list per metric with a value per step
+(null where a step did not measure it).
+"""
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.versions import KEY, VERSION, RecordsError, check_version
+
+SUFFIX = ".jsonl.gz"
+FORMAT = "verl-skillcredit runs"
+
+# A configuration, or a part of it.
+Config = dict[str, Any]
+
+
+class KeptRun(RunDirectory):
+    """A finished run in memory, read like a run directory. Its path has the run's name; nothing need be there.
+
+    config: as it was written, by records of this version. rows: what each step measured. report: its EXPERIMENT.md.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        version: int,
+        config: Config,
+        events: Sequence[dict[str, Any]],
+        rows: Sequence[dict[str, float]],
+        report: str,
+    ):
+        super().__init__(path)
+        self.version, self.config, self.report = version, config, report
+        self._events, self._rows = list(events), list(rows)
+
+    def recorded_config(self) -> tuple[DictConfig, int]:
+        return OmegaConf.create(self.config), self.version
+
+    def metrics(self) -> list[dict[str, float]]:
+        return self._rows
+
+    def events(self) -> list[dict[str, Any]]:
+        return self._events
+
+    def unpack(self, folder: Path) -> RunDirectory:
+        """Write the run directory ``folder/<its name>``; it is finished once its events are there, the last file."""
+        run = RunDirectory(folder / self.path.name)
+        run.path.mkdir(parents=True, exist_ok=True)
+        version = f"{KEY}: {self.version}\n" if self.version > 1 else ""
+        texts = {
+            "config.yaml": version + OmegaConf.to_yaml(OmegaConf.create(self.config)),
+            "EXPERIMENT.md": self.report,
+            "metrics.jsonl": _lines(self._rows),
+            "events.jsonl": _lines(self._events),
+        }
+        for name, text in texts.items():
+            write_atomically(run.path / name, text)
+        return run
+
+
+def write(path: Path, runs: Sequence[KeptRun]) -> None:
+    """Write the file of these runs, in the order of their names; a reader never finds half of it."""
+    common = reduce(_shared, [run.config for run in runs]) if runs else {}
+    lines: list[dict[str, Any]] = [{"format": FORMAT, "version": VERSION, "settings": _sorted(common)}]
+    for run in sorted(runs, key=lambda run: run.path.name):
+        lines.append(
+            {
+                "name": run.path.name,
+                "version": run.version,
+                "settings": _sorted(_without(run.config, common)),
+                "events": run.events(),
+                "report": run.report,
+                "metrics": _columns(run.metrics()),
+            }
+        )
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
+        file.write(_lines(lines, separators=(",", ":")).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(packed.getvalue())
+    partial.replace(path)
+
+
+def read(path: Path) -> list[KeptRun]:
+    """The runs of a file, by name.
+
+    Raises:
+        RecordsError: it is not there, is no such file, or is of a later version.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            head, *lines = [json.loads(line) for line in file]
+    except OSError as error:
+        raise RecordsError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (EOFError, ValueError, zlib.error) as error:
+        raise RecordsError(f"{path} is no file of kept runs, or damaged: {error}") from error
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise RecordsError(f"{path} is no file of kept runs: its first line does not name the format '{FORMAT}'")
+    try:
+        check_version(head["version"], path)
+        return [_run(path, head["settings"], line) for line in lines]
+    except (KeyError, TypeError) as error:
+        raise RecordsError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _run(path: Path, common: Config, line: dict[str, Any]) -> KeptRun:
+    check_version(line["version"], f"{line['name']} in {path}")
+    config = _merged(common, line["settings"])
+    rows = _rows(line["metrics"])
+    return KeptRun(path.parent / line["name"], line["version"], config, line["events"], rows, line["report"])
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], separators: tuple[str, str] | None = None) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False, separators=separators) + "\n" for row in rows)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _rows(columns: Mapping[str, Sequence[float | None]]) -> list[dict[str, float]]:
+    steps = range(len(columns.get("step", ())))
+    return [{name: value for name, values in columns.items() if (value := values[step]) is not None} for step in steps]
+
+
+def _shared(one: Config, other: Config) -> Config:
+    """What two configurations have in common."""
+    both: Config = {}
+    for key in one.keys() & other.keys():
+        if _are_groups(one[key], other[key]):
+            both[key] = _shared(one[key], other[key])
+        elif json.dumps(one[key]) == json.dumps(other[key]):  # 1, 1.0 and true are equal in Python
+            both[key] = one[key]
+    return both
+
+
+def _without(config: Config, common: Config) -> Config:
+    """The rest of a configuration."""
+    rest = {}
+    for key, value in config.items():
+        if key not in common:
+            rest[key] = value
+        elif _are_groups(value, common[key]) and (own := _without(value, common[key])):
+            rest[key] = own
+    return rest
+
+
+def _merged(common: Config, own: Config) -> Config:
+    both = dict(common)
+    for key, value in own.items():
+        both[key] = _merged(common[key], value) if key in common and isinstance(value, dict) else value
+    return both
+
+
+def _sorted(config: Config) -> Config:
+    return {key: _sorted(value) if isinstance(value, dict) else value for key, value in sorted(config.items())}
+
+
+def _are_groups(one: Any, other: Any) -> bool:
+    return isinstance(one, dict) and isinstance(other, dict)

@@ -1,0 +1,75 @@
+"""Old records are read in today's terms; those of a later release, or with a setting that is gone, are refused."""
+
+import re
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.records import versions
+from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import CHANGES, VERSION, Change, RecordsError, upgraded
+
+
+def old() -> DictConfig:
+    return OmegaConf.create(
+        {
+            "data": {"seed": 7},
+            "credit": {"kind": "counterfactual", "zero_advantage": True},
+            "actor_rollout_ref": {"actor": {"fsdp_config": {"seed": 42}}},
+        }
+    )
+
+
+def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
+    config = upgraded(old(), 1, "grpo.s0")
+    assert OmegaConf.to_container(config.credit) == {"kind": "counterfactual", "zero_advantage": True, "min_valid": 2}
+    assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's
+    assert set(config) == {"data", "credit", "actor_rollout_ref"}  # no group that it did not have
+
+
+def test_records_of_the_current_version_are_read_as_they_are():
+    assert upgraded(old(), VERSION, "grpo.s0") == old()
+
+
+def test_a_run_directory_names_its_version_and_one_without_is_the_first(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "study", "grpo.s0")
+    run.write_config(old())
+    assert (run.path / "config.yaml").read_text().splitlines()[0] == f"records_version: {VERSION}"
+    assert run.read_config() == old()
+    (run.path / "config.yaml").write_text(OmegaConf.to_yaml(old()))
+    assert run.recorded_config() == (old(), 1)
+    assert run.read_config().credit.min_valid == 2
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1])
+def test_an_unknown_version_is_refused_by_its_number(tmp_path, version: int):
+    run = RunDirectory.prepare(str(tmp_path), "study", "grpo.s0")
+    (run.path / "config.yaml").write_text(f"records_version: {version}\n{OmegaConf.to_yaml(old())}")
+    told = f"{run.path} has version {version} of the records; this release reads versions 1 to {VERSION}"
+    with pytest.raises(RecordsError, match=re.escape(told)):
+        run.read_config()
+
+
+def test_a_setting_that_is_gone_is_dropped_where_it_did_nothing_and_refused_elsewhere(monkeypatch):
+    change = Change(removed={"credit.zero_advantage": False, "credit.tolerance": 1e-6})
+    monkeypatch.setitem(CHANGES, VERSION + 1, change)
+    monkeypatch.setattr(versions, "VERSION", VERSION + 1)
+    told = "grpo.s0 (version 1 of the records) was made with credit.zero_advantage=True"
+    with pytest.raises(RecordsError, match=re.escape(told)):
+        upgraded(old(), 1, "grpo.s0")
+    unused = old()
+    unused.credit.zero_advantage = False
+    assert "zero_advantage" not in upgraded(unused, 1, "grpo.s0").credit
+
+
+def test_a_value_with_another_name_is_read_by_its_name_of_today(monkeypatch):
+    monkeypatch.setitem(CHANGES, VERSION + 1, Change(renamed={"credit.kind": {"counterfactual": "replayed"}}))
+    monkeypatch.setattr(versions, "VERSION", VERSION + 1)
+    assert upgraded(old(), 1, "grpo.s0").credit.kind == "replayed"
+    off = OmegaConf.create({"credit": {"kind": "off"}})
+    assert upgraded(off, VERSION, "grpo.s0").credit.kind == "off"
+    assert "credit" not in upgraded(OmegaConf.create({"data": {"seed": 7}}), VERSION, "grpo.s0")
+
+
+def test_every_version_since_the_first_says_what_it_changed():
+    assert sorted(CHANGES) == list(range(2, VERSION + 1))

@@ -1,0 +1,59 @@
+"""The committed files of runs give the committed tables of the evidence pages, to the last digit, and are small."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from recipe import compare_skills, compare_speed
+from recipe.records.arms import finished_runs
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "docs" / "evidence"
+PAPER_A = EVIDENCE / "paper_a"
+PAPER_B = EVIDENCE / "paper_b"
+
+
+def assert_same_files(made: Path, committed: Path, *names: str) -> None:
+    for name in names:
+        assert (made / name).read_text() == (committed / name).read_text(), name
+
+
+@pytest.mark.slow
+def test_the_runs_of_paper_a_give_its_tables(tmp_path: Path):
+    assert compare_speed.main([str(PAPER_A / "runs.jsonl.gz"), "--reach", "0.8", "--out", str(tmp_path)]) == 0
+    assert_same_files(tmp_path, PAPER_A, "speed.md", "speed.json")
+
+
+@pytest.mark.slow
+def test_the_runs_of_paper_b_give_its_tables(tmp_path: Path):
+    runs = str(PAPER_B / "runs.jsonl.gz")
+    assert compare_skills.main([runs, "--out", str(tmp_path), "--pareto", "qp_solutions"]) == 0
+    assert_same_files(tmp_path, PAPER_B, "arms.md", "interference.md", "pareto.md", "pareto.json")
+
+
+@pytest.mark.slow
+def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
+    assert compare_skills.main([str(PAPER_B / "strengths.jsonl.gz"), "--out", str(tmp_path)]) == 0
+    rows = [line.split(" | ") for line in (tmp_path / "arms.md").read_text().splitlines()]
+    numbers = {row[0].removeprefix("| "): (row[2], row[5], row[6], row[9]) for row in rows if len(row) > 9}
+    assert numbers["kl_0.5"] == ("72.1", "58.8", "13.7", "80.4")
+    assert numbers["ewc_10000.0"] == ("77.7", "70.6", "6.9", "70.6")
+    assert numbers["l2_1.0"] == ("75.5", "63.7", "-1.0", "66.7")
+
+
+def test_every_run_of_the_studies_is_there():
+    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10}
+    for name, count in counts.items():
+        runs = finished_runs(EVIDENCE / f"{name}.jsonl.gz")
+        assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
+
+
+def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_the_tree_is_under_five():
+    for study in (PAPER_A, PAPER_B):
+        assert sum(path.stat().st_size for path in study.glob("*.jsonl.gz")) < 1_000_000
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 5_000_000
