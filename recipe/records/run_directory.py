@@ -15,6 +15,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.records.old_configs import as_current
+
 FOLDERS = ("generations", "checkpoints", "plots", "logs")
 
 
@@ -76,7 +78,7 @@ class RunDirectory:
     def read_config(self) -> DictConfig:
         config = OmegaConf.load(self.path / "config.yaml")
         assert isinstance(config, DictConfig)
-        return config
+        return as_current(config)
 
     def wandb_id(self) -> str:
         """The W&B id of this run, the same after every restart."""

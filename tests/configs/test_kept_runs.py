@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from recipe.records.run_directory import RunDirectory
 from recipe.runtime.sweep import changed_settings
 from recipe.settings import read_settings
 from tests.composing import composed
@@ -26,7 +27,7 @@ def test_a_kept_run_is_read_and_not_refused(run: Path):
         now.merge_with(FORWARD)
     if epsilon:
         now.merge_with({"projection": {"epsilon": float(epsilon), "epsilon_kind": "cosine"}})
-    kept = OmegaConf.load(run / "config.yaml")
+    kept = RunDirectory(run).read_config()
     assert read_settings(kept).run.name == run.name
     assert changed_settings(kept, now) == []
     now.actor_rollout_ref.actor.optim.lr = 0.5

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_prep.micro import model as micro_model
 from data_prep.micro import suite
-from data_prep.micro.problems import SKILLS, Problem
+from data_prep.micro.problems import SKILLS, MicroProblem
 from data_prep.schema import write_rows
 
 PROBLEMS, MERGES, STEPS = 8, 120, 150
@@ -30,7 +30,7 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     return out
 
 
-def _fit(folder: Path, problems: list[Problem], seed: int) -> None:
+def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
     """Teaches the right answer and a wrong one of every problem, so that samples of a group differ."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
