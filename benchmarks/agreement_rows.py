@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.agreement_plain import printed
 from data_prep.micro import suite
-from data_prep.micro.problems import Problem
+from data_prep.micro.problems import MicroProblem
 from data_prep.sources import procedural, refactor, sql
 from data_prep.sources.bugs import mutants
 from rewards.verifiers import sql_driver
@@ -117,7 +117,7 @@ def own(each: int, seed: int) -> Iterator[Row]:
         yield _query("sql", draft["id"], draft["solution"], SqlTruth.model_validate(draft["ground_truth"]))
 
 
-def _micro(skill: str, each: int, seed: int) -> Iterator[Problem]:
+def _micro(skill: str, each: int, seed: int) -> Iterator[MicroProblem]:
     return suite.problems(skill, "train", seed=seed, count=each, difficulty=2)
 
 

@@ -59,7 +59,7 @@ COLUMNS = (
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that came to its end: the arm in its name, what it measured, the samples that it generated, the median time
-    of its steps, and what its constraints knew where it projects (method: projection's; none: it only measures)."""
+    of its steps, and what its constraints knew where it projects (method: projection's; measure: it only measures)."""
 
     name: str
     arm: str
@@ -171,10 +171,10 @@ def write_comparison(
     records = {arm: [run.record for run in own] for arm, own in _by(runs, lambda run: run.arm).items()}
     strict = {run.arm for run in runs if run.epsilon == 0 or not pareto or not run.arm.startswith(pareto)}
     # The others are the curve's, which is a picture of its own; and who only measures would lie upon the plain arm.
-    strict -= {run.arm for run in runs if run.method == "none"}
+    strict -= {run.arm for run in runs if run.method == "measure"}
     draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
-        foreseen = [run.record for run in runs if run.method == "none" and run.record.predicted is not None]
+        foreseen = [run.record for run in runs if run.method == "measure" and run.record.predicted is not None]
         draw_mean_interference(records[against], out / "interference.png", foreseen)
         write_atomically(out / "interference.md", f"{interference_table(records[against])}\n")
     if pareto is not None:

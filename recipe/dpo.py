@@ -33,7 +33,7 @@ from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_ve
 from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.study import StudyError, claim
-from recipe.training.preference import Settings
+from recipe.training.preference import DpoSettings
 
 REFUSED, FAILED = 2, 1
 HELD_OUT_PERCENT = 10
@@ -75,7 +75,7 @@ def reward_accuracy(log: Iterable[dict[str, Any]]) -> float:
     return [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry][-1]
 
 
-def command(settings: Settings, file: Path) -> list[str]:
+def command(settings: DpoSettings, file: Path) -> list[str]:
     """How TRL is started: on GPUs by torchrun, one process for each, even where there is one.
 
     A single process that sees several GPUs would have transformers wrap the model in nn.DataParallel, with a batch as
@@ -88,7 +88,7 @@ def command(settings: Settings, file: Path) -> list[str]:
     return [str(PYTHON), "-m", "torch.distributed.run", "--standalone", ranks, *module]
 
 
-def train(settings: Settings, out: Path) -> int:
+def train(settings: DpoSettings, out: Path) -> int:
     """Runs TRL in its own environment; returns the exit status."""
     write_atomically(out / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
     log = out / "dpo.log"
@@ -109,7 +109,7 @@ def train(settings: Settings, out: Path) -> int:
     return 0
 
 
-def prepare(options: argparse.Namespace) -> tuple[Settings, Judged]:
+def prepare(options: argparse.Namespace) -> tuple[DpoSettings, Judged]:
     """Pairs and settings, and how the pairs were judged, before anything expensive starts.
 
     Raises:
@@ -138,12 +138,12 @@ def prepare(options: argparse.Namespace) -> tuple[Settings, Judged]:
     surplus = sum(pair.surplus for pair in found) / len(found)
     print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
     print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
-    own = {field.name: getattr(options, field.name) for field in fields(Settings) if hasattr(options, field.name)}
+    own = {field.name: getattr(options, field.name) for field in fields(DpoSettings) if hasattr(options, field.name)}
     paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": model}
     paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
     own |= {name: str(path.absolute()) for name, path in paths.items()}
     own |= {"device": "cpu" if options.platform == "cpu" else "cuda", "ranks": ranks}
-    return Settings(**own), judged
+    return DpoSettings(**own), judged
 
 
 def gpus() -> int:
@@ -164,7 +164,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--per-problem", type=positive, default=2, help="pairs of one problem (default 2)")
     options.add_argument("--report", nargs="+", default=[], metavar="FILE", help="rows to evaluate on before and after")
     options.add_argument("--report-options", default="", metavar="OPTIONS", help="of recipe.evaluate, as one word")
-    for field in fields(Settings):
+    for field in fields(DpoSettings):
         if field.name in ("model", "train_pairs", "val_pairs", "out", "log", "device", "ranks"):
             continue
         name = f"--{field.name.replace('_', '-')}"

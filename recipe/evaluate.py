@@ -25,7 +25,7 @@ from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from recipe.checks.model import weights_digest
-from recipe.evaluation.budgets import Protocol, ProtocolName
+from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
@@ -87,7 +87,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser("evaluate", __doc__)
-    options.add_argument("--protocol", choices=get_args(ProtocolName), default="eval@1")
+    options.add_argument("--protocol", choices=get_args(BudgetName), default="eval@1")
     options.add_argument("--budget", type=positive, help="generated tokens a problem (eval@budget)")
     options.add_argument("--k", type=positive, nargs="+", help="read pass@k for these (eval@k; default: --samples)")
     options.add_argument("--entropy", action="store_true", help="estimate the entropy from log-probabilities")
@@ -95,14 +95,14 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options.parse_args(arguments)
 
 
-def protocol_of(options: argparse.Namespace, name: ProtocolName, **others: Any) -> Protocol:
-    """The protocol that these options mean; RequestError when they do not go together."""
+def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> Budget:
+    """The budget that these options mean; RequestError when they do not go together."""
     sampled = name != "eval@1"
     samples = options.samples or (16 if name == "eval@k" else 1)
     temperature = options.temperature if options.temperature is not None else float(sampled)
     shared = {"top_p": options.top_p, "max_tokens": options.max_tokens, "seed": options.seed}
     try:
-        return Protocol(name, samples, temperature=temperature, **shared, **others)
+        return Budget(name, samples, temperature=temperature, **shared, **others)
     except ValueError as error:
         raise RequestError(str(error)) from None
 
@@ -168,7 +168,7 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
         yield [url], name
 
 
-def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
+def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
     """Collects every sample of an evaluation into its folder.
 
     Raises DataFileError, FolderError, RequestError or ServerError, with messages for the user. Samples that were
@@ -178,14 +178,14 @@ def evaluate(options: argparse.Namespace, protocol: Protocol) -> tuple[Evaluatio
     problems = read_data_sets(options.data, options.limit)
     hashes = {name: file_hash(path) for name, path in data_files(options.data).items()}
     agents = agents_settings(options.agents, problems)
-    settings = {"protocol": asdict(protocol), "judge": judge.record(), "data": hashes, "limit": options.limit}
+    settings = {"protocol": asdict(budget), "judge": judge.record(), "data": hashes, "limit": options.limit}
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
     folder = EvaluationFolder(options.out)
     folder.check(settings, unknown=("model",))  # before a server takes minutes to start
     with serving(options) as (urls, name):
-        journal = asyncio.run(_collect(options, folder, settings, problems, protocol, judge, agents, urls, name))
+        journal = asyncio.run(_collect(options, folder, settings, problems, budget, judge, agents, urls, name))
     return folder, problems, journal.of(problem.key for problem in problems)
 
 
@@ -194,7 +194,7 @@ async def _collect(
     folder: EvaluationFolder,
     settings: dict[str, Any],
     problems: Sequence[Problem],
-    protocol: Protocol,
+    budget: Budget,
     judge: JudgeSettings,
     agents: AgentsSettings | None,
     urls: Sequence[str],
@@ -205,9 +205,9 @@ async def _collect(
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
         journal = folder.begin(settings | {"model": endpoints.model}, servers, files, options.experiment)
-        collector = Collector(endpoints, protocol, journal, judge=judge, concurrency=options.concurrency, agents=agents)
-        chains = len(problems) * len(protocol.chains)
-        state = EvaluationState(chains if protocol.budget is None else 0, len(journal.samples))
+        collector = Collector(endpoints, budget, journal, judge=judge, concurrency=options.concurrency, agents=agents)
+        chains = len(problems) * len(budget.chains)
+        state = EvaluationState(chains if budget.budget is None else 0, len(journal.samples))
         stalls = asyncio.create_task(note_stalls(folder.path / "stalled.txt", lambda: len(journal.samples)))
         try:
             with ProgressReporter(journal.path, state, SECONDS_BETWEEN_LINES):
@@ -303,13 +303,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = _arguments(arguments)
     try:
-        protocol = protocol_of(options, options.protocol, budget=options.budget, entropy=options.entropy)
-        folder, problems, samples = evaluate(options, protocol)
-        ks = options.k or [protocol.samples]
-        metrics = {name: measure(found, protocol, ks) for name, found in by_data_set(samples).items()}
+        budget = budget_of(options, options.protocol, budget=options.budget, entropy=options.entropy)
+        folder, problems, samples = evaluate(options, budget)
+        ks = options.k or [budget.samples]
+        metrics = {name: measure(found, budget, ks) for name, found in by_data_set(samples).items()}
         summary = summarize(metrics)
         folder.finish(metrics, summary)
-        folder.write_qa(problems, samples, protocol.seed)
+        folder.write_qa(problems, samples, budget.seed)
         if options.wandb:
             send_to_wandb(options.wandb, folder, metrics)
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:

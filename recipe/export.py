@@ -21,7 +21,7 @@ from omegaconf import DictConfig, ListConfig
 
 from data_prep.schema import DataFileError, read_rows, row_model
 from data_prep.sources.source import positive
-from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.budgets import Budget
 from recipe.evaluation.servers import Endpoints, ServerError, last_error, vllm_server
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
@@ -112,8 +112,8 @@ def texts_of_vllm(
     async def ask_all(url: str) -> list[str]:
         endpoints = Endpoints([url])
         await endpoints.find_model(str(model))
-        protocol = Protocol(max_tokens=max_tokens)
-        answers = [endpoints.ask(messages, protocol, seed=0, max_tokens=max_tokens) for messages in prompts]
+        budget = Budget(max_tokens=max_tokens)
+        answers = [endpoints.ask(messages, budget, seed=0, max_tokens=max_tokens) for messages in prompts]
         texts = [answer.text for answer in await asyncio.gather(*answers)]
         await endpoints.close()
         return texts

@@ -76,7 +76,8 @@ def compose_training(overrides: list[str]) -> DictConfig:
         try:
             config = compose("train", overrides)
         except MissingConfigException as error:
-            raise SettingsError(str(error)) from None
+            hint = "\nprojection=none is called projection=measure" if "projection/none" in str(error) else ""
+            raise SettingsError(f"{error}{hint}") from None
         except (HydraException, OmegaConfBaseException) as error:
             raise SettingsError(_explain_override(str(error), overrides)) from None
         if OmegaConf.is_missing(config.run, "experiment"):

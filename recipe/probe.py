@@ -18,7 +18,7 @@ from rich.table import Table
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError, read_rows, write_rows
 from data_prep.splits import may_train
-from recipe.evaluate import RequestError, by_data_set, evaluate, explain, parser, protocol_of
+from recipe.evaluate import RequestError, budget_of, by_data_set, evaluate, explain, parser
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.metrics import group, measure
 from recipe.evaluation.samples import Problem, Sample, data_files
@@ -80,12 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--min-variance", type=float, default=VARIANCE, help=f"of a prompt to keep ({VARIANCE})")
     chosen = options.parse_args(arguments)
     try:
-        protocol = protocol_of(chosen, "eval@k", entropy=True)
-        _, problems, samples = evaluate(chosen, protocol)
+        budget = budget_of(chosen, "eval@k", entropy=True)
+        _, problems, samples = evaluate(chosen, budget)
         signals = signals_of(samples)
         write_probe(chosen.out, signals)
         table_console().print(table(signals))
-        for line in cut_warnings({name: measure(found, protocol) for name, found in by_data_set(samples).items()}):
+        for line in cut_warnings({name: measure(found, budget) for name, found in by_data_set(samples).items()}):
             print(line, file=sys.stderr)
         for dataset, source in data_files(chosen.data).items():
             keep = carrying(signals.get(dataset, {}), chosen.min_variance)

@@ -1,6 +1,7 @@
 """The typed form of our own configuration groups: unknown keys and values out of range end here, before Ray starts.
 
-Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be.
+Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be. A default
+here is that of the YAML files (tests/configs/test_defaults.py); it serves files that leave the key out (credit=off).
 """
 
 import dataclasses
@@ -15,9 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rewards.counterfactual.replay import Plan
+from rewards.counterfactual.replay import Choice, Method, Plan
+from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
-from workers.aggregators import AGGREGATORS
+from rewards.sandbox.server.modes import Mode
+from rewards.skills import SkillSource
+from workers.aggregators import AGGREGATORS, Aggregator
+from workers.credit import Ablation, Normalization
+from workers.penalties import PenaltyKind
+from workers.projection import EpsilonKind, Solver
+from workers.safe_update import Space
 
 
 class SettingsError(ValueError):
@@ -51,7 +59,7 @@ class SkillsSettings(Group):
     """Which skills a run speaks about, and which of them a row belongs to (``skills.*``)."""
 
     names: list[str] | None = None
-    by: Literal["column", "data_source", "function"] = "column"
+    by: SkillSource = "column"
     column: str = Field(default="skill", min_length=1)
     function: str | None = None
 
@@ -76,23 +84,23 @@ class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
     kind: Literal["off", "counterfactual"]
-    method: Literal["delete", "truncate", "replace", "shapley", "resample"] = "delete"
-    unit: Literal["statement", "line", "paragraph", "turn"] = "statement"
-    text_steps: bool = False
-    budget: int = Field(default=4, ge=1)
-    choice: Literal["longest", "uniform"] = "longest"
-    check_flaky: bool = True
-    continuations: int = Field(default=1, ge=1)
+    method: Method = Plan.method
+    unit: Unit = Plan.unit
+    text_steps: bool = Plan.text_steps
+    budget: int = Field(default=Plan.budget, ge=1)
+    choice: Choice = Plan.choice
+    check_flaky: bool = Plan.check_flaky
+    continuations: int = Field(default=Plan.continuations, ge=1)
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
-    strength: float = Field(default=0.0, ge=0)
-    normalization: Literal["signed", "positive", "softmax", "rank", "group", "none"] = "signed"
+    strength: float = Field(default=1.0, ge=0)
+    normalization: Normalization = "signed"
     tolerance: float = Field(default=1e-6, gt=0)
     min_valid: int = Field(default=2, ge=2)
     zero_advantage: bool = False
-    ablation: Literal["none", "shuffled", "inverted"] = "none"
+    ablation: Ablation = "none"
 
     @model_validator(mode="after")
     def _replays_can_be_made(self) -> "CreditSettings":
@@ -141,13 +149,11 @@ class AgopSettings(Group):
 class ProjectionSettings(Group):
     """Projection of the policy update into the set that protects other skills (``projection.*``)."""
 
-    method: Literal[
-        "off", "qp", "sequential_margin", "pcgrad", "none", "UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"
-    ]
+    method: Literal["off", "measure", Solver, Aggregator]
     protected: list[str] | None = None
     epsilon: float = 0.0
-    epsilon_kind: Literal["absolute", "cosine"] = "absolute"
-    space: Literal["displacement", "gradient"] = "displacement"
+    epsilon_kind: EpsilonKind = "absolute"
+    space: Space = "displacement"
     constraint_source: Literal["rollouts", "solutions", "both"] = "rollouts"
     solutions_per_protected: int = Field(default=48, ge=2)
     average: float = Field(default=0.0, ge=0, lt=1)
@@ -157,11 +163,18 @@ class ProjectionSettings(Group):
     forgetting_average: float = Field(default=0.8, ge=0, lt=1)
     max_protected: int = Field(default=8, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _measuring_has_its_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("method") == "none":
+            raise ValueError("method 'none' is called 'measure': projection=measure")
+        return values
+
 
 class PenaltySettings(Group):
-    """A pull towards the parameters at the start of a stage, a baseline for projection (``penalty.*``)."""
+    """A penalty on the distance from the start of a stage, a baseline for projection (``penalty.*``)."""
 
-    kind: Literal["off", "l2", "ewc"]
+    kind: Literal["off", PenaltyKind]
     strength: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     fisher_samples: int = Field(default=48, ge=1)
 
@@ -170,7 +183,7 @@ class SandboxSettings(Group):
     """How verifiers reach the sandbox (``sandbox.*``)."""
 
     url: str | list[str] | None = None
-    isolation: Literal["strict", "best", "minimal", "none"] | None = None
+    isolation: Mode | None = None
     timeout: float = Field(gt=0)
     memory_mb: int = Field(ge=64)
 

@@ -17,7 +17,7 @@ from rewards import compute_score, what_is_read
 from rewards.counterfactual.groups import SharedBoard, skips
 from rewards.counterfactual.policy import SharedPolicy, wanted
 from rewards.counterfactual.replay import Plan
-from rewards.counterfactual.service import CreditService, Sample
+from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.skills import skill_assigner
 from rewards.verdict import Verdict
@@ -138,7 +138,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
         if self.credits is None or TRAINED_ON not in fields:
             return {}
-        sample = Sample(
+        sample = RolloutSample(
             group=str(fields["uid"]),
             number=int(fields["session_id"]),
             problem=[str(problem["data_source"]), str(problem["ground_truth"])],

@@ -2,9 +2,10 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 SkillOf = Callable[[Mapping[str, Any]], str]
+SkillSource = Literal["column", "data_source", "function"]
 
 
 def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:

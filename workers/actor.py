@@ -41,7 +41,7 @@ from workers.displacement import (
 from workers.engines import PolicyEngine, WantedParts, prepare_worker_process
 from workers.penalties import PENALTY, Penalty, WantedPenalty
 from workers.projection import NotFiniteError, constraint_gram
-from workers.safe_update import PROTECTION, Angles, Constraint, Protection, SafeUpdate
+from workers.safe_update import PROTECTION, Angles, Protection, SafeUpdate
 
 
 class CpuReadyTrainingWorker(TrainingWorker):
@@ -67,8 +67,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     _begin: Callable[[], None] | None = None
     _before: list[torch.Tensor] | None = None
     _update: SafeUpdate | None = None
-    _pull: WantedPenalty | None = None
-    _pulled: float = 0.0
+    _wanted_penalty: WantedPenalty | None = None
+    _penalty_value: float = 0.0
     _not_finite: int = 0
 
     def __init__(self, config: TrainingWorkerConfig):
@@ -80,22 +80,23 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
         maybe_fix_3d_position_ids(data)  # verl's method does so first, too late for rows that are taken out here
-        wanted, pull, parts = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
-        self._measured, self._pulled = {}, 0.0
-        self._pull = WantedPenalty(**pull) if pull else None
+        wanted, penalty, parts = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
+        self._measured, self._penalty_value = {}, 0.0
+        self._wanted_penalty = WantedPenalty.from_dict(penalty) if penalty else None
+        protection = Protection.from_dict(wanted) if wanted else None
         # verl takes its settings out of what it is given
-        self._begin = partial(self._begin_steps, data.copy(), wanted, parts)
+        self._begin = partial(self._begin_steps, data.copy(), protection, parts)
         data = without_memory(data, self.engine.get_data_parallel_size(), self.engine_config.micro_batch_size_per_gpu)
         hook = self._optimizer().register_step_pre_hook(self._before_step)
         try:
             output = super().train_mini_batch(data)
         finally:
             hook.remove()
-            update, pull = self._update, self._pull
-            self._update = self._pull = self._before = self._begin = None
+            update = self._update
+            self._update = self._wanted_penalty = self._before = self._begin = None
         metrics = self._measured | (update.metrics() if update else {})
-        if pull:
-            metrics["penalty/value"] = self._pulled
+        if penalty:
+            metrics["penalty/value"] = self._penalty_value
         if output is not None:
             metrics["projection/nonfinite_gradients"], self._not_finite = float(self._not_finite), 0
             for name, value in metrics.items():
@@ -119,18 +120,18 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             self._measured["projection/displacement_norm"] = moved
         return output
 
-    def _begin_steps(self, data: TensorDict, wanted: dict[str, Any] | None, parts: int | None) -> None:
+    def _begin_steps(self, data: TensorDict, protection: Protection | None, parts: int | None) -> None:
         """What an update needs to know of the parameters before its first step.
 
-        data: all samples of the update. wanted: of PROTECTION. parts: of AGOP.
+        data: all samples of the update. protection: of PROTECTION. parts: of AGOP.
         """
-        self._before = snapshot(self._shards()) if wanted or self._trains_adapter() else None
+        self._before = snapshot(self._shards()) if protection or self._trains_adapter() else None
         if parts:
             self._measured |= self._gradient_spectrum(data, parts)
-        if self._pull:
-            self._begin_stage(data, self._pull)
-        if wanted:  # last: it may ask something of the next pass, which has to be the update's own
-            self._update = self._begin_update(data, wanted, self._before)
+        if self._wanted_penalty:
+            self._begin_stage(data, self._wanted_penalty)
+        if protection:  # last: it may ask something of the next pass, which has to be the update's own
+            self._update = self._begin_update(data, protection, self._before)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
     def save_checkpoint(
@@ -150,9 +151,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         self._averages.restore(tensors)
         return super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
 
-    def _begin_update(self, data: TensorDict, wanted: dict[str, Any], before: list[torch.Tensor] | None) -> SafeUpdate:
+    def _begin_update(self, data: TensorDict, protection: Protection, before: list[torch.Tensor] | None) -> SafeUpdate:
         """Constraint gradients at the parameters as they are: at once, or out of the update's own pass."""
-        protection = Protection(**wanted | {"constraints": [Constraint(**each) for each in wanted["constraints"]]})
         ranks = self.engine.get_data_parallel_size()
         assert before is not None
         update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._shard_ranks())
@@ -204,21 +204,21 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         except NotFiniteError:
             return {}
 
-    def _begin_stage(self, data: TensorDict, pull: WantedPenalty) -> None:
+    def _begin_stage(self, data: TensorDict, wanted: WantedPenalty) -> None:
         """At the first update of a new stage: anchor the penalty where the last one ended."""
-        if pull.stage == self._penalty.stage:
+        if wanted.stage == self._penalty.stage:
             return
         fisher = None
-        if pull.kind == "ewc":
-            fisher = diagonal_fisher(self.engine, pull.solutions, tu.get(data, "temperature"), self._micro_batch())
-        self._penalty.begin_stage(pull.stage, self._shards(), fisher)
+        if wanted.kind == "ewc":
+            fisher = diagonal_fisher(self.engine, wanted.solutions, tu.get(data, "temperature"), self._micro_batch())
+        self._penalty.begin_stage(wanted.stage, self._shards(), fisher)
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
         """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space.
 
         Parameters without a gradient are what an optimiser leaves alone.
         """
-        if self._update is None and self._pull is None:
+        if self._update is None and self._wanted_penalty is None:
             return
         engine: Any = self.engine
         parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
@@ -232,11 +232,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _add_penalty(self, gradients: list[torch.Tensor]) -> bool:
         """Add the penalty's gradient to the clipped ones; whether the optimiser may step. verl looked before that."""
-        if self._pull is None:
+        if self._wanted_penalty is None:
             return True
-        own = self._penalty.add_gradient(gradients, self._shards(), self._pull.strength)
-        self._pulled = self._sum_over_shards(own)
-        finite = math.isfinite(self._pulled)  # as every part of the gradient is then, too
+        own = self._penalty.add_gradient(gradients, self._shards(), self._wanted_penalty.strength)
+        self._penalty_value = self._sum_over_shards(own)
+        finite = math.isfinite(self._penalty_value)  # as every part of the gradient is then, too
         self._not_finite += not finite
         return finite
 

@@ -7,13 +7,14 @@ function of the Gram matrix alone and draw nothing at random, so that every rank
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-AGGREGATORS = ("UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG")
+Aggregator = Literal["UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"]
+AGGREGATORS: tuple[Aggregator, ...] = get_args(Aggregator)
 
 
 class MissingAggregatorsError(ImportError):

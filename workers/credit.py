@@ -20,12 +20,14 @@ Shapes as in `workers.credit`: B responses, K steps (of the response that has mo
 
 import math
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-ABLATIONS = ("none", "shuffled", "inverted")
+Ablation = Literal["none", "shuffled", "inverted"]
+ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
 
 
 def ablated(credits: Tensor, ablation: str, seed: int) -> Tensor:
@@ -55,6 +57,9 @@ def _shuffled(credits_B_K: Tensor, generator: torch.Generator) -> Tensor:
     target_B_K = missing_B_K.long().argsort(dim=1, stable=True).to(credits_B_K.device)
     return torch.empty_like(credits_B_K).scatter_(1, target_B_K, credits_B_K.gather(1, source_B_K))
 
+
+Normalization = Literal["signed", "positive", "softmax", "rank", "group", "none"]
+NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 
 # Tokens handled at once on a CPU: the index of a block stays in the cache, which halves the time of the whole.
 _CPU_BLOCK_TOKENS = 2**18
@@ -184,7 +189,6 @@ _NORMALIZERS: dict[str, Callable[[Tensor], Tensor]] = {
     "rank": _rank,
     "none": torch.clone,
 }
-NORMALIZATIONS = (*_NORMALIZERS, "group")
 
 
 def _largest(values_B_N: Tensor) -> Tensor:

@@ -1,37 +1,51 @@
-"""Pulls towards old parameters, the classic guards against forgetting: L2 and EWC. Baselines for projection.
+"""Penalties on the distance from old parameters, the classic guards against forgetting. Baselines for projection.
 
     penalty = strength/2 sum_i F_i (theta_i - theta_old_i)^2
 
 L2: F = 1. EWC (Kirkpatrick et al. 2017, arXiv 1612.00796, eq. 3): F is the diagonal of the Fisher information, summed
 over the finished stages, and theta_old the parameters at the last stage's end (the online form: Schwarz et al. 2018,
-arXiv 1805.06370, with gamma = 1). Nothing pulls in the first stage.
+arXiv 1805.06370, with gamma = 1). The first stage has no penalty.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from workers.displacement import numbered
+from workers.serialization import from_fields, to_fields
+from workers.solution_store import Solution, plain_solutions
 
-# The field of a batch in which the trainer sends what it wants of a penalty.
+# The field of a batch in which the trainer sends a WantedPenalty, as `WantedPenalty.to_dict`.
 PENALTY = "skillcredit_penalty"
+PenaltyKind = Literal["l2", "ewc"]
 
 
 @dataclass(frozen=True)
 class WantedPenalty:
     """kind: l2 or ewc. stage: number of the stage that an update belongs to. solutions: of the stage before (ewc)."""
 
-    kind: str
+    kind: PenaltyKind
     strength: float
     stage: int
-    solutions: Sequence = ()
+    solutions: Sequence[Solution] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a batch."""
+        return to_fields(self) | {"solutions": plain_solutions(self.solutions)}
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> "WantedPenalty":
+        """What `to_dict` returned; ValueError for an unknown key."""
+        solutions = [Solution(*each) for each in given.get("solutions", ())]
+        return from_fields(WantedPenalty, {**given, "solutions": solutions})
 
 
 @dataclass
 class Penalty:
-    """What pulls in this stage; anchor and importance are one tensor a trainable shard, empty in the first stage."""
+    """The penalty of this stage; anchor and importance are one tensor per trainable shard, empty in the first stage."""
 
     stage: int = 0
     anchor: list[Tensor] = field(default_factory=list)
@@ -67,11 +81,11 @@ class Penalty:
         value = torch.zeros((), dtype=torch.float64, device=shards[0].device)
         for index, anchor in enumerate(self.anchor):
             distance = shards[index] - anchor
-            pull = strength * distance
+            gradient = strength * distance
             if self.importance:
-                pull = pull * self.importance[index]
-            gradients[index].add_(pull)
-            value += 0.5 * (pull.double() * distance.double()).sum()
+                gradient = gradient * self.importance[index]
+            gradients[index].add_(gradient)
+            value += 0.5 * (gradient.double() * distance.double()).sum()
         return value
 
     def _move_to(self, shards: Sequence[Tensor]) -> None:

@@ -16,7 +16,7 @@ The matrix is solved in cosines (rows scaled to length 1), so rescaling a gradie
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import quadprog
@@ -29,6 +29,9 @@ from workers.aggregators import AGGREGATORS, aggregator
 
 Parameters = Tensor | Sequence[Tensor]
 Vector = NDArray[np.float64]
+# Methods that keep constraints; `project` also takes "none" and those of torchjd.
+Solver = Literal["qp", "sequential_margin", "pcgrad"]
+EpsilonKind = Literal["absolute", "cosine"]
 
 # Columns that are worked on together. On a CPU a block's sums are made in one call for pieces of _PIECE columns, in
 # fp32 (8 times as fast as fp64 there), and added in fp64: measured error of a cosine: 2e-7 at most. On an accelerator a

@@ -6,19 +6,22 @@ displacement since the start of the update is projected and written back (docs/r
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
-from workers.solution_store import Solution
+from workers.serialization import from_fields, to_fields
+from workers.solution_store import Solution, plain_solutions
 
-# The field of a batch in which the trainer sends the arguments of a Protection.
+# What is projected: what the optimiser did, or the gradient before it.
+Space = Literal["displacement", "gradient"]
+# The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
 PROTECTION = "skillcredit_protection"
 
 
@@ -30,13 +33,26 @@ class Constraint:
     skill: int
     solutions: Sequence[Solution] | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a batch."""
+        solutions = None if self.solutions is None else plain_solutions(self.solutions)
+        return to_fields(self) | {"solutions": solutions}
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> "Constraint":
+        """What `to_dict` returned; ValueError for an unknown key."""
+        stored = given.get("solutions")
+        solutions = None if stored is None else [Solution(*each) for each in stored]
+        return from_fields(Constraint, {**given, "solutions": solutions})
+
 
 @dataclass(frozen=True)
 class Protection:
     """What the trainer asks of an update: which constraints, and how they are kept (config group projection).
 
     shared_pass: the constraints' gradients are parts of the update's own, where it has one optimiser step. token_mean:
-    the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts.
+    the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
+    `workers.projection.project`.
     """
 
     constraints: Sequence[Constraint]
@@ -51,6 +67,16 @@ class Protection:
     @property
     def names(self) -> list[str]:
         return [constraint.name for constraint in self.constraints]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a batch."""
+        return to_fields(self) | {"constraints": [each.to_dict() for each in self.constraints]}
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> "Protection":
+        """What `to_dict` returned; ValueError for an unknown key."""
+        constraints = [Constraint.from_dict(each) for each in given["constraints"]]
+        return from_fields(Protection, {**given, "constraints": constraints})
 
 
 @dataclass

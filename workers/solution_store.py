@@ -1,7 +1,7 @@
 """Solutions that the verifier accepted, a few for each skill: what its log-likelihood gradient is made of."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -11,6 +11,11 @@ class Solution(NamedTuple):
     prompt: list[int]
     response: list[int]
     mask: list[int]
+
+
+def plain_solutions(solutions: Sequence[Solution]) -> list[tuple[list[int], ...]]:
+    """Solutions as a batch carries them."""
+    return [tuple(solution) for solution in solutions]
 
 
 class SolutionStore:

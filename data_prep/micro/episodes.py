@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_prep.micro.problems import Problem
+from data_prep.micro.problems import MicroProblem
 from data_prep.micro.suite import problems, row
 from data_prep.schema import DataFileError, Demonstration, Message, write_rows
 from data_prep.sources.agents import for_agent
@@ -23,7 +23,7 @@ SKILLS = ("write", "repair")
 _AT_A_TIME = 64
 
 
-async def demonstration(problem: Problem, index: int, rng: random.Random, feedback: str) -> Demonstration:
+async def demonstration(problem: MicroProblem, index: int, rng: random.Random, feedback: str) -> Demonstration:
     """One demonstration; an episode where a wrong program that was drawn fails a test that the agent may see."""
     asked = for_agent(row(problem, "sft_train", index))
     turns = [problem.gold]

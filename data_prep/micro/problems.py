@@ -27,8 +27,8 @@ from data_prep.micro.programs import (
     DIGITS,
     OPERATORS,
     Level,
+    MicroProgram,
     Part,
-    Program,
     call,
     literal,
     random_arguments,
@@ -112,7 +112,7 @@ LEVELS = {1: Level(2, DIGITS, inputs=(-10, 10), bounds=DIGITS), 2: _TWO_PARTS, 3
 
 
 @dataclass(frozen=True)
-class Problem:
+class MicroProblem:
     """One problem of a skill; `verifier` is the data_source that judges its answers with the truth that `truth()` makes
     (made when asked for: hidden tables take milliseconds, and demonstrations need none). redundant: right answers with
     a line too many.
@@ -127,15 +127,15 @@ class Problem:
     redundant: tuple[str, ...] = ()
 
 
-def write_problem(rng: random.Random, difficulty: int) -> Problem:
+def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     """A short specification; the answer is the function."""
     program = random_program(rng, LEVELS[difficulty])
     wrong = tuple(other.source() for other in program.neighbours())
     prompt = f"write f({','.join(program.variables)}): {program.words()}"
-    return Problem("write", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
+    return MicroProblem("write", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
 
 
-def repair_problem(rng: random.Random, difficulty: int) -> Problem:
+def repair_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     """A function with one wrong operator (at difficulty 3 perhaps constant) and a unit test that it fails; drawn until
     one single change makes that test pass, so that the answer is determined.
     """
@@ -149,43 +149,43 @@ def repair_problem(rng: random.Random, difficulty: int) -> Problem:
             break
     prompt = f"fix {failing[0]}\n{buggy.source()}"
     wrong = (buggy.source(), *(other.source() for other in buggy.neighbours() if other != program))
-    return Problem("repair", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
+    return MicroProblem("repair", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
 
 
-def _bugs(program: Program, difficulty: int) -> list[Program]:
+def _bugs(program: MicroProgram, difficulty: int) -> list[MicroProgram]:
     return [other for other in program.neighbours() if difficulty > 2 or other.operators() != program.operators()]
 
 
-def trace_problem(rng: random.Random, difficulty: int) -> Problem:
+def trace_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     """A function and a call; the answer is the value returned."""
     program = random_program(rng, LEVELS[difficulty])
     arguments = random_arguments(rng, program)
     value = program.returns(arguments)
     wrong = {literal(other.returns(arguments)) for other in program.neighbours()} - {literal(value)}
     prompt = f"run {call(arguments)}\n{program.source()}"
-    return Problem(
+    return MicroProblem(
         "trace", "trace", prompt, literal(value), tuple(sorted(wrong)), lambda: TraceTruth(expected=repr(value))
     )
 
 
-def sql_problem(rng: random.Random, difficulty: int) -> Problem:
+def sql_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     """A question over a table; the answer is a query, checked on several tables that the prompt does not show."""
     query = random_query(rng, difficulty)
     wrong = tuple(neighbour.source() for neighbour in query.neighbours())
     prompt = f"sql t({','.join(COLUMNS)}): {query.words()}"
-    return Problem("sql", "sql", prompt, query.source(), wrong, lambda: hidden_tables(query))
+    return MicroProblem("sql", "sql", prompt, query.source(), wrong, lambda: hidden_tables(query))
 
 
-def parts_problem(rng: random.Random, difficulty: int) -> Problem:
+def parts_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     """Operations by name; the answer is a line for each."""
     lines = random_lines(rng, NAMES[difficulty])
     wrong, too_long = (tuple(source_of(make(rng, lines)) for _ in range(_VERSIONS)) for make in (flawed, redundant))
     prompt = f"parts {', '.join(line.words() for line in lines)}"
     truth = CodeTruth(tests=list(map(line_test, lines)))
-    return Problem("parts", "code", prompt, source_of(lines), wrong, lambda: truth, too_long)
+    return MicroProblem("parts", "code", prompt, source_of(lines), wrong, lambda: truth, too_long)
 
 
-Maker = Callable[[random.Random, int], Problem]
+Maker = Callable[[random.Random, int], MicroProblem]
 SKILLS: dict[str, Maker] = {
     "write": write_problem,
     "repair": repair_problem,

@@ -1,7 +1,7 @@
 """The small language of the micro suite's three Python skills.
 
-A `Program` is a function of two or three assignments on separate variables (pair form), or of the two arms of an `if`
-(branch form), so that its parts can be right or wrong on their own.
+A `MicroProgram` is a function of two or three assignments on separate variables (pair form), or of the two arms of an
+`if` (branch form), so that its parts can be right or wrong on their own.
 """
 
 import random
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Program:
+class MicroProgram:
     """A function `f`. Without `bound`, part i changes variable i; with it, the parts are the arms of `if a<bound`."""
 
     parts: tuple[Part, ...]
@@ -100,7 +100,7 @@ class Program:
             return [f"{call(arguments)}=={value}"]
         return [f"{call(arguments)} {name}=={item}" for name, item in zip(self.variables, value, strict=True)]
 
-    def neighbours(self) -> list["Program"]:
+    def neighbours(self) -> list["MicroProgram"]:
         """The programs that differ in one operator or constant of one part."""
         return [
             replace(self, parts=(*self.parts[:index], other, *self.parts[index + 1 :]))
@@ -113,17 +113,17 @@ class Program:
         return [part.operator for part in self.parts]
 
 
-def random_program(rng: random.Random, level: Level) -> Program:
+def random_program(rng: random.Random, level: Level) -> MicroProgram:
     """A pair or a branch with two different arms, equally often."""
     branch = rng.random() < 0.5
     count = 2 if branch else level.parts
     parts = tuple(Part(rng.choice(OPERATORS), rng.choice(level.constants)) for _ in range(count))
     if branch and parts[0] == parts[1]:
         return random_program(rng, level)
-    return Program(parts, level, rng.choice(level.bounds) if branch else None)
+    return MicroProgram(parts, level, rng.choice(level.bounds) if branch else None)
 
 
-def random_arguments(rng: random.Random, program: Program) -> tuple[int, ...]:
+def random_arguments(rng: random.Random, program: MicroProgram) -> tuple[int, ...]:
     """Arguments for a call of the program, within its level."""
     return tuple(rng.choice(program.level.inputs) for _ in program.variables)
 
@@ -142,7 +142,7 @@ def literal(value: Value) -> str:
     return repr(value).replace(" ", "").strip("()")
 
 
-def unit_tests(program: Program) -> CodeTruth:
+def unit_tests(program: MicroProgram) -> CodeTruth:
     """Tests that tell the program from every neighbour; each looks at one part only, so that partial credit exists."""
     bound = program.bound
     inputs = [0, 3, 11] if bound is None else [bound - 1, bound, -5, 12, 1, 25]

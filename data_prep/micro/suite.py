@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import track
 
-from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, Problem
+from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 from data_prep.sources.agents import for_agent
 from data_prep.sources.source import positive
@@ -43,7 +43,7 @@ def split_of(prompt: str) -> str:
     return split_by_hash(prompt, _SHARES)
 
 
-def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) -> Iterator[Problem]:
+def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) -> Iterator[MicroProblem]:
     """Problems of one skill and split; prompts repeat in sft_train only. The same arguments give the same problems."""
     rng = random.Random(f"{skill}/{split}/{seed}/{difficulty}")
     seen: set[str] = set()
@@ -74,7 +74,7 @@ def rows(
     return [for_agent(one) for one in made] if agents else made
 
 
-def row(problem: Problem, split: str, index: int) -> Row:
+def row(problem: MicroProblem, split: str, index: int) -> Row:
     """A problem as a row for reinforcement learning."""
     return Row(
         data_source=problem.verifier,
@@ -100,7 +100,7 @@ def demonstrations(
     return drawn
 
 
-def _demonstration(problem: Problem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
+def _demonstration(problem: MicroProblem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
     correct = not problem.wrong or rng.random() >= wrong_share
     answer = problem.gold if correct else rng.choice(problem.wrong)
     if correct and problem.redundant and rng.random() < REDUNDANT_SHARE:
@@ -111,7 +111,7 @@ def _demonstration(problem: Problem, rng: random.Random, split: str, wrong_share
     )
 
 
-def _extra_info(problem: Problem, split: str, index: int) -> ExtraInfo:
+def _extra_info(problem: MicroProblem, split: str, index: int) -> ExtraInfo:
     digest = hashlib.sha256(problem.prompt.encode()).hexdigest()[:12]
     return ExtraInfo(split=split, index=index, id=f"micro/{problem.skill}/{digest}")
 

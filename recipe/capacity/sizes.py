@@ -172,7 +172,7 @@ def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
     protector = Protector(settings.model_copy(update={"projection": always}))
     plan = make_plan(settings, batch)
     stages = plan.protected if plan else [None]
-    return [{wanted["name"] for wanted in protector.protection(stage).get("constraints", [])} for stage in stages]
+    return [set(found.names) if (found := protector.protection(stage)) else set() for stage in stages]
 
 
 def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:

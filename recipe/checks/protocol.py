@@ -7,7 +7,7 @@ from recipe.capacity.sizes import RunSizes, read_sizes
 from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import Settings, SettingsError, read_settings
-from recipe.training.schedule import Plan, make_plan, mixed_plan
+from recipe.training.schedule import PromptPlan, make_plan, mixed_plan
 
 FSDP = "actor_rollout_ref.actor.fsdp_config"
 # verl's estimators that scale or shift advantages by the whole batch.
@@ -64,7 +64,7 @@ def _corrections_are_kept(config: DictConfig, settings: Settings) -> list[Proble
 
     key = f"{FSDP}.model_dtype"
     dtype = OmegaConf.select(config, key)
-    if settings.projection.method in ("off", "none") or PrecisionType.is_fp32(dtype):
+    if settings.projection.method in ("off", "measure") or PrecisionType.is_fp32(dtype):
         return []
     what = f"projection writes corrections that parameters in {dtype} would round away"
     return [Problem(what, key, "fp32; the forward pass stays in mixed_precision.param_dtype")]
@@ -78,7 +78,7 @@ def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:
     return []
 
 
-def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
+def _groups_of_their_own(plan: PromptPlan, estimator: str) -> list[Problem]:
     """Memory samples must have advantages by themselves, and leave those of the trained samples as they are."""
     if estimator not in BATCH_ESTIMATORS or not plan.memory.any():
         return []
@@ -90,7 +90,7 @@ def _groups_of_their_own(plan: Plan, estimator: str) -> list[Problem]:
     return [Problem(what, "algorithm.adv_estimator", mend)]
 
 
-def _divisions(plan: Plan, sizes: RunSizes) -> list[Problem]:
+def _divisions(plan: PromptPlan, sizes: RunSizes) -> list[Problem]:
     """Memory and trained samples each divide over ranks, the latter also into the optimiser's steps."""
     if sizes.prompts % sizes.mini_batch_prompts:
         return []  # recipe.checks.memory says so

@@ -13,18 +13,18 @@ import numpy as np
 
 from rewards.seeds import seed_of
 
-ProtocolName = Literal["eval@1", "eval@k", "eval@budget"]
+BudgetName = Literal["eval@1", "eval@k", "eval@budget"]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Budget:
     """What is asked of the server for each problem; ValueError for values that do not go together.
 
     samples: answers to a problem (eval@k). budget: generated tokens a problem (eval@budget).
     max_tokens: length of one answer. entropy: ask for log-probabilities too, from which entropy is estimated.
     """
 
-    name: ProtocolName = "eval@1"
+    name: BudgetName = "eval@1"
     samples: int = 1
     budget: int | None = None
     temperature: float = 0.0
@@ -34,8 +34,8 @@ class Protocol:
     entropy: bool = False
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(ProtocolName):
-            raise ValueError(f"unknown protocol '{self.name}'; valid ones: {', '.join(get_args(ProtocolName))}")
+        if self.name not in get_args(BudgetName):
+            raise ValueError(f"unknown protocol '{self.name}'; valid ones: {', '.join(get_args(BudgetName))}")
         if min(self.samples, self.max_tokens) < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
             raise ValueError("samples and max_tokens must be positive, temperature >= 0 and top_p in (0, 1]")
         if self.name == "eval@1" and (self.samples, self.temperature) != (1, 0.0):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import rewards
-from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.budgets import Budget
 from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Journal, Problem, Sample
 from recipe.evaluation.servers import Endpoints, ServerError
 from recipe.records.run_directory import write_atomically
@@ -98,7 +98,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
 
 
 class Collector:
-    """Fills a journal with the samples that a protocol asks for; what is there already is not asked again.
+    """Fills a journal with the samples that a budget asks for; what is there already is not asked again.
 
     judge: how answers are judged. concurrency: chains of generation at a time; judging: answers
     that are judged at a time. agents: how rows for an agent of ours are answered in several turns; None: in one.
@@ -107,7 +107,7 @@ class Collector:
     def __init__(
         self,
         endpoints: Endpoints,
-        protocol: Protocol,
+        budget: Budget,
         journal: Journal,
         *,
         judge: JudgeSettings | None = None,
@@ -115,7 +115,7 @@ class Collector:
         judging: int = 16,
         agents: AgentsSettings | None = None,
     ):
-        self.endpoints, self.protocol, self.journal, self.judge = endpoints, protocol, journal, judge or JudgeSettings()
+        self.endpoints, self.budget, self.journal, self.judge = endpoints, budget, journal, judge or JudgeSettings()
         self.agents = agents
         self._generating, self._judging = asyncio.Semaphore(concurrency), asyncio.Semaphore(judging)
 
@@ -124,7 +124,7 @@ class Collector:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for problem in problems:
-                    for chain in self.protocol.chains:
+                    for chain in self.budget.chains:
                         await self._generating.acquire()
                         tasks.create_task(self._chain(tasks, problem, chain))
         except* (ServerError, OSError) as group:
@@ -134,8 +134,8 @@ class Collector:
         """Samples of one problem that depend on each other, because they share a budget."""
         spent = 0
         try:
-            for number in self.protocol.numbers(chain):
-                if self.protocol.tokens_left(spent) < 1:
+            for number in self.budget.numbers(chain):
+                if self.budget.tokens_left(spent) < 1:
                     return
                 sample = await self._sample(problem, number, spent)
                 if not sample.settled:
@@ -153,10 +153,10 @@ class Collector:
             return known
 
         async def ask(messages: Sequence[Message], turn: int, tokens: int) -> Answer | None:
-            if (allowed := self.protocol.tokens_left(spent + tokens)) < 1:
+            if (allowed := self.budget.tokens_left(spent + tokens)) < 1:
                 return None
-            seed = self.protocol.seed_of(f"{problem.id}/turn{turn}" if turn else problem.id, number)
-            return await self.endpoints.ask(messages, self.protocol, seed=seed, max_tokens=allowed)
+            seed = self.budget.seed_of(f"{problem.id}/turn{turn}" if turn else problem.id, number)
+            return await self.endpoints.ask(messages, self.budget, seed=seed, max_tokens=allowed)
 
         if self.agents is not None and problem.agent in ENVIRONMENTS:
             answer = await play_episode(ask, self._environment(problem, self.agents), problem.messages, self.agents)

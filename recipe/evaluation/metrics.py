@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from recipe.evaluation.budgets import Protocol, pass_at_k
+from recipe.evaluation.budgets import Budget, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
 from recipe.records.intervals import bootstrap_interval
 
@@ -53,10 +53,10 @@ def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     }
 
 
-def solved(problems: dict[str, list[Sample]], protocol: Protocol, ks: Sequence[int]) -> dict[str, dict[str, float]]:
+def solved(problems: dict[str, list[Sample]], budget: Budget, ks: Sequence[int]) -> dict[str, dict[str, float]]:
     """Problem -> its pass@k for each k that its samples allow, or whether its budget bought an accepted answer."""
     counts = {key: (len(found), sum(_accepted(sample) for sample in found)) for key, found in problems.items()}
-    if protocol.name == "eval@budget":
+    if budget.name == "eval@budget":
         return {"solved@budget": {key: float(accepted > 0) for key, (_, accepted) in counts.items()}}
     return {
         f"pass@{k}": {key: pass_at_k(n, c, k) for key, (n, c) in counts.items() if n >= k}
@@ -65,10 +65,10 @@ def solved(problems: dict[str, list[Sample]], protocol: Protocol, ks: Sequence[i
     }
 
 
-def measure(samples: Sequence[Sample], protocol: Protocol, ks: Sequence[int] = ()) -> dict[str, Any]:
+def measure(samples: Sequence[Sample], budget: Budget, ks: Sequence[int] = ()) -> dict[str, Any]:
     """Every metric of one data set (docs/how-to/evaluate.md). Rates are None where nothing was judged."""
     problems = group(samples)
-    means = values(problems) | solved(problems, protocol, ks)
+    means = values(problems) | solved(problems, budget, ks)
     judged = [sample for found in problems.values() for sample in found]
     entropies = [sample.answer.entropy for sample in judged if sample.answer.entropy is not None]
     return {

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import openai
 
-from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.budgets import Budget
 from recipe.evaluation.samples import TOO_LONG, Answer
 
 
@@ -78,9 +78,7 @@ class Endpoints:
             raise ServerError(f"{url} serves {', '.join(names) or 'no model'}, but {wanted}; give --model NAME")
         return models[names.index(name)]
 
-    async def ask(
-        self, messages: Sequence[dict[str, str]], protocol: Protocol, *, seed: int, max_tokens: int
-    ) -> Answer:
+    async def ask(self, messages: Sequence[dict[str, str]], budget: Budget, *, seed: int, max_tokens: int) -> Answer:
         """One answer, from the least busy server that still answers.
 
         Raises ServerError: every server is lost, serves another model by now, or refuses the request as such.
@@ -88,10 +86,10 @@ class Endpoints:
         request = {
             "model": self.model,
             "messages": list(messages),
-            "temperature": protocol.temperature,
-            "top_p": protocol.top_p,
+            "temperature": budget.temperature,
+            "top_p": budget.top_p,
             "seed": seed,
-            "logprobs": True if protocol.entropy else openai.omit,
+            "logprobs": True if budget.entropy else openai.omit,
         }
         while available := [url for url in self.clients if url not in self.lost]:
             url = min(available, key=lambda name: self.under_way[name])

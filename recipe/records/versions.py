@@ -67,6 +67,7 @@ CHANGES: dict[int, Change] = {
             "critic.data_loader_seed": "${data.seed}",
             "critic.fsdp.seed": "${data.seed}",
         },
+        renamed={"projection.method": {"none": "measure"}},
     ),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Settings:
+class DpoSettings:
     """model: Hugging Face folder. train_pairs, val_pairs: JSON lines with prompt, chosen and rejected, each a list of
     chat messages. out: folder of the merged model. log: JSON lines of the metrics. device: cpu or cuda. ranks:
     processes, one for each GPU. batch_size: pairs an optimiser step over all ranks; micro_batch_size: a forward pass.
@@ -43,7 +43,7 @@ class Settings:
         return self.batch_size // (self.micro_batch_size * self.ranks)
 
 
-def train(settings: Settings) -> None:
+def train(settings: DpoSettings) -> None:
     """Trains on the pairs, logs the reward accuracy on held-out pairs, and saves the merged model."""
     from datasets import load_dataset
     from peft import LoraConfig
@@ -102,4 +102,4 @@ def save(trainer: Any, tokenizer: Any, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    train(Settings(**json.loads(Path(sys.argv[1]).read_text())))
+    train(DpoSettings(**json.loads(Path(sys.argv[1]).read_text())))

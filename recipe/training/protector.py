@@ -15,7 +15,9 @@ from omegaconf import DictConfig
 from recipe.records.run_directory import write_atomically
 from recipe.settings import Settings
 from recipe.training.failure_buffer import FailureBuffer
-from workers.solution_store import SolutionStore
+from workers.penalties import WantedPenalty
+from workers.safe_update import Constraint, Protection
+from workers.solution_store import Solution, SolutionStore
 
 
 class Peaks:
@@ -101,7 +103,7 @@ class Protector:
     def active(self, guarded: Sequence[str] | None = None) -> list[str]:
         """The skills that the next update must not harm.
 
-        guarded: the only ones to protect in this stage (`Plan.guarded`); None in protocol mixed, which has no stages.
+        guarded: the only ones to protect in this stage (`PromptPlan.guarded`); None in protocol mixed.
         """
         names = self.names if guarded is None else [name for name in self.names if name in guarded]
         if self.settings.when == "always":
@@ -118,46 +120,52 @@ class Protector:
             if accuracy is not None
         }
 
-    def protection(self, guarded: Sequence[str] | None = None) -> dict[str, Any]:
-        """Arguments of `workers.safe_update.Protection`; empty when nothing is protected."""
+    def protection(self, guarded: Sequence[str] | None = None) -> Protection | None:
+        """What the actor is asked to protect; None when nothing is."""
         constraints = [constraint for name in self.active(guarded) for constraint in self._constraints(name)]
         if not constraints:
-            return {}
-        kept = ("method", "epsilon", "epsilon_kind", "space", "average")
-        shared = guarded is None and self.settings.constraint_source == "rollouts" and self.settings.method != "none"
-        return {
-            "constraints": constraints,
-            "shared_pass": shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
-            "token_mean": self.loss_mean == TOKEN_MEAN,
-        } | {key: getattr(self.settings, key) for key in kept}
+            return None
+        chosen = self.settings
+        shared = guarded is None and chosen.constraint_source == "rollouts" and chosen.method != "measure"
+        return Protection(
+            constraints,
+            # The configuration's name for what `workers.projection.project` calls "none".
+            method="none" if chosen.method == "measure" else chosen.method,
+            epsilon=chosen.epsilon,
+            epsilon_kind=chosen.epsilon_kind,
+            space=chosen.space,
+            average=chosen.average,
+            shared_pass=shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
+            token_mean=self.loss_mean == TOKEN_MEAN,
+        )
 
-    def _constraints(self, name: str) -> list[dict[str, Any]]:
+    def _constraints(self, name: str) -> list[Constraint]:
         """One from each source; with two sources their names say which."""
         source, skill = self.settings.constraint_source, self.all_names.index(name)
         ending = (lambda kind: f".{kind}") if source == "both" else (lambda kind: "")
-        found: list[dict[str, Any]] = []
+        found: list[Constraint] = []
         if source in ("rollouts", "both"):
-            found.append({"name": name + ending("rollouts"), "skill": skill, "solutions": None})
+            found.append(Constraint(name + ending("rollouts"), skill))
         if source in ("solutions", "both"):
             solutions = self._newest(name, self.settings.solutions_per_protected)
-            found.append({"name": name + ending("solutions"), "skill": skill, "solutions": solutions})
+            found.append(Constraint(name + ending("solutions"), skill, solutions))
         return found
 
-    def pull(self, stage: int, finished: Sequence[str]) -> dict[str, Any]:
-        """Arguments of `workers.penalties.WantedPenalty`; empty without a penalty.
+    def wanted_penalty(self, stage: int, finished: Sequence[str]) -> WantedPenalty | None:
+        """The penalty of an update; None where there is none.
 
         finished: the skills of the stage before, where this is the first update of a stage.
         """
         if self.penalty.kind == "off":
-            return {}
+            return None
         solutions = []
         if self.penalty.kind == "ewc":
             solutions = [kept for name in finished for kept in self._newest(name, self.penalty.fisher_samples)]
-        return {"kind": self.penalty.kind, "strength": self.penalty.strength, "stage": stage, "solutions": solutions}
+        return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
-    def _newest(self, name: str, count: int) -> list[tuple[list[int], ...]]:
+    def _newest(self, name: str, count: int) -> list[Solution]:
         assert self.solutions is not None
-        return [tuple(solution) for solution in self.solutions.of(name)[-count:]]
+        return self.solutions.of(name)[-count:]
 
     def metrics(self, guarded: Sequence[str] | None = None) -> dict[str, float]:
         """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions."""

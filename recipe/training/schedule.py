@@ -21,7 +21,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class PromptPlan:
     """Prompts of every step; each row of ``fresh + stored + memory`` sums to the batch size.
 
     stages: skills that each stage trains. protected: those that projection may protect in it. stage: (steps,) its
@@ -53,7 +53,7 @@ class Plan:
         return self.stages[stage - 1] if first else []
 
 
-def make_plan(settings: Settings, batch: int) -> Plan | None:
+def make_plan(settings: Settings, batch: int) -> PromptPlan | None:
     """The plan of these settings for batches of so many prompts; None for protocol mixed, which has no stages.
 
     Raises:
@@ -79,13 +79,13 @@ def make_plan(settings: Settings, batch: int) -> Plan | None:
         parts = deal((before | trained)[stage[last]], rest[last])
         stored[last], fresh[last] = np.where(before[-1], parts, 0), np.where(before[-1], 0, parts)
     protected = [[skill for skill, kept in zip(skills, row, strict=True) if kept] for row in protects]
-    plan = Plan(skills, stages, protected, stage, fresh, stored, memory)
+    plan = PromptPlan(skills, stages, protected, stage, fresh, stored, memory)
     _refuse_empty_steps(plan, batch, protocol.refresh_steps)
     _refuse_idle_protection(settings, named, plan)
     return plan
 
 
-def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> Plan:
+def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> PromptPlan:
     """Every batch has prompts of all skills: one of each, and the rest so that a skill has its share of the rows.
 
     sizes: how many rows each skill has.
@@ -102,7 +102,7 @@ def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> Plan:
     wanted = np.maximum(rows / rows.sum() * batch - 1, 0)
     fresh = 1 + deal(np.tile(wanted, (steps, 1)), batch - len(rows))
     none = np.zeros_like(fresh)
-    return Plan([*sizes], [[*sizes]], [[]], np.zeros(steps, dtype=np.int64), fresh, none, none)
+    return PromptPlan([*sizes], [[*sizes]], [[]], np.zeros(steps, dtype=np.int64), fresh, none, none)
 
 
 def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:
@@ -145,7 +145,7 @@ def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Coun
     return near @ levels
 
 
-def _refuse_empty_steps(plan: Plan, batch: int, refresh_steps: int) -> None:
+def _refuse_empty_steps(plan: PromptPlan, batch: int, refresh_steps: int) -> None:
     new = plan.fresh.sum(1)
     refreshed = slice(plan.steps - refresh_steps, None)
     new[refreshed] += plan.stored[refreshed].sum(1)
@@ -159,7 +159,7 @@ def _refuse_empty_steps(plan: Plan, batch: int, refresh_steps: int) -> None:
         )
 
 
-def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Plan) -> None:
+def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: PromptPlan) -> None:
     """Projection that would never protect what it names, or anything at all."""
     idle = sorted(set(named) - {*chain(*plan.protected)})
     if idle:
@@ -199,7 +199,7 @@ class PromptSchedule:
         SettingsError: a skill of the plan has no row.
     """
 
-    def __init__(self, plan: Plan, rows: Mapping[str, Sequence[int]], store_size: int, seed: int):
+    def __init__(self, plan: PromptPlan, rows: Mapping[str, Sequence[int]], store_size: int, seed: int):
         self.plan = plan
         self.seed = seed
         empty = [skill for skill in plan.skills if not rows.get(skill)]

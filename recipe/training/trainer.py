@@ -225,13 +225,12 @@ class SkillCreditTrainer(PPOTrainerSync):
             stage, guarded = int(plan.stage[self.global_steps - 1]), plan.guarded(self.global_steps)
             finished = plan.just_finished(self.global_steps)
             metrics["protocol/stage"] = stage + 1
-        for key, wanted in (
-            (PROTECTION, self.protector.protection(guarded)),
-            (PENALTY, self.protector.pull(stage, finished)),
-            (AGOP, self._agop_parts),
-        ):
-            if wanted:
-                batch.extra_info[key] = wanted
+        if protection := self.protector.protection(guarded):
+            batch.extra_info[PROTECTION] = protection.to_dict()
+        if penalty := self.protector.wanted_penalty(stage, finished):
+            batch.extra_info[PENALTY] = penalty.to_dict()
+        if self._agop_parts:
+            batch.extra_info[AGOP] = self._agop_parts
         metrics.update(self.protector.metrics(guarded))
         return super()._update_actor(batch, metrics)
 

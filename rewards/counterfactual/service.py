@@ -31,7 +31,7 @@ _WAITING = 800
 
 
 @dataclass(frozen=True)
-class Sample:
+class RolloutSample:
     """One finished trajectory whose score is known.
 
     turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
@@ -106,7 +106,7 @@ class CreditService:
         self._saved_in = 0
         self._waiting = 0
 
-    async def credit(self, sample: Sample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
+    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
         """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
 
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
@@ -144,7 +144,7 @@ class CreditService:
             "credit_generated": spent.generated,
         }
 
-    def _part(self, sample: Sample, tokenizer: Any) -> _Part:
+    def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
         """The whole of a trajectory; for steps inside a program, the turn of an agent that is its answer."""
         if not sample.turns:
             return _Part(0, sample.token_ids, sample.text)
@@ -157,7 +157,7 @@ class CreditService:
 
     async def _estimate(
         self,
-        sample: Sample,
+        sample: RolloutSample,
         part: _Part,
         judge: Judge,
         spent: _Spent,
@@ -204,7 +204,7 @@ class CreditService:
             siblings=[text for _, text in siblings or []], turns=part.turns, resume=resume,
         )  # fmt: skip
 
-    async def _siblings(self, sample: Sample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
+    async def _siblings(self, sample: RolloutSample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
         """Scores and texts (or actions) of the sample's group; None where nobody asks for them, or they did not come
         in time.
         """
@@ -238,12 +238,12 @@ class CreditService:
         self.saved -= extra
         return replace(self.plan, budget=self.plan.budget + extra)
 
-    def _rng(self, sample: Sample) -> random.Random:
+    def _rng(self, sample: RolloutSample) -> random.Random:
         """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
 
 
-def _answer(sample: Sample, tokenizer: Any) -> str:
+def _answer(sample: RolloutSample, tokenizer: Any) -> str:
     """The text that was judged: of an agent the turn that is its answer."""
     if not sample.turns:
         return sample.text
@@ -251,7 +251,9 @@ def _answer(sample: Sample, tokenizer: Any) -> str:
     return str(tokenizer.decode(sample.token_ids[start:end], skip_special_tokens=True))
 
 
-def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tuple[list[tuple[int, int]], np.ndarray]:
+def _placed(
+    found: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
+) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Spans of the steps in the characters of the whole response, and the step of each of its tokens."""
     spans = [(step.start, step.end) for step in found.steps]
     own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
@@ -261,7 +263,7 @@ def _placed(found: Credits, part: _Part, sample: Sample, tokenizer: Any) -> tupl
     return [(start + shift, end + shift) for start, end in spans], steps
 
 
-def _resumer(sample: Sample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
+def _resumer(sample: RolloutSample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
     """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
     offsets = token_offsets(tokenizer, part.token_ids)
     drawn: Counter[int] = Counter()

@@ -18,7 +18,7 @@ from rewards.sandbox.server.listener import uvicorn_server, watch
 from rewards.sandbox.server.modes import MODES
 from rewards.sandbox.server.pool import Counters, Pool
 from rewards.sandbox.server.server import build_app
-from rewards.sandbox.server.slot import Settings, SlotFailed
+from rewards.sandbox.server.slot import SlotFailed, SlotSettings
 from rewards.sandbox.server_token import read_token
 
 log = logging.getLogger("rewards.sandbox")
@@ -83,7 +83,7 @@ async def require_packages(pool: Pool) -> None:
 
 async def serve(options: argparse.Namespace) -> None:
     """Start the workers, then answer until a signal or, for an embedded server, until nobody holds a lease."""
-    settings = Settings(
+    settings = SlotSettings(
         isolate=options.isolation != "none", quota_mb=options.disk_mb, memory_mb=options.memory_mb, queue=options.queue
     )
     pool = Pool(options.workers, settings)

@@ -19,7 +19,7 @@ FOLDER = Path(configs.__path__[0])
 # Each baseline with one projection, so that one composition tries two files.
 ARMS = {
     "kl": "qp",
-    "entropy": "none",
+    "entropy": "measure",
     "ppo": "off",
     "reinforce": "off",
     "replay": "pcgrad",
@@ -35,7 +35,7 @@ PROTECTING = {
     "qp_solutions": ("qp", "solutions", "displacement"),
     "qp_both": ("qp", "both", "displacement"),
     "qp_gradient": ("qp", "solutions", "gradient"),
-    "measured": ("none", "solutions", "displacement"),
+    "measured": ("measure", "solutions", "displacement"),
 }
 CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
 
@@ -143,7 +143,7 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
             {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"},
             "projection writes corrections that parameters in bfloat16 would round away",
         ),
-        ({"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16", "projection.method": "none"}, None),
+        ({"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16", "projection.method": "measure"}, None),
         ({"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1}, None),
         (
             {"actor_rollout_ref.actor.ppo_mini_batch_size": 8, "actor_rollout_ref.rollout.n": 1,

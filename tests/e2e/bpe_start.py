@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from data_prep.micro import model, suite
-from data_prep.micro.problems import SKILLS, Problem
+from data_prep.micro import model as micro_model
+from data_prep.micro import suite
+from data_prep.micro.problems import SKILLS, MicroProblem
 from data_prep.schema import write_rows
 
 PROBLEMS, MERGES, STEPS = 8, 120, 150
@@ -17,8 +18,8 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     """Writes train.parquet (rows for agents) and `model`, which solves a part of them and errs in the others."""
     counts = dict.fromkeys(SKILLS, 64)
     demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
-    merges = model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
-    model.make(out / "model", seed=seed, merges=merges)
+    merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
+    micro_model.make(out / "model", seed=seed, merges=merges)
     write_rows(out / "train.parquet", suite.rows("train", SKILLS, seed=seed, count=PROBLEMS, difficulty=1, agents=True))
     drawn = [
         problem
@@ -29,7 +30,7 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     return out
 
 
-def _fit(folder: Path, problems: list[Problem], seed: int) -> None:
+def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
     """Teaches the right answer and a wrong one of every problem, so that samples of a group differ."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -54,7 +55,7 @@ def _batch(tokenizer: AutoTokenizer, answers: list[tuple[str, str]]) -> tuple[to
     for prompt, answer in answers:
         chat = [{"role": "user", "content": prompt}]
         asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        question, told = tokenizer.encode(asked), tokenizer.encode(answer + model.END)
+        question, told = tokenizer.encode(asked), tokenizer.encode(answer + micro_model.END)
         rows.append((question + told, [-100] * len(question) + told))
     longest = max(len(ids) for ids, _ in rows)
     ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row, _ in rows]

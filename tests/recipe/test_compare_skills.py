@@ -44,7 +44,7 @@ def finish(
         if step == 4 and not learnt:
             del accuracy["skill/sql/accuracy"]
         measured = {"timing_s/step": seconds, "actor/projection/split_half_cosine/write": 0.1 * step}
-        if method == "none" and step > 2:
+        if method == "measure" and step > 2:
             measured["actor/projection/predicted_change/write"] = -0.01
         run.log_metrics(step, measured | (accuracy if write is not None else {}))
     if weights:
@@ -163,7 +163,7 @@ def test_the_picture_of_the_arms_leaves_the_other_points_of_the_curve_to_it(
 def test_what_gradients_foresaw_stands_beside_what_happened_and_not_among_the_arms(
     tmp_path: Path, config: DictConfig, monkeypatch
 ):
-    for name, method in (("grpo.s0", "qp"), ("measured.s0", "none"), ("qp.s0", "qp")):
+    for name, method in (("grpo.s0", "qp"), ("measured.s0", "measure"), ("qp.s0", "qp")):
         finish(tmp_path, config, name, 0.5, method=method)
     shown, foreseen = [], []
     monkeypatch.setattr(compare_skills, "draw_arms", lambda records, path: shown.append(sorted(records)))

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from data_prep.micro.problems import ALL_SKILLS, Problem
+from data_prep.micro.problems import ALL_SKILLS, MicroProblem
 
 
-def sample_problems(count: int) -> list[Problem]:
+def sample_problems(count: int) -> list[MicroProblem]:
     return [
         make(random.Random(f"{skill}/{difficulty}/{number}"), difficulty)
         for skill, make in ALL_SKILLS.items()
@@ -17,5 +17,5 @@ def sample_problems(count: int) -> list[Problem]:
 
 
 @pytest.fixture(params=sample_problems(2), ids=lambda problem: f"{problem.skill}-{problem.prompt[:16]!r}")
-def problem(request) -> Problem:
+def problem(request) -> MicroProblem:
     return request.param

@@ -8,14 +8,14 @@ def shards(*values: float) -> list[torch.Tensor]:
     return [torch.tensor(values[:1]), torch.tensor(values[1:])]
 
 
-def test_nothing_pulls_in_the_first_stage():
+def test_the_first_stage_has_no_penalty():
     gradients = shards(1.0, 2.0, 3.0)
     assert Penalty().add_gradient(gradients, shards(9.0, 9.0, 9.0), strength=5.0) == 0.0
     assert gradients[1].tolist() == [2.0, 3.0]
     assert Penalty().state() == {}
 
 
-def test_l2_pulls_towards_the_parameters_at_the_start_of_the_stage():
+def test_l2_grows_with_the_distance_from_the_parameters_at_the_start_of_the_stage():
     penalty, old = Penalty(), shards(0.0, 1.0, 2.0)
     penalty.begin_stage(1, old, None)
     old[0] += 100.0  # the optimiser goes on with the same memory

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal, get_args
 
 from rewards.sandbox.isolation import landlock
 from rewards.sandbox.server.slot import Slot
 
 log = logging.getLogger("rewards.sandbox")
 
-MODES = ("strict", "best", "minimal", "none")
+Mode = Literal["strict", "best", "minimal", "none"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 """strict: every layer. best: at least files and other processes are protected. minimal: what there is. none: limits
 only, for code that you trust."""
 _FILES, _PROCESSES = "files", "processes"

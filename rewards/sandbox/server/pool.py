@@ -13,7 +13,7 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
-from rewards.sandbox.server.slot import Preempted, Settings, Slot, SlotFailed
+from rewards.sandbox.server.slot import Preempted, Slot, SlotFailed, SlotSettings
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -69,7 +69,7 @@ class _Progress:
 class Pool:
     """All slots of a server."""
 
-    def __init__(self, workers: int, settings: Settings) -> None:
+    def __init__(self, workers: int, settings: SlotSettings) -> None:
         self.settings = settings
         self.workers = workers
         self.slots = [Slot(number, settings) for number in range(workers + spare_slots(workers))]

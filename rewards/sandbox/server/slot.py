@@ -58,7 +58,7 @@ class SlotFailed(Exception):
 
 
 @dataclass
-class Settings:
+class SlotSettings:
     """What every slot of a server has in common."""
 
     isolate: bool = True
@@ -112,7 +112,7 @@ class _Link(asyncio.Protocol):
 class Slot:
     """One worker process and the socket to it."""
 
-    def __init__(self, number: int, settings: Settings) -> None:
+    def __init__(self, number: int, settings: SlotSettings) -> None:
         self.number = number
         self.settings = settings
         self.active: list[str] = []

@@ -54,7 +54,7 @@ def _refused(*words: str) -> list[str]:
         (["reward_model.model.path=some/model"], "reward_model", "keys of older verl"),
         (["custom_reward_function.path=mine.py"], "custom_reward_function", "keys of older verl"),
         ([DISTILLED, "projection=qp"], "distillation.enabled", f"projection {GRADIENT}"),
-        ([DISTILLED, "projection=none"], "distillation.enabled", f"projection {GRADIENT}"),
+        ([DISTILLED, "projection=measure"], "distillation.enabled", f"projection {GRADIENT}"),
         ([DISTILLED, "agop.every=2"], "distillation.enabled", f"agop {GRADIENT}"),
         (
             [DISTILLED, "protocol=sequential", "penalty=ewc", "penalty.strength=1", "agop.every=2"],

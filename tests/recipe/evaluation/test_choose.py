@@ -1,7 +1,7 @@
 import pytest
 
 from recipe.choose import best, main, score
-from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.budgets import Budget
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
 from tests.recipe.evaluation.test_metrics import sample
@@ -31,7 +31,7 @@ def test_what_stands_beside_is_shown_and_not_chosen(tmp_path, capsys):
     for name, error in (("worse", "syntax"), ("better", "none")):
         folder = EvaluationFolder(tmp_path / name)
         folder.begin({"model": name, "max_tokens": 64, "limit": None}, {})
-        folder.finish({"dev": measure([sample("a", 0, error)], Protocol())}, {})
+        folder.finish({"dev": measure([sample("a", 0, error)], Budget())}, {})
     worse, better = str(tmp_path / "worse"), str(tmp_path / "better")
     assert main([worse, "--beside", better]) == 0
     printed = capsys.readouterr()
@@ -45,6 +45,6 @@ def test_evaluations_that_differ_in_more_than_the_model_are_not_chosen_from(tmp_
     for name, tokens in (("short", 64), ("long", 2048)):
         folder = EvaluationFolder(tmp_path / name)
         folder.begin({"model": name, "max_tokens": tokens, "limit": None}, {})
-        folder.finish({"dev": measure([sample("a", 0, "none")], Protocol())}, {})
+        folder.finish({"dev": measure([sample("a", 0, "none")], Budget())}, {})
     assert main([str(tmp_path / "short"), str(tmp_path / "long")]) == 2
     assert "differ in more than the model: max_tokens (64 and 2048)" in capsys.readouterr().err

@@ -1,11 +1,11 @@
 import pytest
 
-from recipe.evaluation.budgets import Protocol
+from recipe.evaluation.budgets import Budget
 from recipe.evaluation.metrics import measure, throughput
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
 from recipe.records.precision import cut_warnings
 
-FOUR = Protocol("eval@k", samples=2, temperature=1.0)
+FOUR = Budget("eval@k", samples=2, temperature=1.0)
 
 
 def sample(id: str, number: int, error: str | None, *, tokens=10, finish="stop", ratio=0.0, started=0.0, ended=1.0):
@@ -46,28 +46,28 @@ def test_tokens_and_seconds_of_judging_are_shared_among_the_solved_problems():
 
 def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_told():
     found = measure(
-        [sample("a", 0, "none"), sample("b", 0, "infrastructure"), sample("c", 0, None, finish=TOO_LONG)], Protocol()
+        [sample("a", 0, "none"), sample("b", 0, "infrastructure"), sample("c", 0, None, finish=TOO_LONG)], Budget()
     )
     assert (found["problems"], found["not_judged"], found["prompt_too_long"]) == (1, 1, 1)
     assert found["accepted@1"] == {"estimate": 1.0, "low": None, "high": None}  # of a single problem
 
 
 def test_nothing_judged_gives_no_rates():
-    found = measure([sample("a", 0, "infrastructure")], Protocol())
+    found = measure([sample("a", 0, "infrastructure")], Budget())
     assert (found["accepted@1"], found["judge_seconds"]["p95"], found["cut_share"]) == (None, None, None)
 
 
 def test_more_than_a_twentieth_of_cut_answers_is_a_warning():
     def of_hundred(cut):
         samples = [sample(str(n), 0, "none", finish="length" if n < cut else "stop") for n in range(100)]
-        return {"set": measure(samples, Protocol()), "set/skill": measure(samples, Protocol())}
+        return {"set": measure(samples, Budget()), "set/skill": measure(samples, Budget())}
 
     assert of_hundred(5)["set"]["cut_share"] == 0.05
     assert cut_warnings(of_hundred(5)) == []
     assert cut_warnings(of_hundred(6)) == [
         "warning: set: 6.0% of the answers were cut at the length limit; raise it, in training too"
     ]
-    assert cut_warnings({"set": measure([], Protocol())}) == []
+    assert cut_warnings({"set": measure([], Budget())}) == []
 
 
 def test_pauses_do_not_count_as_time_of_generation():
@@ -77,7 +77,7 @@ def test_pauses_do_not_count_as_time_of_generation():
 
 
 def test_a_budget_solves_a_problem_with_one_accepted_answer():
-    paid = Protocol("eval@budget", temperature=1.0, budget=9)
+    paid = Budget("eval@budget", temperature=1.0, budget=9)
     found = measure([sample("a", 0, "syntax"), sample("a", 1, "none"), sample("b", 0, "syntax")], paid)
     assert found["solved@budget"]["estimate"] == 0.5
 
@@ -87,7 +87,7 @@ def test_the_recovery_rate_counts_samples_whose_first_turn_failed_and_no_others(
     for one, first in zip(samples, (0.0, 0.0, 1.0, None), strict=True):
         assert one.reward is not None
         one.reward["first_acc"] = first
-    found = measure(samples, Protocol())
+    found = measure(samples, Budget())
     assert found["recovery_rate"]["estimate"] == 0.5
     assert found["first_turn_accuracy"]["estimate"] == 0.5
-    assert measure([sample("a", 0, "none")], Protocol())["recovery_rate"] is None
+    assert measure([sample("a", 0, "none")], Budget())["recovery_rate"] is None

@@ -2,7 +2,7 @@ from itertools import combinations, islice
 
 import pytest
 
-from recipe.evaluation.budgets import Protocol, pass_at_k
+from recipe.evaluation.budgets import Budget, pass_at_k
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(5, 2, 1), (5, 2, 2), (5, 0, 3), (5, 5, 5), (6, 3, 4), (4, 1, 4)])
@@ -34,21 +34,21 @@ def test_pass_at_k_of_impossible_numbers_is_refused(n, c, k):
 )
 def test_settings_that_do_not_go_together_are_refused(fields, reason):
     with pytest.raises(ValueError, match=reason):
-        Protocol(**fields)
+        Budget(**fields)
 
 
 def test_samples_of_eval_at_k_are_drawn_independently_and_those_of_a_budget_one_after_the_other():
-    sampled = Protocol("eval@k", samples=3, temperature=1.0)
+    sampled = Budget("eval@k", samples=3, temperature=1.0)
     assert [list(sampled.numbers(chain)) for chain in sampled.chains] == [[0], [1], [2]]
-    paid = Protocol("eval@budget", temperature=1.0, budget=10, max_tokens=8)
+    paid = Budget("eval@budget", temperature=1.0, budget=10, max_tokens=8)
     (chain,) = paid.chains
     assert list(islice(paid.numbers(chain), 3)) == [0, 1, 2]
     assert [paid.tokens_left(spent) for spent in (0, 4, 10)] == [8, 6, 0]
 
 
 def test_each_sample_has_a_seed_of_its_own_that_does_not_change():
-    protocol = Protocol(seed=3)
-    seeds = {protocol.seed_of(problem, number) for problem in ("a", "b") for number in range(50)}
+    budget = Budget(seed=3)
+    seeds = {budget.seed_of(problem, number) for problem in ("a", "b") for number in range(50)}
     assert len(seeds) == 100
     assert max(seeds) < 2**31
-    assert Protocol(seed=3).seed_of("a", 7) == protocol.seed_of("a", 7) != Protocol(seed=4).seed_of("a", 7)
+    assert Budget(seed=3).seed_of("a", 7) == budget.seed_of("a", 7) != Budget(seed=4).seed_of("a", 7)

@@ -4,19 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.settings import SettingsError
-from recipe.training.schedule import Plan, PromptSchedule, deal, make_plan, mixed_plan
+from recipe.training.schedule import PromptPlan, PromptSchedule, deal, make_plan, mixed_plan
 from tests.typed_settings import settings
 
 BATCH = 16
 
 
-def plan(projection: dict | None = None, **protocol) -> Plan:
+def plan(projection: dict | None = None, **protocol) -> PromptPlan:
     made = make_plan(settings(projection, **protocol), BATCH)
     assert made is not None
     return made
 
 
-def schedule(made: Plan, rows: int = 40, store: int = 5, seed: int = 0) -> PromptSchedule:
+def schedule(made: PromptPlan, rows: int = 40, store: int = 5, seed: int = 0) -> PromptSchedule:
     pools = {skill: range(100 * number, 100 * number + rows) for number, skill in enumerate(made.skills)}
     return PromptSchedule(made, pools, store, seed)
 

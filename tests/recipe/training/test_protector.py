@@ -6,6 +6,8 @@ import pytest
 from recipe.settings import Settings, SettingsError, read_settings
 from recipe.training.protector import Protector, has_plain_loss
 from tests.composing import composed
+from workers.penalties import WantedPenalty
+from workers.safe_update import Protection
 from workers.skill_metrics import forgetting
 from workers.solution_store import Solution
 
@@ -27,8 +29,9 @@ def quickstart() -> Settings:
     return settings("projection=qp")
 
 
-def names(protection: dict) -> list[str]:
-    return [constraint["name"] for constraint in protection["constraints"]]
+def names(protection: Protection | None) -> list[str]:
+    assert protection is not None
+    return protection.names
 
 
 def validation(**accuracies: float) -> dict[str, float]:
@@ -38,7 +41,7 @@ def validation(**accuracies: float) -> dict[str, float]:
 def test_nothing_is_protected_without_projection():
     protector = Protector(changed({"method": "off"}))
     protector.see_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
-    assert protector.protection() == {}
+    assert protector.protection() is None
     assert protector.metrics() == {}
 
 
@@ -66,19 +69,19 @@ def test_what_lies_below_the_peak_is_the_forgetting_of_the_stages_so_far():
 
 def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
     protection = Protector(changed({"protected": ["sql", "repair"]})).protection()
-    assert [(each["name"], each["skill"], each["solutions"]) for each in protection["constraints"]] == [
+    assert [(each.name, each.skill, each.solutions) for each in protection.constraints] == [
         ("sql", 3, None),
         ("repair", 1, None),
     ]
-    assert (protection["method"], protection["epsilon"], protection["space"]) == ("qp", 0.0, "displacement")
+    assert (protection.method, protection.epsilon, protection.space) == ("qp", 0.0, "displacement")
     assert names(Protector(quickstart()).protection()) == SKILLS
 
 
 def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_constraints_samples():
     def shared(guarded=None, plain_loss=True, loss_mean="token-mean", **projection) -> bool:
         protection = Protector(changed(projection), plain_loss, loss_mean).protection(guarded)
-        assert protection["token_mean"] == (loss_mean == "token-mean")
-        return protection["shared_pass"]
+        assert protection.token_mean == (loss_mean == "token-mean")
+        return protection.shared_pass
 
     assert shared()
     assert shared(loss_mean="seq-mean-token-mean")
@@ -87,7 +90,7 @@ def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_con
     assert not shared(constraint_source="solutions")
     assert not shared(constraint_source="both")
     assert not shared(plain_loss=False)
-    assert not shared(method="none")
+    assert not shared(method="measure")
 
 
 @pytest.mark.parametrize(
@@ -106,13 +109,13 @@ def test_only_ppos_loss_alone_is_plain(words: list[str], plain: bool):
 def test_with_stages_only_skills_that_the_plan_guards_are_protected():
     protector = Protector(changed({"protected": ["sql", "repair"]}))
     assert names(protector.protection(["write", "repair"])) == ["repair"]
-    assert protector.protection([]) == {}
+    assert protector.protection([]) is None
     assert protector.metrics(["write"])["projection/active_constraints"] == 0
 
 
 def test_forgetting_protects_what_fell_below_its_peak_and_lets_it_go_when_it_is_back():
     protector = Protector(changed({"when": "forgetting"}))
-    assert protector.protection() == {}
+    assert protector.protection() is None
     protector.see_validation(validation(write=0.9, repair=0.5, sql=0.4))
     protector.see_validation(validation(write=0.7, repair=0.46, sql=0.6))
     assert protector.active() == ["write"]
@@ -142,20 +145,23 @@ def test_solutions_become_constraints_of_their_own_beside_those_of_rollouts():
     protector = Protector(changed({"constraint_source": "both", "solutions_per_protected": 3, "protected": ["sql"]}))
     for number, solution in enumerate(SOLUTIONS):
         protector.solutions.add("sql", f"prompt{number}", solution)
-    rollouts, solutions = protector.protection()["constraints"]
-    assert (rollouts["name"], rollouts["solutions"]) == ("sql.rollouts", None)
-    assert (solutions["name"], solutions["solutions"]) == ("sql.solutions", [tuple(kept) for kept in SOLUTIONS[1:]])
+    rollouts, solutions = protector.protection().constraints
+    assert (rollouts.name, rollouts.solutions) == ("sql.rollouts", None)
+    assert (solutions.name, solutions.solutions) == ("sql.solutions", SOLUTIONS[1:])
     assert protector.metrics()["solutions/sql"] == 3
 
 
 def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information():
     protector = Protector(changed({"method": "off"}, {"kind": "ewc", "strength": 2.0}, kind="sequential"))
     protector.solutions.add("write", "p", SOLUTIONS[0])
-    assert protector.pull(1, ["write"]) == {
-        "kind": "ewc", "strength": 2.0, "stage": 1, "solutions": [tuple(SOLUTIONS[0])]
-    }  # fmt: skip
-    assert protector.pull(1, [])["solutions"] == []
-    assert Protector(quickstart()).pull(1, []) == {}
+    assert protector.wanted_penalty(1, ["write"]) == WantedPenalty("ewc", 2.0, 1, [SOLUTIONS[0]])
+    assert protector.wanted_penalty(1, []).solutions == []
+    assert Protector(quickstart()).wanted_penalty(1, []) is None
+
+
+def test_measure_is_what_the_projection_calls_none():
+    assert Protector(changed({"method": "measure"})).protection().method == "none"
+    assert Protector(changed({"method": "qp"})).protection().method == "qp"
 
 
 def test_what_it_knows_survives_a_checkpoint():

@@ -13,7 +13,7 @@ from rewards import compute_score, what_is_read
 from rewards.counterfactual.groups import GroupBoard, group_advantage
 from rewards.counterfactual.judging import reward_of
 from rewards.counterfactual.replay import Plan
-from rewards.counterfactual.service import CreditService, Sample
+from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import Observation
 from rewards.sandbox.client.accounting import capped, note
 
@@ -23,7 +23,7 @@ PROGRAM = "a = 1\nb = 2"
 
 def sample(number=0, text=PROGRAM, ratio=0.5, group="g", **info):
     ids = [*TOKENIZER.encode(text), TOKENIZER.eos_token_id]
-    return Sample(group, number, ["code", "truth"], text, ids, {"score": ratio, "pass_ratio": ratio} | info)
+    return RolloutSample(group, number, ["code", "truth"], text, ids, {"score": ratio, "pass_ratio": ratio} | info)
 
 
 class Judge:
@@ -199,7 +199,7 @@ def trajectory(ratio=1.0):
     turns = [(0, 6), (14, len(ids))]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
     info = {"score": ratio, "pass_ratio": ratio}
-    return Sample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=Counter)
+    return RolloutSample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=Counter)
 
 
 def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
@@ -300,7 +300,7 @@ def test_an_answer_beside_a_program_has_its_own_credit():
     async def judge(changed):
         return {"score": float("#### 42" in changed), "error": "none"}
 
-    one = Sample("g", 0, ["gsm8k", "42"], text, TOKENIZER.encode(text), {"score": 1.0})
+    one = RolloutSample("g", 0, ["gsm8k", "42"], text, TOKENIZER.encode(text), {"score": 1.0})
     (found,) = run(one, service=service(plan={"unit": "paragraph"}), judge=judge)
     assert found["credit_values"].tolist() == [0.0, 1.0]
 
@@ -375,7 +375,7 @@ async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_li
         return await compute_score("code", changed, truth)
 
     info = await credits.answers.verdict("g", text, judge)
-    one = Sample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
+    one = RolloutSample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
     found = await credits.credit(one, TOKENIZER, judge)
     values = dict(zip((text[start:end] for start, end in found["credit_spans"]), found["credit_values"], strict=True))
     assert math.isnan(values["i += 1"])

@@ -27,7 +27,7 @@ from rewards.sandbox.isolation.layers import LAYERS
 from rewards.sandbox.server import slot, wire
 from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
-from rewards.sandbox.server.slot import Settings, SlotFailed
+from rewards.sandbox.server.slot import SlotFailed, SlotSettings
 from rewards.sandbox.worker.folders import empty_folder, open_inside
 from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, ServerProcess, locked, start_server, user_kinds
 
@@ -145,7 +145,7 @@ async def test_a_stuck_worker_is_replaced_and_its_program_run_once_more(
 ) -> None:
     monkeypatch.setattr(slot, "GRACE", 2.0)
     request = wire.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
-    pool = Pool(2, Settings())
+    pool = Pool(2, SlotSettings())
     await pool.start()
     try:
         if stuck == 3:

@@ -1,0 +1,79 @@
+"""The YAML files and the typed settings state the same defaults; none contradicts the other."""
+
+import dataclasses
+import inspect
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from pydantic_core import PydanticUndefined
+
+import configs
+from recipe.settings import CreditSettings, ProjectionSettings, Settings
+from rewards.counterfactual.replay import Plan
+from workers.credit import shape_advantages
+from workers.safe_update import Protection
+
+FOLDER = Path(configs.__path__[0])
+# Keys that belong to the choice of a file, so that a default is only the choice of "off" or of no file.
+CHOSEN_BY_FILE = {("skills", "names"), ("penalty", "strength")}
+
+
+def stated(group: str) -> dict[str, list[Any]]:
+    """The values that each key of a group has in the files that state it."""
+    files = [_resolved(path, group) for path in sorted((FOLDER / group).glob("[!_]*.yaml"))]
+    found: dict[str, list[Any]] = {}
+    for node in (_train().get(group) or OmegaConf.create({}), *files):
+        for key in node:
+            values = found.setdefault(str(key), [])
+            if not OmegaConf.is_missing(node, key):
+                values.append(node[key])
+    return found
+
+
+@cache
+def _train() -> DictConfig:
+    loaded = OmegaConf.load(FOLDER / "train.yaml")
+    assert isinstance(loaded, DictConfig)
+    return loaded
+
+
+def _resolved(path: Path, group: str) -> DictConfig:
+    """One file below the files that its defaults list names, in the place that a run gives it."""
+    own = OmegaConf.load(path)
+    assert isinstance(own, DictConfig)
+    bases = [OmegaConf.load(path.parent / f"{name}.yaml") for name in own.pop("defaults", []) if name != "_self_"]
+    root = OmegaConf.create({"data": {"seed": _train().data.seed}, group: OmegaConf.merge(*bases, own)})
+    return root[group]
+
+
+@pytest.mark.parametrize("group", Settings.model_fields)
+def test_a_typed_default_is_the_one_that_the_files_state(group: str):
+    model = Settings.model_fields[group].annotation
+    files = stated(group)
+    assert set(files) == set(model.model_fields) - _set_by_platforms(group)
+    for key, field in model.model_fields.items():
+        if field.default is not PydanticUndefined and (group, key) not in CHOSEN_BY_FILE:
+            assert files[key] == [field.default] * len(files[key]), f"{group}.{key}"
+
+
+def _set_by_platforms(group: str) -> set[str]:
+    return {"seeded_samples"} if group == "run" else set()
+
+
+def test_only_keys_whose_files_differ_are_left_to_the_files():
+    for group, key in CHOSEN_BY_FILE:
+        values = stated(group)[key]
+        assert any(value != values[0] for value in values[1:]), f"{group}.{key}"
+
+
+def test_the_libraries_below_have_the_same_defaults():
+    credit, projection = CreditSettings(kind="off"), ProjectionSettings(method="off")
+    for field in dataclasses.fields(Plan):
+        assert getattr(credit, field.name) == field.default, field.name
+    parameters = inspect.signature(shape_advantages).parameters
+    for name in ("normalization", "tolerance", "min_valid", "zero_advantage"):
+        assert parameters[name].default == getattr(credit, name), name
+    assert (Protection.space, Protection.average) == (projection.space, projection.average)
