@@ -4,12 +4,17 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
+
+from recipe.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs" / "how-to").glob("add_*.md"))
+HOW_TO = ROOT / "docs" / "how-to"
+PAGES = ("add_a_task", "add_an_intervention", "add_a_projection")
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COPIED = ("configs", "data_prep", "recipe", "rewards", "tests", "workers", "pyproject.toml")
 
@@ -28,10 +33,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def carry_out(page: Path, project: Path) -> set[str]:
+def carry_out(page: str, project: Path) -> set[str]:
     """Writes the page's files, applies its patches and runs its commands; returns the files that it touched."""
     touched: set[str] = set()
-    for language, name, text in BLOCK.findall(page.read_text()):
+    for language, name, text in BLOCK.findall((HOW_TO / f"{page}.md").read_text()):
         if language == "diff":
             patch = ["git", "apply", "--recount", "-"]
             done = subprocess.run(patch, cwd=project, input=text, capture_output=True, text=True)
@@ -52,11 +57,44 @@ def carry_out(page: Path, project: Path) -> set[str]:
     return touched
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_does_what_it_says_with_at_most_four_files(page: Path, project: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_does_what_it_says_with_at_most_four_files(page: str, project: Path) -> None:
     touched = carry_out(page, project)
     assert 1 <= len(touched) <= 4
 
 
-def test_every_page_is_there() -> None:
-    assert {"add_a_task", "add_an_intervention", "add_a_projection", "add_a_recipe"} <= {page.stem for page in PAGES}
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page that are written in a language."""
+    return [text for found, name, text in BLOCK.findall((HOW_TO / f"{page}.md").read_text()) if found == language]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what a recipe adds files to."""
+    for folder in ("configs", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_the_recipe_of_the_how_to_composes_and_its_launcher_runs_all_stages(copy: Path):
+    (experiment,) = blocks("add_a_recipe", "yaml")
+    (copy / "configs/experiment/arithmetic.yaml").write_text(experiment)
+    launcher, check = blocks("add_a_recipe", "bash")
+    subprocess.run(["bash", "-c", launcher], cwd=copy, check=True)
+
+    with initialize_config_dir(str(copy / "configs"), version_base=None):
+        config = compose("train", ["experiment=arithmetic"])
+    assert read_settings(config).run.experiment == "arithmetic"
+    assert (config.data.max_response_length, config.trainer.total_training_steps) == (512, 100)
+    assert (config.data.train_batch_size, config.actor_rollout_ref.actor.optim.lr) == (32, 1e-6)  # GSM8K's
+
+    done = subprocess.run(["bash", "-c", check.splitlines()[0]], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    modules = re.findall(r"python -m (data_prep\S+|recipe\.(?:probe|train|export|evaluate))", done.stderr)
+    assert [module.split(".")[-1] for module in modules] == [
+        "arithmetic", "probe", "train", "export", "evaluate", "evaluate",
+    ]  # fmt: skip
+    assert find_spec(modules[0])
+    (train,) = re.findall(r"recipe\.train (.*)", done.stderr)
+    words = {"experiment=arithmetic", "data.max_response_length=512", "data.val_files=data/arithmetic/dev.parquet"}
+    assert words <= set(train.split())
