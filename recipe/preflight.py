@@ -4,6 +4,7 @@ Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox
 it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
 """
 
+import recipe.checks.own_packages
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import re  # isort: skip
@@ -25,6 +26,7 @@ from recipe.checks import (
     memory,
     model,
     names,
+    packages,
     protocol,
     reward,
     sandbox,
@@ -40,6 +42,7 @@ REFUSED = 2
 
 # In this order: the cheap and telling ones first.
 CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
+    "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
     "optional packages that are asked for are installed": extras.check,
     "verl accepts the configuration": verl_rules.check,
@@ -133,6 +136,7 @@ def main(arguments: list[str]) -> int:
         return REFUSED
     OmegaConf.update(config, "run.directory", str(run.path))
     failed = False
+    console.print(packages.describe(), markup=False)
     for title, problems in _examine(config, run):
         failed |= bool(problems)
         console.print(f"[{'red' if problems else 'green'}]{'FAILS' if problems else 'ok'}[/] {title}")

@@ -1,0 +1,60 @@
+"""Are the packages that Python finds this checkout's? A verl checkout has a ``recipe`` too.
+
+Imports nothing of the other packages, so that ``refuse_foreign`` can speak before their imports fail.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recipe.checks.problem import Problem
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from recipe.records.run_directory import RunDirectory
+
+PACKAGES = ("recipe", "workers", "rewards", "data_prep")
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+    """Every package that is missing or comes from elsewhere."""
+    return foreign()
+
+
+def foreign() -> list[Problem]:
+    """A problem for each package that is not this checkout's."""
+    fix = f"run from {CHECKOUT}, or put it first: export PYTHONPATH={CHECKOUT}; other checkouts come after it"
+    return [
+        Problem(f"Python found another package named {name}, not the one in {CHECKOUT}", str(place), fix)
+        for name, place in found().items()
+        if place != CHECKOUT / name
+    ]
+
+
+def found() -> dict[str, Path | None]:
+    """The folder that each package would be imported from; None where there is none."""
+    return {name: _folder(name) for name in PACKAGES}
+
+
+def describe() -> str:
+    """One line: where the packages come from."""
+    return "packages: " + ", ".join(f"{name} from {place}" for name, place in found().items())
+
+
+def refuse_foreign() -> None:
+    """Exit with the problems where a package is not this checkout's."""
+    problems = foreign()
+    if problems:
+        print("refused before training:", *problems, sep="\n", file=sys.stderr)
+        sys.exit(2)
+
+
+def _folder(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return Path(places[0]).resolve() if places else None
