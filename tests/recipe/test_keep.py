@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe import compare_speed, keep
+from recipe import keep, report
 from recipe.records.arms import finished_runs
 from recipe.records.run_directory import RunDirectory
 
@@ -41,7 +41,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     assert kept.read_config().data.train_files == "data/train.parquet"
     tables = []
     for folder in (tmp_path / "a", target):
-        assert compare_speed.main([str(folder), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
+        assert report.main(["speed", str(folder), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
         tables.append((tmp_path / "out" / "speed.md").read_text())
     assert tables[0] == tables[1]
 
