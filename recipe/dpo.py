@@ -24,7 +24,6 @@ from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
-from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
@@ -32,6 +31,7 @@ from recipe.evaluation.servers import last_error
 from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
 from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
+from recipe.report import main as print_report
 from recipe.study import StudyError, claim
 from recipe.training.preference import DpoSettings
 
@@ -192,8 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     if not options.report:
         return 0
-    return evaluate_model(settings.out, options.report, folders["after"], *report) or compare.main(
-        [str(folders["before"]), str(folders["after"]), "--out", str(options.out / "report.json")]
+    return evaluate_model(settings.out, options.report, folders["after"], *report) or print_report(
+        ["compare", str(folders["before"]), str(folders["after"]), "--out", str(options.out / "report.json")]
     )
 
 

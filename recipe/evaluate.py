@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from rich.table import Table
 
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
@@ -29,11 +28,11 @@ from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
+from recipe.evaluation.metrics_table import Metrics, table
 from recipe.evaluation.samples import Journal, Problem, Sample, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
 from recipe.model import ModelError, model_folder
 from recipe.records.figure import table_console
-from recipe.records.intervals import Interval
 from recipe.records.precision import cut_warnings
 from recipe.runtime.console import EvaluationState, ProgressReporter
 from recipe.settings import AgentsSettings, SettingsError, read_agents
@@ -43,8 +42,6 @@ from rewards.settings import JudgeSettings
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
-
-Metrics = dict[str, dict[str, Any]]
 
 
 class RequestError(ValueError):
@@ -246,29 +243,6 @@ def summarize(metrics: Metrics) -> dict[str, Any]:
         "not_judged": sum(found["not_judged"] for name, found in metrics.items() if "/" not in name),
         "prompt_too_long": sum(found["prompt_too_long"] for name, found in metrics.items() if "/" not in name),
     }
-
-
-def table(metrics: Metrics) -> Table:
-    """One row a data set: rates in percent, the first ones with their 95% intervals."""
-    passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
-    passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
-    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens"]
-    result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
-    for column in result.columns[2 : 3 + len(passes)]:
-        column.no_wrap = True
-    for dataset, found in metrics.items():
-        cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
-        cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
-        cut = found.get("cut_share")
-        cells.append("-" if cut is None else f"{100 * cut:.1f}")
-        tokens = found["generated_tokens"]["mean"]
-        result.add_row(dataset, str(found["problems"]), *cells, "-" if tokens is None else f"{tokens:.0f}")
-    return result
-
-
-def rate_text(rate: dict[str, float] | None) -> str:
-    """A rate in percent with its interval; a dash where there is none."""
-    return "-" if rate is None else Interval(**rate).scaled(100).text()
 
 
 def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> None:

@@ -22,12 +22,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
-from recipe import compare
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.model import ModelError, model_folder
+from recipe.report import main as print_report
 from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.study import StudyError, claim
 
@@ -55,7 +55,9 @@ def launch(config: DictConfig) -> int:
         or report(config, trained_model(folder), folder / "after")
     )
     if status == 0 and config.report.data:
-        return compare.main([str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")])
+        return print_report(
+            ["compare", str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")]
+        )
     return status
 
 

@@ -156,5 +156,5 @@ study_of() { # model: data, probe, GRPO and evaluation of the task TASK, whose d
         "data.train_files=$data/train.parquet" "data.val_files=$data/dev.parquet"
     evaluate "$model" "$out/base" --data "${TASK}_test=$data/test.parquet"
     evaluate "outputs/$TASK/${NAME:-study}/model" "$out/trained" --data "${TASK}_test=$data/test.parquet"
-    run "$PYTHON" -m recipe.compare "$out/base" "$out/trained"
+    run "$PYTHON" -m recipe.report compare "$out/base" "$out/trained"
 }

@@ -21,5 +21,5 @@ multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.
     'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
     data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@"
 keep_runs "outputs/$name"
-run "$PYTHON" -m recipe.compare_speed "outputs/$name" --reach "${REACH:-0.8}"
+run "$PYTHON" -m recipe.report speed "outputs/$name" --reach "${REACH:-0.8}"
 exit $failed

@@ -21,5 +21,5 @@ for seed in ${SEEDS:-0 1 2 3 4}; do
     done
 done
 keep_runs outputs/evidence_b
-run "$PYTHON" -m recipe.compare_skills outputs/evidence_b --pareto qp_solutions
+run "$PYTHON" -m recipe.report skills outputs/evidence_b --pareto qp_solutions
 exit $failed

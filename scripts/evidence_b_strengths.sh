@@ -21,5 +21,5 @@ try kl actor_rollout_ref.actor.kl_loss_coef 0.1,0.5,2.0 "$@"
 try ewc penalty.strength 1000.0,10000.0,100000.0 "$@"
 try l2 penalty.strength 0.01,0.1,1.0 "$@"
 keep_runs outputs/evidence_b_strengths
-run "$PYTHON" -m recipe.compare_skills outputs/evidence_b_strengths
+run "$PYTHON" -m recipe.report skills outputs/evidence_b_strengths
 exit $failed

@@ -17,4 +17,4 @@ for seed in ${SEEDS:-0 1 2}; do
             trainer.total_training_steps=36 trainer.test_freq=18 trainer.save_freq=18 "$@" ${TRAIN:-}
     runs+=("$folder")
 done
-run "$PYTHON" -m recipe.summarize "${runs[@]}"
+run "$PYTHON" -m recipe.report summary "${runs[@]}"

@@ -46,5 +46,5 @@ if [ "$scale" = real ] && [[ " $arms " = *" refresh "* ]]; then
     arms=refresh epsilons="" arms_and_epsilons 's${data.seed}' "protocol.refresh_steps=${REFRESH_STEPS:-500}" "$@"
 fi
 arms_and_epsilons 's${data.seed}' "$@"
-run "$PYTHON" -m recipe.compare_skills "outputs/paper_b_$scale" "${curve[@]}"
+run "$PYTHON" -m recipe.report skills "outputs/paper_b_$scale" "${curve[@]}"
 exit $failed

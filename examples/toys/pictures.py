@@ -14,6 +14,7 @@ _ARM_COLOURS = {
     "inverted credit": "tab:red",
     "GRPO, twice the rate": "lightgray",
 }
+_HATCHES = ("", "//", "xx", "..", "--")  # of the arms: bars that differ without colour
 _METHOD_MARKS = {
     "none": ("tab:gray", "o"),
     "pcgrad": ("tab:orange", "s"),
@@ -26,12 +27,15 @@ def draw_credit(results: list[CreditResult], title: str, path: Path) -> None:
     """Bars of mean steps to solve with their 95% intervals, one group a problem."""
     problems = list(dict.fromkeys(row.problem for row in results))
     figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
-    for index, (arm, colour) in enumerate(_ARM_COLOURS.items()):
+    for index, ((arm, colour), hatch) in enumerate(zip(_ARM_COLOURS.items(), _HATCHES, strict=True)):
         rows = [row for row in results if row.arm == arm]
         places = [problems.index(row.problem) + 0.16 * (index - 2) for row in rows]
         heights = [row.steps.estimate for row in rows]
         errors = _errors([row.steps for row in rows])
-        bars = axes.bar(places, heights, 0.15, yerr=errors, color=colour, label=arm, error_kw={"linewidth": 1})
+        bars = axes.bar(
+            places, heights, 0.15, yerr=errors, color=colour, hatch=hatch, edgecolor="white", label=arm,
+            error_kw={"linewidth": 1},
+        )  # fmt: skip
         axes.bar_label(bars, fmt="%.3g", fontsize=7, padding=2)
     axes.set_yscale("log")
     axes.set_xticks(range(len(problems)), problems)

@@ -1,9 +1,10 @@
 """Figures without a screen, saved as PNG and, sharp at any size, as SVG.
 
-Where commands print their tables: as wide as the terminal, and wide enough in a file or a pipe.
+Tables: in Markdown, and on a console as wide as the terminal or wide enough for a file or a pipe.
 """
 
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -17,6 +18,13 @@ def table_console(stderr: bool = False) -> Console:
     """A console for tables; rich takes 80 columns where there is no terminal and would fold their cells."""
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     return Console(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table: the first column aligned to the left, the others to the right."""
+    lines = [headers, *rows]
+    head, *body = (f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join([head, "|---|" + "---:|" * (len(headers) - 1), *body])
 
 
 matplotlib.use("Agg")

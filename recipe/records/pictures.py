@@ -32,35 +32,65 @@ def skill_names(rows: list[dict[str, float]]) -> list[str]:
 
 
 def draw_learning_curve(run: RunDirectory) -> Path | None:
-    """``plots/learning_curve.png``: accuracy on the validation prompts, per skill and in the mean.
+    """``plots/learning_curve.png``: accuracy of every step's own samples, and on the validation prompts.
 
-    Sampled, with 95% intervals where the run knows standard errors; dashed the mean of greedy answers.
+    The samples of a step are a line with a band of its standard error; validations are points per skill and of their
+    mean, with 95% intervals where the run knows standard errors; dashed is the mean of greedy answers.
     """
     rows = run.metrics()
     if not any("skill/mean/accuracy" in row for row in rows):
         return None
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for skill, marker in zip(skill_names(rows), cycle(MARKERS), strict=False):
-        _draw_accuracy(axes, rows, skill, marker=marker, markersize=4, linewidth=1.2, label=skill)
-    _draw_accuracy(axes, rows, "mean", marker="o", color="black", linewidth=2.4, label="mean of skills")
+    _draw_training_samples(axes, rows, samples_of_a_step(run))
+    for skill, marker in zip(skill_names(rows), cycle(MARKERS[1:]), strict=False):
+        _draw_accuracy(axes, rows, skill, marker=marker, markersize=5, label=f"validation: {skill}")
+    _draw_accuracy(axes, rows, "mean", marker="o", markersize=6, color="black", label="validation: mean of skills")
     greedy = series(rows, "skill/mean/greedy_accuracy")
     if greedy[0]:
-        axes.plot(*greedy, marker="o", color="black", linestyle="--", markerfacecolor="white", label="mean, greedy")
+        axes.plot(
+            *greedy,
+            marker="o",
+            color="black",
+            linestyle="--",
+            markerfacecolor="white",
+            label="validation: mean, greedy",
+        )
     bars = any("skill/mean/standard_error" in row for row in rows)
-    axes.set(xlabel="policy updates", ylabel="sampled accuracy on validation prompts", ylim=(0, 1))
+    axes.set(xlabel="policy updates", ylabel="accuracy (share of right answers)", ylim=(0, 1))
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right", ncols=2, frameon=False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     within = "; bars: 95% intervals" if bars else ""
     axes.set_title(f"{run.path.parent.name} / {run.path.name}{within}", fontsize=10)
     return save(figure, run.path / "plots" / "learning_curve.png")
 
 
+def samples_of_a_step(run: RunDirectory) -> int:
+    """How many answers one update generates; 0 where the run has no configuration."""
+    if not (run.path / "config.yaml").exists():
+        return 0
+    config = run.read_config()
+    return int(config.data.train_batch_size * config.actor_rollout_ref.rollout.n)
+
+
+def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples: int) -> None:
+    """Accuracy of each step's own samples, with a band of one standard error, sqrt(p (1 - p) / samples)."""
+    steps, values = series(rows, "reward/acc")
+    if not steps:
+        return
+    axes.plot(steps, values, color="tab:gray", linewidth=1.2, label="samples of the step (band: standard error)")
+    masked = {row["step"]: row.get("reward/masked_share", 0.0) for row in rows}
+    counts = np.array([samples * (1 - masked[step]) for step in steps])
+    shares = np.clip(values, 0, 1)
+    errors = np.sqrt(shares * (1 - shares) / np.where(counts > 0, counts, np.nan))
+    axes.fill_between(steps, shares - errors, shares + errors, color="tab:gray", alpha=0.25, linewidth=0)
+
+
 def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:
-    """The accuracy of a skill (or their mean) over updates; bars of 1.96 standard errors."""
+    """Validations of a skill (or their mean) as points with bars of 1.96 standard errors, joined by a thin line."""
     steps, values = series(rows, f"skill/{skill}/accuracy")
     errors = {row["step"]: row.get(f"skill/{skill}/standard_error", np.nan) for row in rows}
     reach = [1.96 * errors[step] for step in steps]
-    axes.errorbar(steps, values, yerr=reach, elinewidth=0.8, capsize=2, **look)
+    axes.errorbar(steps, values, yerr=reach, elinewidth=0.8, capsize=2, linestyle=":", linewidth=0.8, **look)
 
 
 def draw_training_curves(run: RunDirectory) -> Path | None:

@@ -62,7 +62,8 @@ def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Pat
 def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     """Accuracy after each stage, and beside it how far each skill is below the best seen before, the start included.
 
-    A star marks the stages that train a skill; forgetting below 0 is a skill that got better without being trained.
+    A large point marks the stages that train a skill; bars are 95% intervals of an accuracy where its standard error
+    is known; forgetting below 0 is a skill that got better without being trained.
     """
     matrix = record.matrix
     lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
@@ -70,12 +71,20 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     ticks = ["start", *map(_broken, record.stages)]
     for skill, name in enumerate(record.skills):
         accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
-        (line,) = left.plot(accuracy, marker=".", label=name)
+        marker = MARKERS[skill % len(MARKERS)]
+        errors = None if record.errors is None else 1.96 * np.asarray(record.errors)[:, skill]
+        line, *_ = left.errorbar(
+            range(len(accuracy)), accuracy, yerr=errors, marker=marker, markersize=4, elinewidth=0.8, capsize=2,
+            label=name,
+        )  # fmt: skip
         own = [stage for stage, trained in enumerate(record.trained or [], start=1) if skill in trained]
-        left.plot(own, accuracy[own], marker="*", markersize=13, linestyle="", color=line.get_color())
-        right.plot(range(1, len(ticks)), lost[:, skill], marker=".", color=line.get_color())
-    left.set(ylabel="accuracy", ylim=(0, 1), title="accuracy (star: trained in that stage)")
-    right.set(title="below the best before (start included)", xlim=left.get_xlim())
+        left.plot(own, accuracy[own], marker=marker, markersize=10, linestyle="", color=line.get_color())
+        right.plot(range(1, len(ticks)), lost[:, skill], marker=marker, markersize=4, color=line.get_color())
+    bars = "" if record.errors is None else "; bars: 95% intervals"
+    left.set(ylabel="accuracy (share of right answers)", ylim=(0, 1))
+    left.set_title(f"accuracy (large: trained in that stage{bars})", fontsize=10)
+    right.set(ylabel="forgetting (share of right answers)", xlim=left.get_xlim())
+    right.set_title("below the best before (start included)", fontsize=10)
     right.axhline(0, color="black", linewidth=0.8)
     for axes in (left, right):
         axes.set_xticks(range(len(ticks)), ticks, fontsize=8)

@@ -117,6 +117,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
     ending = ".rollouts" if source == "both" else ""
     predicted = np.array([_predicted(rows, skills, ending, *span) for span in zip(begins, ends, strict=True)])
     greedy = np.array([_accuracies(rows[end], skills, "greedy_accuracy") for end in ends])
+    errors = np.array([_accuracies(rows.get(step, {}), skills, "standard_error") for step in (0, *ends)])
     # In gradient space the metrics foresee what going down the gradient would do, not what the optimiser made of it.
     foreseen = settings.projection.space == "displacement" and np.isfinite(predicted).any()
     return SkillRecord(
@@ -128,6 +129,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
         predicted=predicted if foreseen else None,
         predicted_by="solutions" if source == "solutions" else "rollouts",
         protected=tuple(settings.projection.protected or ()),
+        errors=errors if np.isfinite(errors).any() else None,
     )
 
 

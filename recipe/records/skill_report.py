@@ -27,6 +27,7 @@ class SkillRecord:
     protected: names of skills that are to be kept although no stage before the last need train them.
     predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
     (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
+    errors: (1 + stages, skills) standard errors of `initial` and `accuracy`, NaN where not measured; None: nowhere.
     """
 
     skills: Sequence[str]
@@ -37,6 +38,7 @@ class SkillRecord:
     predicted_by: Literal["rollouts", "solutions"] = "rollouts"
     protected: Sequence[str] = ()
     greedy: ArrayLike | None = None
+    errors: ArrayLike | None = None
 
     @property
     def stages(self) -> list[str]:

@@ -12,4 +12,4 @@ for stage in phase1_sft phase2_dpo phase3_grpo phase4_repair; do
     evaluations+=("$OUT/$phase/dev")
     [ $phase != phase4 ] || in_turns=(--beside "$OUT/phase4/before" "$OUT/phase4/repair")
 done
-run "$PYTHON" -m recipe.choose "${evaluations[@]}" "${in_turns[@]}"
+run "$PYTHON" -m recipe.report choose "${evaluations[@]}" "${in_turns[@]}"

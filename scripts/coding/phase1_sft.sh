@@ -13,4 +13,4 @@ run "$PYTHON" -m recipe.sft "sft_experiment=${SFT_EXPERIMENT:-verified}" "sft_pl
 # shellcheck disable=SC2016
 run bash -c 'cp -r "$(ls -d "$0"/sft/global_step_*/huggingface | sort -V | tail -n 1)" "$0/model"' "$OUT/phase1"
 evaluate "$OUT/phase1/model" "$OUT/phase1/dev" --data "dev=$DATA/dev.parquet"
-run "$PYTHON" -m recipe.compare "$OUT/phase0/dev" "$OUT/phase1/dev" --out "$OUT/phase1/report.json"
+run "$PYTHON" -m recipe.report compare "$OUT/phase0/dev" "$OUT/phase1/dev" --out "$OUT/phase1/report.json"

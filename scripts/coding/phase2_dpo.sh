@@ -11,4 +11,4 @@ evaluate "$OUT/phase1/model" "$OUT/phase2/samples" --data "train=$DATA/train.par
 run "$PYTHON" -m recipe.dpo --model "$OUT/phase1/model" --evaluations "$OUT/phase2/samples" --out "$OUT/phase2" \
     --platform "$serving" ${DPO:-}
 evaluate "$OUT/phase2/model" "$OUT/phase2/dev" --data "dev=$DATA/dev.parquet"
-run "$PYTHON" -m recipe.compare "$OUT/phase1/dev" "$OUT/phase2/dev" --out "$OUT/phase2/report.json"
+run "$PYTHON" -m recipe.report compare "$OUT/phase1/dev" "$OUT/phase2/dev" --out "$OUT/phase2/report.json"

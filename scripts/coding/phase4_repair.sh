@@ -25,4 +25,4 @@ grpo "$EXPERIMENT" "$OUT/phase3/model" "$name" "data.train_files=$rows/train.par
 run ln -sfn "$(realpath -m "outputs/$EXPERIMENT/$name/model")" "$OUT/phase4/model"
 evaluate "$OUT/phase4/model" "$OUT/phase4/dev" --data "dev=$DATA/dev.parquet"
 in_turns "$OUT/phase4/model" "$OUT/phase4/repair"
-run "$PYTHON" -m recipe.compare "$OUT/phase4/before" "$OUT/phase4/repair" --out "$OUT/phase4/report.json"
+run "$PYTHON" -m recipe.report compare "$OUT/phase4/before" "$OUT/phase4/repair" --out "$OUT/phase4/report.json"

@@ -3,7 +3,7 @@
 #   in_task        its six tasks        cross_task   graph tasks in polynomial time        cross_domain   cross_domain.sh
 #   [WHAT="in_task cross_task cross_domain"] [PROBLEMS=600] bash scripts/npg_muse/evaluate.sh MODEL OUT
 # MODEL: a Hugging Face folder, or a hub's name. Answers are as long as in training (LENGTH).
-# PROBLEMS of each of the first two groups, dealt over tasks and levels. Two models: recipe.compare OUT_A/in_task OUT_B/in_task
+# PROBLEMS of each of the first two groups, dealt over tasks and levels. Two models: recipe.report compare OUT_A/in_task OUT_B/in_task
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 [ $# -eq 2 ] || { say "two arguments are wanted: MODEL OUT"; exit 2; }
 model=$(local_model "$1")

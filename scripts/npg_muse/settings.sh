@@ -93,7 +93,7 @@ best() { # settings as of train_all: prints the one whose run has the highest me
         folders+=("$(folder "${setting[@]}")/dev")
     done
     [ -z "${DRY_RUN:-}" ] || { echo "$1"; return; }
-    winner=$("$PYTHON" -m recipe.choose "${folders[@]}")
+    winner=$("$PYTHON" -m recipe.report choose "${folders[@]}")
     for setting in "$@"; do
         [ "${folders[0]}" != "$winner" ] || { echo "$setting"; return; }
         folders=("${folders[@]:1}")

@@ -30,5 +30,5 @@ add curriculum "$model" binary "$volume"
 for other in $REWARDS; do add "$first" "$model" "$other" "$volume"; done
 for other in mixed curriculum; do add $other "$model" "$reward" "$volume"; done
 for other in "${@:2}"; do add "$strategy" "$other" "$reward" "$volume"; done
-run "$PYTHON" -m recipe.choose "${runs[@]}"
+run "$PYTHON" -m recipe.report choose "${runs[@]}"
 say "chosen: $strategy $reward $volume"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe import compare_skills, compare_speed, keep
+from recipe import keep, report
 from recipe.records.arms import finished_runs
 from recipe.records.run_directory import RunDirectory
 
@@ -43,7 +43,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     assert (unpacked / "grpo.s0" / "EXPERIMENT.md").read_text() == "# a\n\nmodel `data/model`\n"
     tables = []
     for source in (tmp_path / "a", file, unpacked):
-        assert compare_speed.main([str(source), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
+        assert report.main(["speed", str(source), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
         tables.append((tmp_path / "out" / "speed.md").read_text())
     assert tables[0] == tables[1] == tables[2]
 
@@ -51,7 +51,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
 def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
     keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")])
-    assert compare_speed.main([str(tmp_path / "kept.jsonl.gz")]) == 0
+    assert report.main(["speed", str(tmp_path / "kept.jsonl.gz")]) == 0
     assert (tmp_path / "kept_summary" / "speed.md").is_file()
 
 

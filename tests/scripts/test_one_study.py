@@ -76,7 +76,7 @@ def finished(project):
     assert status == 0, printed
     assert [command.split()[0] for command in commands] == [
         "data_prep.sources.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate",
-        "recipe.evaluate", "recipe.compare",
+        "recipe.evaluate", "recipe.report",
     ]  # fmt: skip
     return project
 
@@ -84,7 +84,7 @@ def finished(project):
 def test_a_finished_study_is_not_done_again(finished):
     status, commands, printed = launch(finished, "scripts/gsm8k.sh", "m")
     assert status == 0, printed
-    assert [command.split()[0] for command in commands] == ["recipe.compare"]
+    assert [command.split()[0] for command in commands] == ["recipe.report"]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
             )
         ),
         f"recipe.keep outputs/evidence_b {kept}",
-        "recipe.compare_skills outputs/evidence_b --pareto qp_solutions",
+        "recipe.report skills outputs/evidence_b --pareto qp_solutions",
     ]
 
 
@@ -82,7 +82,7 @@ def test_the_strengths_are_those_of_the_arms_that_have_one():
         ("l2", "penalty.strength", "l2_${penalty.strength}.forward." + SEED),
     ]
     assert commands[:2] == STARTED
-    assert commands[-1] == "recipe.compare_skills outputs/evidence_b_strengths"
+    assert commands[-1] == "recipe.report skills outputs/evidence_b_strengths"
 
 
 def test_evidence_a_trains_on_the_suite_that_it_made():
@@ -97,7 +97,7 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
         f"run.experiment=evidence_a.sql_parts run.name={ARM}.{SEED} "
         f"data.train_files={folder}/train.parquet data.val_files={folder}/val.parquet "
         f"actor_rollout_ref.model.path={folder}/model skills.names=[sql,parts]",
-        "recipe.compare_speed outputs/evidence_a.sql_parts --reach 0.5",
+        "recipe.report speed outputs/evidence_a.sql_parts --reach 0.5",
     ]
 
 
@@ -105,7 +105,7 @@ def test_the_table_of_learning_is_of_one_run_a_seed():
     commands = dry("learning", SEEDS="998 999")
     names = [re.search(r"run.name=(\S+) data.seed=(\S+)", run).groups() for run in of_module(commands, "recipe.train")]
     assert names == [("seed998", "998"), ("seed999", "999")]
-    assert commands[-1] == "recipe.summarize outputs/learning/seed998 outputs/learning/seed999"
+    assert commands[-1] == "recipe.report summary outputs/learning/seed998 outputs/learning/seed999"
 
 
 def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():
@@ -118,8 +118,8 @@ def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary(
     assert arms.endswith(f"run.name={ARM}.{SEED}")
     assert "run.experiment=paper_b_micro data.seed=0,1 arm=qp_solutions projection.epsilon_kind=cosine" in curve
     assert curve.endswith("run.name=qp_solutions_epsilon${projection.epsilon}." + SEED)
-    assert of_module(commands, "recipe.compare_skills") == [
-        "recipe.compare_skills outputs/paper_b_micro --pareto qp_solutions"
+    assert of_module(commands, "recipe.report skills") == [
+        "recipe.report skills outputs/paper_b_micro --pareto qp_solutions"
     ]
 
 
@@ -129,7 +129,7 @@ def test_of_paper_b_either_part_can_be_left_out():
     commands = dry("run_paper_b", "micro", ARMS="grpo ewc", EPSILONS="")
     (arms,) = of_module(commands, "recipe.train")
     assert " arm=grpo,ewc " in arms
-    assert commands[-1] == "recipe.compare_skills outputs/paper_b_micro"
+    assert commands[-1] == "recipe.report skills outputs/paper_b_micro"
 
 
 def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():

@@ -41,7 +41,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     grpo, repair = of_module(commands, "recipe.train")
     assert "data.val_files=d/dev.parquet" in grpo
     assert f"model.path={out}/phase3/model" in repair
-    (table,) = of_module(commands, "recipe.choose")
+    (table,) = of_module(commands, "recipe.report choose")
     beside = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"]
     assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
     assert not any("test.parquet" in command for command in commands)
@@ -87,7 +87,7 @@ def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_mod
 
 def test_phases_can_be_left_out(tmp_path):
     _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
-    (table,) = of_module(commands, "recipe.choose")
+    (table,) = of_module(commands, "recipe.report choose")
     assert table.split()[1:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
     assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.sources.agents") == []
 
@@ -119,7 +119,9 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     # GSM8K's study has a model without a preset here; Hydra refuses a group that is set to null by a word.
     assert ("model_preset=qwen3_4b" in train, "model_preset" in train) == (task == "countdown",) * 2
     assert "--samples 16" in of_module(commands, "recipe.probe")[0]
-    assert of_module(commands, "recipe.compare") == [f"recipe.compare outputs/{task}/base outputs/{task}/trained"]
+    assert of_module(commands, "recipe.report compare") == [
+        f"recipe.report compare outputs/{task}/base outputs/{task}/trained"
+    ]
     assert len(of_module(commands, "recipe.export")) == 1
 
 
@@ -177,7 +179,7 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
     assert set(shapes) == {
         "binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated"
     }  # fmt: skip
-    (table,) = of_module(commands, "recipe.choose")
+    (table,) = of_module(commands, "recipe.report choose")
     assert len(set(table.split()[1:])) == len(table.split()[1:]) == 6  # five rewards, and the curriculum
 
 
@@ -210,9 +212,9 @@ def test_each_step_is_a_command_that_prints_what_it_chose(words, chosen, trained
 
 
 def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
-    """`best` asks recipe.choose, here a stand-in that names the second of the folders."""
+    """`best` asks recipe.report choose, here a stand-in that names the second of the folders."""
     choose = tmp_path / "python"
-    choose.write_text("#!/bin/sh\necho $4\n")
+    choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
     command = '. scripts/npg_muse/settings.sh; best "mixed m binary 750" "curriculum m binary 750"'
     environment = {**os.environ, "PYTHON": str(choose), "DRY_RUN": ""}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.collections import FillBetweenPolyCollection
 
 from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import draw_learning_curve
@@ -63,3 +64,31 @@ def test_the_report_of_a_run_has_greedy_accuracy_and_its_curve_has_intervals(tmp
     assert lengths == pytest.approx([0.0784, 0.0392] * 2)  # of `sql`, and of the mean
     (dashed,) = [line for line in axes.lines if line.get_linestyle() == "--"]
     assert list(dashed.get_ydata()) == [0.75, 0.75]
+
+
+def test_the_learning_curve_has_every_step_with_a_band_of_the_standard_error(tmp_path: Path, monkeypatch):
+    run = finished(tmp_path, "a", 0.02)
+    run.write_config(composed("experiment=quickstart", "data.train_batch_size=8", "actor_rollout_ref.rollout.n=8"))
+    run.log_metrics(1, {"reward/acc": 0.5})
+    run.log_metrics(2, {"reward/acc": 0.9, "reward/masked_share": 0.4375})  # 36 of 64 samples were verified
+    figures = []
+    monkeypatch.setattr("recipe.records.pictures.save", lambda figure, path: figures.append(figure))
+    draw_learning_curve(run)
+    (axes,) = figures[0].axes
+    line = axes.lines[0]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2], [0.5, 0.9])
+    (band,) = [one for one in axes.collections if isinstance(one, FillBetweenPolyCollection)]
+    corners = band.get_paths()[0].vertices
+    reach = {step: corners[corners[:, 0] == step, 1] for step in (1, 2)}
+    assert [reach[step].max() - reach[step].min() for step in (1, 2)] == pytest.approx([2 * 0.0625, 2 * 0.05])
+
+
+def test_skills_differ_by_the_shape_of_their_validations(tmp_path: Path, monkeypatch):
+    run = RunDirectory.prepare(str(tmp_path), "study", "a")
+    run.log_metrics(0, {f"skill/{skill}/accuracy": 0.5 for skill in ("sql", "trace", "write", "mean")})
+    figures = []
+    monkeypatch.setattr("recipe.records.pictures.save", lambda figure, path: figures.append(figure))
+    draw_learning_curve(run)
+    (axes,) = figures[0].axes
+    markers = [line.get_marker() for line in axes.lines if line.get_marker() != "_"]  # without the caps of intervals
+    assert len(markers) == len(set(markers)) == 4

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,11 @@ def test_a_picture_is_saved_in_two_formats_and_equal_data_give_equal_files(tmp_p
     assert one.with_suffix(".svg").read_bytes() == other.with_suffix(".svg").read_bytes()
     assert "grpo (1)" in one.with_suffix(".svg").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.png", "one.svg", "other.png", "other.svg"]
+
+
+def test_skills_of_forgetting_curves_differ_by_shape_and_have_intervals_where_errors_are_known(monkeypatch):
+    known = replace(RECORD, errors=np.full((4, 3), 0.05))
+    left, right = drawn(monkeypatch, skill_pictures.draw_forgetting, known).axes
+    assert bars(left) == pytest.approx([2 * 1.96 * 0.05] * 12)
+    assert len({line.get_marker() for line in right.lines if line.get_marker() != "None"}) == 3
+    assert bars(drawn(monkeypatch, skill_pictures.draw_forgetting, RECORD).axes[0]) == []

@@ -1,6 +1,4 @@
-"""One table and one picture over runs of several arms: how fast each learns, with 95% t intervals over seeds.
-
-    python -m recipe.compare_speed RUNS [--reach 0.8] [--against grpo] [--metric skill/mean/accuracy] [--out FOLDER]
+"""How fast each arm of a study learns: one table and one picture, with 95% t intervals over seeds.
 
 RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``shapley.s0``, of which only finished runs
 count, or a file of them that ``recipe.keep`` wrote. Accuracies
@@ -10,7 +8,6 @@ are compared at the same number of generated tokens: as many as the run had that
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
@@ -18,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import by_arm, different_starts, finished_runs, over_runs, repeat_of, summary_folder
-from recipe.records.figure import MARKERS, plt, save
+from recipe.records.arms import by_arm, finished_runs, over_runs, repeat_of
+from recipe.records.figure import MARKERS, markdown_table, plt, save
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, Interval, t_interval
 from recipe.records.learning_speed import Array, LearningCurve, read_curve
 from recipe.records.precision import cautions
 from recipe.records.run_directory import write_atomically
+from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
 
 Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run's name says besides it
 
@@ -95,24 +93,22 @@ def common_tokens(curves: Curves) -> float:
 
 def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: float) -> str:
     """The rows as Markdown."""
-    lines = [
-        "Means over runs [95% intervals, Student's t].",
-        "",
-        f"| arm | runs | accuracy at {budget / 1000:,.0f} k tokens (%) | against {against}, paired (points) "
-        f"| updates to {reach:.0%} | against {against}, paired | sandbox seconds to {reach:.0%} | reached "
-        "| k tokens a run | greedy at the end (%) |",
-        "|---|" + "---:|" * 9,
-    ]
+    headers = [
+        "arm", "runs", f"accuracy at {budget / 1000:,.0f} k tokens (%)", f"against {against}, paired (points)",
+        f"updates to {reach:.0%}", f"against {against}, paired", f"sandbox seconds to {reach:.0%}", "reached",
+        "k tokens a run", "greedy at the end (%)",
+    ]  # fmt: skip
+    lines = []
     for row in rows:
         gain = over_runs(row.gain.scaled(100).text(sign="+"), row.pairs, row.runs) if row.gain else ""
         more = over_runs(row.steps_more.text(sign="+"), row.pairs, row.runs) if row.steps_more else ""
         seconds = over_runs(row.seconds.text(), row.measured, row.runs) if row.seconds else "-"
-        lines.append(
-            f"| {row.arm} | {row.runs} | {row.accuracy.scaled(100).text()} | {gain} | {row.steps.text()} "
-            f"| {more} | {seconds} | {row.reached} of {row.runs} | {row.tokens.scaled(1e-3).text()} "
-            f"| {row.greedy.scaled(100).text() if row.greedy else '-'} |"
-        )
-    return "\n".join(lines)
+        lines.append([
+            row.arm, str(row.runs), row.accuracy.scaled(100).text(), gain, row.steps.text(), more, seconds,
+            f"{row.reached} of {row.runs}", row.tokens.scaled(1e-3).text(),
+            row.greedy.scaled(100).text() if row.greedy else "-",
+        ])  # fmt: skip
+    return f"Means over runs [95% intervals, Student's t].\n\n{markdown_table(headers, lines)}"
 
 
 def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
@@ -184,34 +180,23 @@ def write_speed(curves: Curves, reach: float, against: str, out: Path, notes: Se
     return table
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="recipe.compare_speed", description=__doc__.splitlines()[0] if __doc__ else ""
-    )
-    parser.add_argument("runs", type=Path, help="a folder of run directories, or RUNS.jsonl.gz of recipe.keep")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this subcommand."""
+    add_study_options(parser)
     parser.add_argument("--reach", type=float, default=0.8, help="the accuracy to reach, a share of 1 (default 0.8)")
-    parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
     parser.add_argument("--metric", default="skill/mean/accuracy", help="of validations")
-    parser.add_argument(
-        "--out", type=Path, help="where the table goes (default: RUNS/summary, beside a file RUNS_summary)"
-    )
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the subcommand."""
+    runs = finished_runs(options.runs)
+    if not runs:
+        raise ReportError(f"{options.runs} holds no finished run")
     try:
-        runs = finished_runs(options.runs)
-        arms = by_arm(runs)
-        if not arms:
-            print(f"recipe.compare_speed: {options.runs} holds no finished run", file=sys.stderr)
-            return 2
-        curves = {arm: {repeat_of(run): read_curve(run, options.metric) for run in own} for arm, own in arms.items()}
+        curves = {
+            arm: {repeat_of(run): read_curve(run, options.metric) for run in own} for arm, own in by_arm(runs).items()
+        }
     except ValueError as error:
-        print(f"recipe.compare_speed: {error}", file=sys.stderr)
-        return 2
-    for difference in different_starts(runs):
-        print(difference, file=sys.stderr)
-    out = options.out or summary_folder(options.runs)
-    print(write_speed(curves, options.reach, options.against, out, cautions(runs)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise ReportError(str(error)) from error
+    warn_of_different_starts(runs)
+    print(write_speed(curves, options.reach, options.against, output_folder(options), cautions(runs)))

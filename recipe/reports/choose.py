@@ -1,8 +1,8 @@
-"""Evaluations in one table, and the best of them: ``python -m recipe.choose [--metric NAME] DIR ...``.
+"""Evaluations in one table, and the name of the best of them.
 
-The table goes to the error output, the name of the best folder to the standard output, for scripts. The rule: the
-highest mean of the metric over data sets, each data set counting alike; of equals the first that was named. What is
-named after ``--beside`` stands in the table too, and is not chosen from.
+The table goes to the error output, the name of the best folder to the standard output, for scripts. The best has the
+highest mean of the metric over data sets, each data set counting alike; of equals it is the first that was named. What
+is named after ``--beside`` stands in the table too, and is not chosen from.
 """
 
 import argparse
@@ -10,13 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.compare import OF_THE_MODEL
-from recipe.evaluate import Metrics, table
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
+from recipe.evaluation.metrics_table import Metrics, table
 from recipe.records.figure import table_console
 from recipe.records.precision import cut_warnings
-
-REFUSED = 2
+from recipe.reports.compare import OF_THE_MODEL
 
 
 def score(metrics: Metrics, metric: str) -> float:
@@ -45,29 +43,22 @@ def check_alike(folders: Sequence[EvaluationFolder]) -> None:
             raise FolderError(f"{first.path} and {folder.path} differ in more than the model: {', '.join(told)}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.choose", description=__doc__)
-    options.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate")
-    options.add_argument("--beside", type=Path, nargs="*", default=[], metavar="DIR", help="shown, not chosen from")
-    options.add_argument("--metric", default="accepted@1")
-    chosen = options.parse_args(arguments)
-    try:
-        evaluations = {str(path): EvaluationFolder(path).metrics for path in chosen.folders}
-        check_alike([EvaluationFolder(path) for path in chosen.folders])
-        winner = best(evaluations, chosen.metric)
-        evaluations |= {str(path): EvaluationFolder(path).metrics for path in chosen.beside}
-    except FolderError as error:
-        print(f"recipe.choose: {error}", file=sys.stderr)
-        return REFUSED
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this subcommand."""
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="DIR", help="shown, not chosen from")
+    parser.add_argument("--metric", default="accepted@1", help="what the best has most of (default accepted@1)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the subcommand."""
+    evaluations = {str(path): EvaluationFolder(path).metrics for path in options.folders}
+    check_alike([EvaluationFolder(path) for path in options.folders])
+    winner = best(evaluations, options.metric)
+    evaluations |= {str(path): EvaluationFolder(path).metrics for path in options.beside}
     rows = {f"{name}: {dataset}": found for name, metrics in evaluations.items() for dataset, found in metrics.items()}
     table_console(stderr=True).print(table(rows))
     for name, metrics in evaluations.items():
         for line in cut_warnings(metrics):
             print(f"{name}: {line}", file=sys.stderr)
     print(winner)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

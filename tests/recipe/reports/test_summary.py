@@ -1,7 +1,8 @@
 import pytest
 
 from recipe.records.run_directory import RunDirectory
-from recipe.summarize import main, summarize
+from recipe.report import main
+from recipe.reports.summary import summarize
 
 
 def _run(tmp_path, name: str, before: float, after: float, skill: str = "sql") -> RunDirectory:
@@ -41,5 +42,5 @@ def test_runs_of_different_skills_are_not_compared(tmp_path):
 
 
 def test_a_folder_without_a_run_ends_with_a_message(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 2
+    assert main(["summary", str(tmp_path)]) == 2
     assert "holds no run with a validation" in capsys.readouterr().err

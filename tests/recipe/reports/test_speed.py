@@ -5,9 +5,10 @@ import pytest
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
-from recipe import compare_speed
+from recipe import report
 from recipe.records.learning_speed import read_curve
 from recipe.records.run_directory import RunDirectory
+from recipe.reports import speed
 
 
 def finish(folder: Path, name: str, accuracies: list[float], length: float = 50.0, end: bool = True) -> RunDirectory:
@@ -41,7 +42,7 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     finish(tmp_path, "delete.s0", [0.2, 0.6, 0.8], length=100.0)  # at 1,600 tokens it has had two of its four updates
     finish(tmp_path, "delete.s1", [0.2, 0.8, 0.9])
     finish(tmp_path, "delete.s2", [0.2, 0.9, 0.9], end=False)
-    assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.7"]) == 0
+    assert report.main(["speed", str(tmp_path / "a"), "--reach", "0.7"]) == 0
     note, *_, delete, grpo, _, error, _, greedy = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
     assert error == "The standard error of an accuracy was not recorded in 4 of 4 runs."
     assert greedy == "Greedy accuracy was not measured in 4 of 4 runs."
@@ -63,7 +64,7 @@ def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told
     older = finish(tmp_path, "grpo.s1", [0.2, 0.8, 0.8])
     rows = [{key: value for key, value in row.items() if "sandbox" not in key} for row in older.metrics()]
     (older.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert compare_speed.main([str(tmp_path / "a"), "--reach", "0.6"]) == 0
+    assert report.main(["speed", str(tmp_path / "a"), "--reach", "0.6"]) == 0
     (grpo,) = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
     assert grpo["steps"]["estimate"] == pytest.approx(13 / 6)
     assert grpo["seconds"] == {"estimate": 3.0, "low": None, "high": None}
@@ -73,7 +74,7 @@ def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told
 def test_the_last_greedy_accuracy_stands_in_the_table_where_it_was_measured(tmp_path: Path):
     run = finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.8])
     run.log_metrics(4, {"skill/mean/accuracy": 0.8, "skill/mean/greedy_accuracy": 0.9, "response_length/mean": 50.0})
-    assert compare_speed.main([str(tmp_path / "a")]) == 0
+    assert report.main(["speed", str(tmp_path / "a")]) == 0
     table = (tmp_path / "a" / "summary" / "speed.md").read_text()
     assert " | 1.6 | 90.0 |" in table
     assert "Greedy accuracy was not measured in 1 of 1 run." in table  # of the first validations
@@ -88,8 +89,8 @@ def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp
                 tmp_path, f"{arm}.s{seed}", [0.4, 0.5 * (0.4 + end), end], length=200.0 if arm == "inverted" else 50.0
             )
     figures: list[Figure] = []
-    monkeypatch.setattr(compare_speed, "save", lambda figure, path: figures.append(figure))
-    assert compare_speed.main([str(tmp_path / "a")]) == 0
+    monkeypatch.setattr(speed, "save", lambda figure, path: figures.append(figure))
+    assert report.main(["speed", str(tmp_path / "a")]) == 0
     tokens, seconds = figures[0].axes
     assert tokens.get_ylim() == pytest.approx((0.4 - 0.03, 0.9 + 0.03))
     assert tokens.get_xlim()[1] == pytest.approx(1.03 * 1.6)  # thousands; `inverted` generates 6.4
@@ -106,5 +107,5 @@ def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp
 )
 def test_what_cannot_be_compared_ends_with_a_message(tmp_path: Path, capsys, arguments: list[str], message: str):
     finish(tmp_path, "grpo.s0", [0.2, 0.4])
-    assert compare_speed.main([str(tmp_path / arguments[0]), *arguments[1:]]) == 2
+    assert report.main(["speed", str(tmp_path / arguments[0]), *arguments[1:]]) == 2
     assert message in capsys.readouterr().err

@@ -1,6 +1,4 @@
-"""One table over runs of several arms: what training did to the skills, with 95% t intervals over runs.
-
-    python -m recipe.compare_skills RUNS [--against grpo] [--out FOLDER] [--pareto [ARM]]
+"""What training did to the skills in each arm of a study: one table, with 95% t intervals over runs.
 
 RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``, of which only finished runs
 count, or a file of them that ``recipe.keep`` wrote. Writes
@@ -22,14 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-from recipe.records.arms import arm_of, different_starts, finished_runs, over_runs, repeat_of, summary_folder
+from recipe.records.arms import arm_of, finished_runs, over_runs, repeat_of
+from recipe.records.figure import markdown_table
 from recipe.records.intervals import t_interval
 from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
 from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
-from recipe.records.versions import RecordsError
+from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
 from recipe.settings import read_settings
 from workers import skill_metrics
 
@@ -119,8 +118,7 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     for column in COLUMNS:
         headers += [column.name, f"against {against}"] if column.paired else [column.name]
     headers += ["samples a run", "step time"]
-    lines = ["Percent: means over runs [95% intervals, Student's t].", ""]
-    lines += [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    rows = []
     others = {run.repeat: run for run in runs if run.arm == against}
     for arm, own in _by(runs, lambda run: run.arm).items():
         pairs = [(run, others[run.repeat]) for run in own if run.repeat in others and arm != against]
@@ -132,8 +130,8 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
                 cells.append(_percent(gains, len(own), sign="+"))
         cells.append("-".join(str(number) for number in sorted({run.samples for run in own})))
         cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], len(own), decimals=2))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return f"Percent: means over runs [95% intervals, Student's t].\n\n{markdown_table(headers, rows)}"
 
 
 def constraint_table(runs: Sequence[FinishedRun]) -> str:
@@ -142,13 +140,12 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     if not projecting:
         return ""
     headers = ["arm", *NUMBERS, "correlation of predicted and measured change"]
-    lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    rows = []
     for arm, own in projecting.items():
         columns = [[run.constraints[name] for run in own] for name in NUMBERS]
         columns.append([run.record.interference.correlation for run in own])
-        cells = [_cell(column, len(own), decimals=2) for column in columns]
-        lines.append(f"| {' | '.join([arm, *cells])} |")
-    return "\n".join(lines)
+        rows.append([arm, *(_cell(column, len(own), decimals=2) for column in columns)])
+    return markdown_table(headers, rows)
 
 
 def write_comparison(
@@ -213,34 +210,19 @@ def _cell(values: Sequence[float], runs: int, decimals: int = 1, sign: str = "")
     return over_runs(t_interval(known).text(decimals, sign), len(known), runs) if known else "-"
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="recipe.compare_skills", description=__doc__.splitlines()[0] if __doc__ else ""
-    )
-    parser.add_argument("runs", type=Path, help="a folder of run directories, or RUNS.jsonl.gz of recipe.keep")
-    parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
-    parser.add_argument(
-        "--out", type=Path, help="where the table goes (default: RUNS/summary, beside a file RUNS_summary)"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this subcommand."""
+    add_study_options(parser)
     parser.add_argument(
         "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin so"
     )
-    options = parser.parse_args(arguments)
-    try:
-        finished = finished_runs(options.runs)
-        runs = measured_runs(finished)
-    except RecordsError as error:
-        print(f"recipe.compare_skills: {error}", file=sys.stderr)
-        return 2
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the subcommand."""
+    finished = finished_runs(options.runs)
+    runs = measured_runs(finished)
     if not runs:
-        print(f"recipe.compare_skills: {options.runs} holds no finished run", file=sys.stderr)
-        return 2
-    for difference in different_starts(finished):
-        print(difference, file=sys.stderr)
-    out = options.out or summary_folder(options.runs)
-    print(write_comparison(runs, options.against, out, options.pareto, cautions(finished)))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        raise ReportError(f"{options.runs} holds no finished run")
+    warn_of_different_starts(finished)
+    print(write_comparison(runs, options.against, output_folder(options), options.pareto, cautions(finished)))

@@ -1,13 +1,12 @@
-"""Two evaluations side by side: ``python -m recipe.compare BASE TRAINED [--out FILE]``, folders of ``recipe.evaluate``.
+"""Two evaluations side by side: every metric of both, and the paired differences.
 
-Both are read on the problems that both have judged; a difference has the 95% bootstrap interval of the paired
-differences, problem by problem. ``--out`` keeps them as JSON, too.
+Both folders (of ``recipe.evaluate``) are read on the problems that both have judged; a difference has the 95% bootstrap
+interval of the paired differences, problem by problem. ``--out`` keeps them as JSON, too.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -86,30 +85,32 @@ def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[st
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.compare", description=__doc__)
-    options.add_argument("folders", type=Path, nargs=2, metavar="DIR", help="base and trained")
-    options.add_argument("--out", type=Path, metavar="FILE", help="JSON file for the differences")
-    chosen = options.parse_args(arguments)
-    base, trained = map(EvaluationFolder, chosen.folders)
-    try:
-        differing = other_settings(base, trained)
-        journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
-        differences = compare(*(list(samples) for samples in journals))
-    except FolderError as error:
-        print(f"recipe.compare: {error}", file=sys.stderr)
-        return 2
+def write_comparison(base: EvaluationFolder, trained: EvaluationFolder, out: Path | None = None) -> None:
+    """Print the differences, keep them as JSON, and warn of cut answers and of settings that differ.
+
+    Raises:
+        FolderError: a folder holds no finished evaluation, or the two have judged no common problem.
+    """
+    differing = other_settings(base, trained)
+    journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
+    differences = compare(*(list(samples) for samples in journals))
     table_console().print(table(differences))
-    if chosen.out:
-        write_atomically(chosen.out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
+    if out:
+        write_atomically(out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
     for folder in (base, trained):
         for line in cut_warnings(folder.metrics):
             print(f"{folder.path}: {line}", file=sys.stderr)
     for line in differing:
         print(f"warning: the evaluations differ in more than the model: {line}", file=sys.stderr)
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this subcommand."""
+    parser.add_argument("folders", type=Path, nargs=2, metavar="DIR", help="base and trained")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="JSON file for the differences")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the subcommand."""
+    base, trained = map(EvaluationFolder, options.folders)
+    write_comparison(base, trained, options.out)

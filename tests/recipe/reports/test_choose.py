@@ -1,9 +1,10 @@
 import pytest
 
-from recipe.choose import best, main, score
 from recipe.evaluation.budgets import Budget
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import measure
+from recipe.report import main
+from recipe.reports.choose import best, score
 from tests.recipe.evaluation.test_metrics import sample
 
 
@@ -33,11 +34,11 @@ def test_what_stands_beside_is_shown_and_not_chosen(tmp_path, capsys):
         folder.begin({"model": name, "max_tokens": 64, "limit": None}, {})
         folder.finish({"dev": measure([sample("a", 0, error)], Budget())}, {})
     worse, better = str(tmp_path / "worse"), str(tmp_path / "better")
-    assert main([worse, "--beside", better]) == 0
+    assert main(["choose", worse, "--beside", better]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{worse}\n"
     assert "better" in printed.err
-    assert main([worse, better]) == 0
+    assert main(["choose", worse, better]) == 0
     assert capsys.readouterr().out == f"{better}\n"
 
 
@@ -46,5 +47,5 @@ def test_evaluations_that_differ_in_more_than_the_model_are_not_chosen_from(tmp_
         folder = EvaluationFolder(tmp_path / name)
         folder.begin({"model": name, "max_tokens": tokens, "limit": None}, {})
         folder.finish({"dev": measure([sample("a", 0, "none")], Budget())}, {})
-    assert main([str(tmp_path / "short"), str(tmp_path / "long")]) == 2
+    assert main(["choose", str(tmp_path / "short"), str(tmp_path / "long")]) == 2
     assert "differ in more than the model: max_tokens (64 and 2048)" in capsys.readouterr().err

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from recipe import compare_skills
+from recipe import report
 from recipe.records.run_directory import RunDirectory
+from recipe.reports import skills
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # with whole run directories
@@ -61,7 +62,7 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     finish(tmp_path, config, "qp.forward.s2", 0.1)
     unmeasured = tmp_path / "b" / "qp.forward.s2" / "metrics.jsonl"
     unmeasured.write_text("".join(line for line in unmeasured.open() if '"step": 2,' not in line))
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
     assert lines[0] == "Percent: means over runs [95% intervals, Student's t]."
     assert lines[2] == (
@@ -99,7 +100,7 @@ def test_a_cell_over_fewer_runs_than_its_row_says_so(tmp_path: Path, config: Dic
     finish(tmp_path, config, "grpo.s0", 0.4)
     for seed, kept in enumerate((0.6, 0.8, 0.7)):
         finish(tmp_path, config, f"qp.s{seed}", kept, learnt=seed != 2)
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     cells = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()[5].split(" | ")
     assert cells[:3] == ["| qp", "3", "80.0 [16.5, 143.5] (2 of 3 runs)"]  # the third has no accuracy of `sql`
     assert cells[3] == "+10.0 (1 of 3 runs)"  # one pair
@@ -117,7 +118,7 @@ def test_arms_are_compared_on_the_skills_that_any_of_them_names(tmp_path: Path, 
         rows += [{"step": 2, "skill/write/accuracy": kept, "timing_s/step": 1.0}]
         lines = (json.dumps({"skill/sql/accuracy": 0.2, "skill/mean/accuracy": 0.3} | row) + "\n" for row in rows)
         (tmp_path / "b" / name / "metrics.jsonl").write_text("".join(lines))
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     numbers = json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())
     assert [run["mean_forgetting_of_earlier_skills"] for run in numbers] == pytest.approx([0.1, 0.05])
 
@@ -127,7 +128,7 @@ def test_greedy_accuracy_is_averaged_over_skills_after_the_last_stage(tmp_path: 
     rows = tmp_path / "b" / "grpo.s0" / "metrics.jsonl"
     greedy = {"skill/write/greedy_accuracy": 0.5, "skill/sql/greedy_accuracy": 0.8, "skill/mean/greedy_accuracy": 0.65}
     rows.write_text("".join(json.dumps(json.loads(line) | greedy) + "\n" for line in rows.open()))
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     table = (tmp_path / "b" / "summary" / "arms.md").read_text()
     assert "| grpo | 1 | 65.0 | - | 65.0 | 40.0 |" in table
     assert "Greedy accuracy was not measured" not in table
@@ -138,7 +139,7 @@ def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config
     finish(tmp_path, config, "qp.s0", 0.8)
     finish(tmp_path, config, "qp.s1", 0.1)  # of a seed that the other epsilon has not: it is no part of the curve
     finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
-    assert compare_skills.main([str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
+    assert report.main(["skills", str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[4:7]
     assert [row.split(" | ")[0] for row in rows] == ["| grpo", "| qp", "| qp_epsilon0.1"]
     assert " -20.0 " in rows[2]  # its pair is grpo.s0
@@ -154,9 +155,9 @@ def test_the_picture_of_the_arms_leaves_the_other_points_of_the_curve_to_it(
     for name, epsilon in (("grpo.s0", 0.0), ("qp.s0", 0.0), ("qp_both.s0", 0.0), ("qp_epsilon0.1.s0", 0.1)):
         finish(tmp_path, config, name, 0.5, epsilon=epsilon)
     shown: list[list[str]] = []
-    monkeypatch.setattr(compare_skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
+    monkeypatch.setattr(skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
     for words in ([], ["--pareto", "qp"]):
-        assert compare_skills.main([str(tmp_path / "b"), *words]) == 0
+        assert report.main(["skills", str(tmp_path / "b"), *words]) == 0
     assert shown == [["grpo", "qp", "qp_both", "qp_epsilon0.1"], ["grpo", "qp", "qp_both"]]
 
 
@@ -166,11 +167,9 @@ def test_what_gradients_foresaw_stands_beside_what_happened_and_not_among_the_ar
     for name, method in (("grpo.s0", "qp"), ("measured.s0", "measure"), ("qp.s0", "qp")):
         finish(tmp_path, config, name, 0.5, method=method)
     shown, foreseen = [], []
-    monkeypatch.setattr(compare_skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
-    monkeypatch.setattr(
-        compare_skills, "draw_mean_interference", lambda own, path, others: foreseen.append((len(own), others))
-    )
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    monkeypatch.setattr(skills, "draw_arms", lambda records, path: shown.append(sorted(records)))
+    monkeypatch.setattr(skills, "draw_mean_interference", lambda own, path, others: foreseen.append((len(own), others)))
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     assert shown == [["grpo", "qp"]]
     ((runs, (other,)),) = foreseen
     assert runs == 1
@@ -183,10 +182,10 @@ def test_runs_that_are_compared_and_began_with_different_weights_are_told(tmp_pa
     finish(tmp_path, config, "grpo.s1", 0.4, weights="bb")
     finish(tmp_path, config, "qp.s1", 0.4, weights="bb")
     finish(tmp_path, config, "ewc.s1", 0.4)
-    assert compare_skills.main([str(tmp_path / "b")]) == 0
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
     assert capsys.readouterr().err == "different starting weights: aa in grpo.s0; bb in qp.s0\n"
 
 
 def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
-    assert compare_skills.main([str(tmp_path)]) == 2
+    assert report.main(["skills", str(tmp_path)]) == 2
     assert "holds no finished run" in capsys.readouterr().err

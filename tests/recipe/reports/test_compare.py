@@ -1,8 +1,9 @@
 import pytest
 
-from recipe.compare import compare, main
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.samples import Answer, Sample
+from recipe.report import main
+from recipe.reports.compare import compare
 
 
 def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
@@ -44,7 +45,7 @@ def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
         for sample in samples({"a": right, "b": right}):
             journal.add(sample)
         folder.finish({"set": {"cut_share": 0.5 if right else 0.05}}, {})
-    assert main([str(tmp_path / "base"), str(tmp_path / "trained")]) == 0
+    assert main(["compare", str(tmp_path / "base"), str(tmp_path / "trained")]) == 0
     printed = capsys.readouterr()
     assert "+100.0 [+100.0, +100.0]" in printed.out
     assert "protocol: eval@1 in base, eval@k in trained" in printed.err
@@ -55,5 +56,5 @@ def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
 
 
 def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):
-    assert main([str(tmp_path), str(tmp_path)]) == 2
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
     assert "holds no finished evaluation" in capsys.readouterr().err

@@ -1,0 +1,45 @@
+"""Tables and pictures of what runs and evaluations measured: ``python -m recipe.report SUBCOMMAND --help``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from recipe.evaluation.folder import FolderError
+from recipe.records.versions import RecordsError
+from recipe.reports import choose, compare, skills, speed, summary
+from recipe.reports.study import ReportError
+
+SUBCOMMANDS = {"compare": compare, "skills": skills, "speed": speed, "choose": choose, "summary": summary}
+REFUSED = 2
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The parser of all subcommands; ``options.run(options)`` carries out the chosen one."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.report", description=__doc__.partition(":")[0] + ".")
+    subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
+    for name, module in SUBCOMMANDS.items():
+        text = module.__doc__ or ""
+        subcommand = subcommands.add_parser(
+            name,
+            help=text.partition("\n")[0].replace("%", "%%"),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_options(subcommand)
+        subcommand.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    options = command_line().parse_args(arguments)
+    try:
+        options.run(options)
+    except (FolderError, RecordsError, ReportError) as error:
+        print(f"recipe.report {options.subcommand}: {error}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What ``recipe.report`` prints and draws, one module for each of its subcommands."""

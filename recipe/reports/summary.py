@@ -1,0 +1,48 @@
+"""Accuracy before and after each run, a Markdown table with one row per run."""
+
+import argparse
+from pathlib import Path
+
+from recipe.records.experiment_page import skill_table
+from recipe.records.figure import markdown_table
+from recipe.records.precision import cautions
+from recipe.records.run_directory import RunDirectory
+from recipe.reports.study import ReportError
+
+
+def summarize(runs: list[RunDirectory]) -> str:
+    """Accuracy at the first and the last validation of each run, as Markdown: sampled, per skill and in the mean, and
+    the mean of greedy answers.
+
+    Raises:
+        ReportError: a folder holds no run with a validation, or the runs have different skills.
+    """
+    tables = {run: skill_table(run) for run in runs}
+    for run, table in tables.items():
+        if not table:
+            raise ReportError(f"{run.path} holds no run with a validation")
+    skills = [row.skill for row in tables[runs[0]]]
+    headers = ["run", "updates", *skills, "change of the mean (points)", "mean, greedy"]
+    rows = []
+    for run, table in tables.items():
+        if [row.skill for row in table] != skills:
+            raise ReportError(f"{run.path} has other skills than {runs[0].path}")
+        cells = [_change(row.before, row.after) for row in table]
+        updates = int(run.metrics()[-1]["step"])
+        change, greedy = f"{100 * table[-1].change:+.1f}", table[-1].greedy
+        rows.append([run.path.name, str(updates), *cells, change, _change(*greedy) if greedy else "-"])
+    return "\n\n".join([markdown_table(headers, rows), *cautions(runs)])
+
+
+def _change(before: float, after: float) -> str:
+    return f"{100 * before:.1f} -> {100 * after:.1f}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this subcommand."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIRECTORY")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Carry out the subcommand."""
+    print(summarize([RunDirectory(path) for path in options.runs]))
