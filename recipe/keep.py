@@ -4,7 +4,7 @@
     python -m recipe.keep RUNS.jsonl.gz FOLDER   write a run directory for each run of the file that FOLDER lacks
 
 The file has what tables are made of: settings, report, start and end, and the numbers of every step.
-``recipe.compare_skills`` and ``recipe.compare_speed`` read it like the folder, and unpacked runs count as finished. The
+``recipe.report`` reads it like the folder, and unpacked runs count as finished. The
 launchers do both with ``KEPT=RUNS.jsonl.gz`` (``scripts/evidence_a.sh``).
 """
 

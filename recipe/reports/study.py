@@ -21,7 +21,7 @@ def add_study_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
     parser.add_argument(
-        "--out", type=Path, help="where the table goes (default: RUNS/summary, beside a file RUNS_summary)"
+        "--out", type=Path, help="where tables go (default: RUNS/summary; of a file, RUNS_summary beside it)"
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe import compare_skills, compare_speed
+from recipe import report
 from recipe.records.arms import finished_runs
 
 ROOT = Path(__file__).parents[2]
@@ -21,20 +21,20 @@ def assert_same_files(made: Path, committed: Path, *names: str) -> None:
 
 @pytest.mark.slow
 def test_the_runs_of_paper_a_give_its_tables(tmp_path: Path):
-    assert compare_speed.main([str(PAPER_A / "runs.jsonl.gz"), "--reach", "0.8", "--out", str(tmp_path)]) == 0
+    assert report.main(["speed", str(PAPER_A / "runs.jsonl.gz"), "--reach", "0.8", "--out", str(tmp_path)]) == 0
     assert_same_files(tmp_path, PAPER_A, "speed.md", "speed.json")
 
 
 @pytest.mark.slow
 def test_the_runs_of_paper_b_give_its_tables(tmp_path: Path):
     runs = str(PAPER_B / "runs.jsonl.gz")
-    assert compare_skills.main([runs, "--out", str(tmp_path), "--pareto", "qp_solutions"]) == 0
+    assert report.main(["skills", runs, "--out", str(tmp_path), "--pareto", "qp_solutions"]) == 0
     assert_same_files(tmp_path, PAPER_B, "arms.md", "interference.md", "pareto.md", "pareto.json")
 
 
 @pytest.mark.slow
 def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
-    assert compare_skills.main([str(PAPER_B / "strengths.jsonl.gz"), "--out", str(tmp_path)]) == 0
+    assert report.main(["skills", str(PAPER_B / "strengths.jsonl.gz"), "--out", str(tmp_path)]) == 0
     rows = [line.split(" | ") for line in (tmp_path / "arms.md").read_text().splitlines()]
     numbers = {row[0].removeprefix("| "): (row[2], row[5], row[6], row[9]) for row in rows if len(row) > 9}
     assert numbers["kl_0.5"] == ("72.1", "58.8", "13.7", "80.4")
