@@ -110,5 +110,5 @@ def test_a_run_or_a_file_of_a_later_release_is_refused_by_its_version(tmp_path: 
     for subcommand in ("speed", "skills"):
         assert report.main([subcommand, str(tmp_path / "a")]) == 2
         assert told in capsys.readouterr().err
-        assert command.main([str(file)]) == 2
+        assert report.main([subcommand, str(file)]) == 2
         assert "cannot be read: No such file" in capsys.readouterr().err
