@@ -4,7 +4,7 @@ Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox
 it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
 """
 
-import recipe.checks.own_packages
+import recipe.checks.own_packages  # refuses other checkouts' packages, before importing them fails
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import re  # isort: skip
@@ -18,11 +18,11 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from recipe.checks import (
+    Problem,
     cluster,
     combinations,
     cpu_engine,
     data,
-    extras,
     memory,
     model,
     names,
@@ -32,9 +32,7 @@ from recipe.checks import (
     sandbox,
     tokenizer,
     tokens,
-    verl_rules,
 )
-from recipe.checks.problem import Problem
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.settings import SettingsError, did_you_mean, read_settings
 
@@ -44,8 +42,8 @@ REFUSED = 2
 CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
-    "optional packages that are asked for are installed": extras.check,
-    "verl accepts the configuration": verl_rules.check,
+    "optional packages that are asked for are installed": names.check_optional_packages,
+    "verl accepts the configuration": combinations.check_rules,
     "verl's parts that are chosen go with ours": combinations.check,
     "the data files can be read and fit the schema": data.check,
     "the reward settings are valid": reward.check,

@@ -5,6 +5,7 @@ continues it from its last checkpoint. With ``--multirun``, values separated by 
 other; what was finished before is not done again (docs/reference/skill_safe.md).
 """
 
+import recipe.checks.own_packages  # refuses other checkouts' packages, before importing them fails
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip

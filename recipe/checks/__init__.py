@@ -1,1 +1,15 @@
-"""What preflight asks, one question a module: each has ``check(config, run) -> list[Problem]``."""
+"""The checks of preflight: each module has ``check(config, run) -> list[Problem]``."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, where (a key or a path), and how to fix it."""
+
+    what: str
+    where: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.what} [{self.where}] -> {self.mend}"

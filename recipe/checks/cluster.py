@@ -5,7 +5,7 @@ import socket
 
 from omegaconf import DictConfig
 
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 
 

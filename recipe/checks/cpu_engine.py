@@ -2,7 +2,7 @@
 
 from omegaconf import DictConfig
 
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 
 

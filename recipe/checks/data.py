@@ -7,7 +7,7 @@ from omegaconf import DictConfig, ListConfig
 
 from data_prep.schema import DataFileError, read_rows, row_model
 from data_prep.splits import may_train
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import did_you_mean, read_settings
 from rewards.skills import skill_assigner

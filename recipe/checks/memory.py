@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 

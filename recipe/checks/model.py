@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, ListConfig
 
 from data_prep.files import file_hash
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory, write_atomically
 
 # vLLM takes seconds to import: it is asked about other sizes only.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

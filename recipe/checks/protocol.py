@@ -4,7 +4,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.capacity.batch_rules import divisors
 from recipe.capacity.sizes import RunSizes, read_sizes
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import Settings, SettingsError, read_settings
 from recipe.training.schedule import PromptPlan, make_plan, mixed_plan

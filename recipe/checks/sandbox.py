@@ -9,7 +9,7 @@ import httpx
 import pandas as pd
 from omegaconf import DictConfig, ListConfig
 
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from rewards import experiment
 from rewards.sandbox import InfrastructureError, Sandbox

@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.checks.problem import Problem
+from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from rewards.counterfactual.segments import Unit, segment
 from rewards.counterfactual.tokens import token_offsets, token_steps

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
 import configs
-from recipe.checks import memory, protocol, verl_rules
+from recipe.checks import combinations, memory, protocol
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.train import set_steps
@@ -86,7 +86,7 @@ def test_another_estimator_than_grpos_is_accepted_by_verl(words: list[str], arm:
     path = f"{tiny_suite}/initial_model"
     files = ["data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "protocol.skill_sequence=[a,b,c]"]
     config = composed(*words, f"arm={arm}", f"actor_rollout_ref.model.path={path}", *files)
-    assert verl_rules.check(config, RunDirectory(tmp_path)) == []
+    assert combinations.check(config, RunDirectory(tmp_path)) == []
     assert need_critic(config) == (arm == "ppo")
     assert arm != "ppo" or config.critic.model.path == path
 

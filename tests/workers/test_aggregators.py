@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recipe.checks import extras
+from recipe.checks import names
 from recipe.settings import ProjectionSettings, SettingsError, read_settings
 from tests.composing import composed
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
@@ -76,10 +76,10 @@ def test_without_torchjd_the_message_names_the_extra(without_torchjd: None) -> N
 
 def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config = composed("experiment=quickstart", "projection=torchjd")
-    (problem,) = extras.check(config, None)
+    (problem,) = names.check_optional_packages(config, None)
     assert "verl-skillcredit[torchjd]" in str(problem)
     config.projection.method = "qp"
-    assert extras.check(config, None) == []
+    assert names.check_optional_packages(config, None) == []
     config.projection.method, config.projection.epsilon = "UPGrad", 0.1
     with pytest.raises(SettingsError, match="projection=UPGrad knows no slack"):
         read_settings(config)

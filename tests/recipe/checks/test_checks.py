@@ -12,7 +12,7 @@ from datasets import Dataset
 from omegaconf import DictConfig, open_dict
 
 from recipe import preflight
-from recipe.checks import cluster, cpu_engine, data, memory, model, names, protocol, reward, sandbox, verl_rules
+from recipe.checks import cluster, combinations, cpu_engine, data, memory, model, names, protocol, reward, sandbox
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.schedule import rows_by_skill
@@ -334,7 +334,7 @@ def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tin
 
 
 def test_verls_own_rules_are_asked(tiny_arguments, run):
-    problem = _only(verl_rules.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=32"), run))
+    problem = _only(combinations.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=32"), run))
     assert "train_batch_size" in problem
 
 
