@@ -43,7 +43,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert f"model.path={out}/phase3/model" in repair
     (table,) = of_module(commands, "recipe.report choose")
     beside = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"]
-    assert table.split()[1:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
+    assert table.split()[2:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
     assert not any("test.parquet" in command for command in commands)
 
 
@@ -88,7 +88,7 @@ def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_mod
 def test_phases_can_be_left_out(tmp_path):
     _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
     (table,) = of_module(commands, "recipe.report choose")
-    assert table.split()[1:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
+    assert table.split()[2:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
     assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.sources.agents") == []
 
 
@@ -180,7 +180,7 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
         "binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated"
     }  # fmt: skip
     (table,) = of_module(commands, "recipe.report choose")
-    assert len(set(table.split()[1:])) == len(table.split()[1:]) == 6  # five rewards, and the curriculum
+    assert len(set(table.split()[2:])) == len(table.split()[2:]) == 6  # five rewards, and the curriculum
 
 
 def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
