@@ -1,0 +1,126 @@
+"""The micro suite and its starting model: ``python -m recipe.micro_start [FOLDER [options of data_prep.micro ...]]``.
+
+Problems, then tokenizer and random weights, then a supervised start. Each is made again when a module that makes it, an
+option or an input has changed, and used as it is otherwise. One process at a time works on a folder.
+"""
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.made_from import ROOT, key, sources
+
+STEPS = 4
+"""Of scripts/quickstart.sh: these three, and the training."""
+SFT_FILES = ("configs/sft.yaml", "configs/sft_experiment/micro.yaml", "configs/sft_platform/cpu.yaml")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that is made: `command` runs the modules, and depends on `inputs` beside their sources.
+
+    scratch: a folder that `command` fills and that must not be there before.
+    """
+
+    what: str
+    result: Path
+    modules: tuple[str, ...]
+    command: tuple[str, ...]
+    inputs: tuple[Path, ...] = ()
+    scratch: Path | None = None
+    finish: Callable[[], None] = lambda: None
+
+
+def parts(folder: Path, options: Sequence[str]) -> list[Part]:
+    """What makes up a start, in order."""
+    model, initial, scratch = folder / "model", folder / "initial_model", folder / "sft"
+    train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
+    return [
+        Part(
+            "micro data: four skills, train, validation and test",
+            folder / "train.parquet",
+            ("data_prep.micro.__main__",),
+            ("data_prep.micro", "--out", str(folder), *options),
+        ),
+        Part(
+            "micro model: tokenizer and random weights",
+            initial,
+            ("data_prep.micro.model",),
+            ("data_prep.micro.model", "--out", str(initial)),
+        ),
+        Part(
+            "supervised start on demonstrations of which a part is wrong (about 5 minutes)",
+            model,
+            ("recipe.sft", "data_prep.micro.model"),
+            (
+                "recipe.sft", "sft_experiment=micro", f"model.path={initial}", f"trainer.default_local_dir={scratch}",
+                f"data.train_files={train}", f"data.val_files={validation}",
+            ),
+            (train, validation, *(ROOT / name for name in SFT_FILES)),
+            scratch,
+            lambda: _keep_last_checkpoint(scratch, model),
+        ),
+    ]  # fmt: skip
+
+
+def make(number: int, part: Part, folder: Path, run: Callable[[Sequence[str]], None]) -> None:
+    """Make a part unless it is there and made from the same; `run` gets the arguments behind ``python -m``."""
+    kept = folder / f".{number}.key"
+    wanted = key(part.command, [*sources(part.modules), *part.inputs])
+    if part.result.exists() and kept.exists() and kept.read_text().strip() == wanted:
+        print(f"[{number}/{STEPS}] {part.what}: using {part.result} of an earlier run", flush=True)
+        return
+    print(f"[{number}/{STEPS}] {part.what}", flush=True)
+    kept.unlink(missing_ok=True)
+    _remove(part.result)
+    if part.scratch is not None:
+        _remove(part.scratch)
+    run(part.command)
+    part.finish()
+    kept.write_text(wanted + "\n")
+
+
+def _keep_last_checkpoint(folder: Path, model: Path) -> None:
+    """The last checkpoint's weights become the model; what only a continued training needs goes."""
+    steps = sorted(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2]))
+    shutil.copytree(steps[-1] / "huggingface", model)
+    for step in steps:
+        shutil.rmtree(step)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run([sys.executable, "-m", *command], check=True)
+
+
+def main(arguments: Sequence[str], run: Callable[[Sequence[str]], None] = _run) -> int:
+    """The command line; returns the exit status."""
+    folder = Path(arguments[0] if arguments else "data/micro")
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process is making {folder}; waiting for it", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        made = parts(folder, arguments[1:])
+        try:
+            for number, part in enumerate(made, start=1):
+                make(number, part, folder, run)
+        except subprocess.CalledProcessError as error:
+            return error.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

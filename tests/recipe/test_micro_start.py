@@ -1,0 +1,107 @@
+"""What the micro start is made from decides whether it is made again."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep import made_from
+from recipe.micro_start import SFT_FILES
+
+ROOT = made_from.ROOT
+# Stand-ins for the commands, which take minutes: they leave what the real ones leave.
+RUN = """
+import sys
+from pathlib import Path
+from recipe import micro_start
+
+def run(command):
+    print("ran", command[0], flush=True)
+    folder = Path("made")
+    if command[0] == "data_prep.micro":
+        for name in ("train", "sft_train", "sft_val"):
+            (folder / f"{name}.parquet").write_text(" ".join(command))
+    elif command[0] == "data_prep.micro.model":
+        (folder / "initial_model").mkdir()
+    else:
+        assert not (folder / "sft").exists()
+        for step in (9, 10):
+            (folder / f"sft/global_step_{step}/huggingface").mkdir(parents=True)
+            (folder / f"sft/global_step_{step}/huggingface/step").write_text(str(step))
+
+sys.exit(micro_start.main(["made", *sys.argv[1:]], run))
+"""
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copied")
+    for name in ("configs", "data_prep", "recipe", "rewards", "workers"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def tree(copied: Path):
+    """The copy with everything made."""
+    assert start(copied)
+    yield copied
+    shutil.rmtree(copied / "made")
+
+
+def start(tree: Path, *options: str) -> list[str]:
+    """The commands that a start ran."""
+    command = [sys.executable, "-c", RUN, *options]
+    done = subprocess.run(command, cwd=tree, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("ran")]
+
+
+def test_a_start_is_made_once_and_keeps_the_last_checkpoint(tree: Path) -> None:
+    assert (tree / "made/model/step").read_text() == "10"
+    assert list((tree / "made/sft").iterdir()) == []
+    assert start(tree) == []
+    assert start(tree, "--limit", "8") == ["data_prep.micro", "recipe.sft"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"),
+    [
+        ("rewards/verifiers/trace.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
+        ("rewards/sandbox/inside/judge.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
+        ("data_prep/micro/queries.py", ["data_prep.micro"]),
+        ("recipe/runtime/console.py", ["recipe.sft"]),
+        (SFT_FILES[0], ["recipe.sft"]),
+        ("recipe/keep.py", []),
+        ("data_prep/sources/mbpp.py", []),
+    ],
+)
+def test_a_change_makes_again_what_it_could_change(tree: Path, changed: str, again: list[str]) -> None:
+    file = tree / changed
+    text = file.read_text()
+    try:
+        file.write_text(text + "# changed\n")
+        assert start(tree) == again
+    finally:
+        file.write_text(text)
+
+
+def test_a_part_that_is_missing_is_made(tree: Path) -> None:
+    shutil.rmtree(tree / "made/model")
+    assert start(tree) == ["recipe.sft"]
+
+
+def test_a_failed_command_ends_the_start_and_is_tried_again(tree: Path) -> None:
+    (tree / "made/train.parquet").unlink()
+    failure = 'raise __import__("subprocess").CalledProcessError(3, command)'
+    failing = RUN.replace('print("ran", command[0], flush=True)', failure)
+    done = subprocess.run([sys.executable, "-c", failing], cwd=tree, env={"PYTHONPATH": str(tree)})
+    assert done.returncode == 3
+    assert start(tree) == ["data_prep.micro"]
+
+
+def test_an_unknown_module_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no module data_prep\.micro"):
+        made_from.sources(["data_prep.micro"], tmp_path)
