@@ -12,16 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from recipe.records.run_directory import RunDirectory
-
-# Read by libraries inside Ray workers; a cluster's nodes do not inherit them from the driver's shell.
-# Tokens (HF_TOKEN, WANDB_API_KEY, SANDBOX_TOKEN) are not among them: Ray shows these variables in its logs and its
-# dashboard. Nodes have them in the environment of `ray start`; of a sandbox's token the file is named.
-FORWARDED = (
-    "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
-    "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
-)  # fmt: skip
-# Families of such variables: which network interfaces and transports the ranks talk over.
-FORWARDED_PREFIXES = ("NCCL_", "GLOO_")
+from recipe.runtime.environment import forwarded
 
 
 class ClusterError(RuntimeError):
@@ -111,8 +102,7 @@ def claim_machine(path: str) -> None:
 
 def run_environment(run: RunDirectory) -> dict[str, str]:
     """Environment variables that every Ray worker of this run gets."""
-    found = {name: os.environ[name] for name in os.environ if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)}
-    return found | {
+    return forwarded(os.environ) | {
         "TRANSFER_QUEUE_ENABLE": "1",
         # Nodes where the distribution is not installed have our code as the job's working directory only.
         "VERL_USE_EXTERNAL_MODULES": "recipe.training.register",

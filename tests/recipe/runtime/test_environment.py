@@ -1,0 +1,52 @@
+"""What nodes of a cluster get from the shell of the user."""
+
+from pathlib import Path
+
+import pytest
+
+from recipe.runtime.environment import ROOT, forwarded, job_environment, study_options
+
+# What users of the launchers set, by the launchers' own comments.
+DOCUMENTED = """
+    PLATFORM PYTHON DATA OUT EXPERIMENT LENGTH TRAIN EXPORT EVALUATE SAMPLES SFT SFT_EXPERIMENT DPO REWARD REPAIR AGENTS
+    WITHOUT PRESET SOURCE SOURCE_OPTIONS FOLDER PROBE NAME TASKS VOLUMES SEQUENCE_PARALLEL OFFLOAD_REF JOBS ARMS EPSILONS
+    SEEDS SEED ORDERS SUITE REACH KEPT REFRESH_STEPS TRAIN_FILES VAL_FILES SKILLS
+"""
+
+
+def test_every_option_of_a_launcher_is_forwarded() -> None:
+    assert study_options() >= set(DOCUMENTED.split())
+
+
+def test_an_option_is_read_with_a_default(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/a.sh").write_text(
+        'x=${MINE:-1} y=${OURS?needed} z=${HOME} $PWD "${BASH_SOURCE[0]}" ${DRY_RUN:-}\n'
+    )
+    (tmp_path / "setup.sh").write_text("${TORCH_INDEX:-}\n")
+    assert study_options(tmp_path) == {"MINE", "OURS"}
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN", "PATH"])
+def test_tokens_stay_where_they_are(name: str) -> None:
+    assert forwarded({name: "x", "NCCL_SOCKET_IFNAME": "eth0", "HF_HOME": "/h"}) == {
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "HF_HOME": "/h",
+    }
+
+
+def test_a_module_gets_no_options_of_studies() -> None:
+    shell = {"SEEDS": "1 2", "SUBMIT_ENV": "MINE", "MINE": "m", "WANDB_MODE": "offline"}
+    variables = job_environment("recipe.train", "/usr/bin/python", shell)["env_vars"]
+    assert variables == {
+        "MINE": "m", "WANDB_MODE": "offline", "SKILLCREDIT_HOME": str(ROOT), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
+        "PYTHONUNBUFFERED": "1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "platform"), [({}, "gpu_ray"), ({"PLATFORM": "gpu_1x8"}, "gpu_1x8")])
+def test_a_launcher_gets_its_options_and_a_platform(given: dict[str, str], platform: str) -> None:
+    found = job_environment("scripts/gsm8k.sh", "/a b/python", given | {"SEEDS": "1 2", "RAY_ADDRESS": "auto"})
+    assert (found["env_vars"]["PLATFORM"], found["env_vars"]["SEEDS"]) == (platform, "1 2")
+    assert "RAY_ADDRESS" not in found["env_vars"]
+    assert found["py_executable"] == "'/a b/python'"
