@@ -80,14 +80,15 @@ def missing_commands(text: str) -> list[str]:
     modules += re.findall(r"(?:ray_submit\.sh|--dry-run) (recipe(?:\.\w+)*)", text)
     names = re.findall(r"(?<![\w./-])((?:recipe|data_prep|rewards)(?:\.[a-z_]+)+) --", text)  # without python -m
     files = re.findall(r"(?<![\w./-])((?:scripts|benchmarks)/[\w/]+\.(?:sh|py|sbatch))\b", text)
-    missing = {module for module in (*modules, *names) if not is_runnable(module)}
-    missing |= {file for file in files if not (ROOT / file).is_file() and file not in made_by(text)}
+    made = made_by(text)
+    missing = {one for one in (*modules, *names) if not is_runnable(one) and f"{one.replace('.', '/')}.py" not in made}
+    missing |= {file for file in files if not (ROOT / file).is_file() and file not in made}
     return sorted(missing)
 
 
 def made_by(text: str) -> set[str]:
-    """Files that the page's own commands write."""
-    return set(re.findall(r">\s*(scripts/[\w/]+\.sh)", text))
+    """Files that the page's own commands write, or that it shows whole."""
+    return set(re.findall(r">\s*(scripts/[\w/]+\.sh)", text)) | set(re.findall(r"^```\w+ (\S+)$", text, re.MULTILINE))
 
 
 def long_lines(text: str) -> list[str]:

@@ -86,7 +86,7 @@ def test_another_estimator_than_grpos_is_accepted_by_verl(words: list[str], arm:
     path = f"{tiny_suite}/initial_model"
     files = ["data.train_files=t", "data.val_files=v", "skills.names=[a,b,c]", "protocol.skill_sequence=[a,b,c]"]
     config = composed(*words, f"arm={arm}", f"actor_rollout_ref.model.path={path}", *files)
-    assert combinations.check(config, RunDirectory(tmp_path)) == []
+    assert combinations.check_rules(config, RunDirectory(tmp_path)) == []
     assert need_critic(config) == (arm == "ppo")
     assert arm != "ppo" or config.critic.model.path == path
 
