@@ -1,6 +1,6 @@
 """The task: one problem with its ground truth and, where there is one, its solution, as a line of JSON.
 
-Every source makes tasks; governance reads them; rows for verl are made from them. docs/data.md documents the fields.
+Every source makes tasks; governance reads them; rows for verl are made from them. Fields: docs/reference/data.md.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Checks a task file: `python -m data_prep.validate FILE`.
 
 Prints line number and reason for each bad row, then a summary; the exit status is 1 when there is any. The format is
-documented in docs/data.md.
+documented in docs/reference/data.md.
 """
 
 import argparse

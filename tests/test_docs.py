@@ -113,7 +113,9 @@ def test_lines_fit_the_width(page: Path):
 
 
 def test_the_documentation_is_short():
-    words = {str(page.relative_to(ROOT)): len(page.read_text().split()) for page in PAGES}
+    # Tables that a command made stand beside the pages of docs/evidence.
+    written = [page for page in PAGES if page.parent.parent.name != "evidence"]
+    words = {str(page.relative_to(ROOT)): len(page.read_text().split()) for page in written}
     assert sum(words.values()) <= WORDS, words
 
 

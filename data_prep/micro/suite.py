@@ -1,7 +1,7 @@
 """Makes the micro suite: `python -m data_prep.micro --out DIR [--seed S] [--limit N] [--difficulty D]`.
 
 Writes train, val and test (rows for reinforcement learning) and sft_train and sft_val (demonstrations, of which a
-stated share is wrong) as parquet. docs/micro_suite.md describes the skills.
+stated share is wrong) as parquet. docs/reference/micro_suite.md describes the skills.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
-    parser.add_argument("--agents", action="store_true", help="rows for the code and SQL agents (docs/agents.md)")
+    parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     options = parser.parse_args(arguments)
     share = options.wrong_share
     try:

@@ -12,5 +12,5 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     try:
         experiment.of_config(config)
     except ValueError as error:
-        return [Problem(str(error), experiment.REWARD_KWARGS, "docs/rewards.md lists the settings")]
+        return [Problem(str(error), experiment.REWARD_KWARGS, "docs/reference/rewards.md lists the settings")]
     return []

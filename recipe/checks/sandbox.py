@@ -92,7 +92,7 @@ def _incapable(url: str | None, isolation: str | None, needed: list[str]) -> Pro
     try:
         result = asyncio.run(_import_in_a_program(url, isolation, needed))
     except (InfrastructureError, ValueError, OSError) as error:
-        return Problem(f"{name} can't run programs: {error}", where, "docs/sandbox.md says what it needs")
+        return Problem(f"{name} can't run programs: {error}", where, "docs/reference/sandbox.md says what it needs")
     problem = readiness.problem(result)
     fix = "install them where that sandbox runs, in the interpreter of its server"
     return Problem(f"{name}: {problem}", where, fix) if problem else None

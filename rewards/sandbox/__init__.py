@@ -1,4 +1,4 @@
-"""A sandbox for programs that a model wrote: client, embedded server, unforgeable verdicts. See docs/sandbox.md."""
+"""A sandbox for model-written programs: client, server, verdicts that cannot be forged (docs/reference/sandbox.md)."""
 
 from rewards.sandbox.cases import (
     AssertCase,

@@ -3,7 +3,7 @@
 #   [DATA=data/coding] [OUT=outputs/coding] [PLATFORM=...] bash scripts/coding/phase0_baseline.sh MODEL
 # DATA holds train.parquet and dev.parquet of data_prep.govern; what may be trained on is decided there.
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-need "$DATA/dev.parquet" "python -m data_prep.govern ... --out $DATA (docs/data.md)"
+need "$DATA/dev.parquet" "python -m data_prep.govern ... --out $DATA (docs/reference/data.md)"
 model=$(local_model "${1:?which model? a Hugging Face folder or a hub name (owner/model)}")
 say "data: $DATA ($([ -e "$DATA/manifest.jsonl" ] && sha256sum "$DATA/manifest.jsonl" || echo no manifest))"
 run "$PYTHON" -m recipe.study "$OUT" --model "start=$model"

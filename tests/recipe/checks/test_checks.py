@@ -334,7 +334,9 @@ def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tin
 
 
 def test_verls_own_rules_are_asked(tiny_arguments, run):
-    problem = _only(combinations.check_rules(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=32"), run))
+    problem = _only(
+        combinations.check_rules(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=32"), run)
+    )
     assert "train_batch_size" in problem
 
 
