@@ -1,8 +1,8 @@
 """Governs task files: `python -m data_prep.govern FILE [FILE ...] --out DIR [--threshold T]`.
 
 Finds exact and near duplicates within and across roles (docs/reference/data.md). Writes train.jsonl, dev.jsonl and
-test.jsonl (the tasks kept, with their parquet files), manifest.jsonl (every task with its fate), leakage.jsonl (train or
-dev against what it is measured by) and audit.md.
+test.jsonl (the tasks kept, with their parquet files), manifest.jsonl (every task with its fate), leakage.jsonl (train
+or dev against what it is measured by) and audit.md.
 """
 
 import argparse
