@@ -1,7 +1,4 @@
-"""JSON Lines, read so that a bad line costs that line only.
-
-A file of results by key, written as they come, so that an interrupted run goes on where it was.
-"""
+"""JSON Lines files: a bad line costs that line only, and a journal of results by key survives an interruption."""
 
 import json
 from collections.abc import Iterable, Iterator

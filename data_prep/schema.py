@@ -1,9 +1,7 @@
-"""The row that every data file holds, checked when it is written and when it is read.
+"""The row of every data file, validated when it is written and when it is read.
 
-verl reads parquet files of such rows. A row that does not fit is refused here, with the file, the row number, the
-field and how to mend it, rather than hours later inside a worker.
-
-The row of a run whose skills stand in a column of their own (``skills.by=column skills.column=topic``).
+verl reads parquet files of such rows. A row that does not fit is refused here, with the file, the row number, the field
+and the fix, rather than hours later inside a worker. With ``skills.by=column`` another column may name the skill.
 """
 
 from collections.abc import Iterable

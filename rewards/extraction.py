@@ -1,7 +1,4 @@
-"""Finds the answer in a response: the last fenced block, or the whole text where there is no fence.
-
-The thinking part of a response, `<think>` ... `</think>`: what asks for it, its form, what follows it.
-"""
+"""Find the answer in a response: the last fenced block, the last line, or what follows the thinking part."""
 
 import re
 from typing import Literal

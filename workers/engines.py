@@ -1,14 +1,9 @@
-"""Our engines in verl's registry: the policy's, which can be passed in parts, and a critic's for device ``cpu``.
+"""Our engines in verl's registry: the policy's, which can split a training pass by skill, and a critic's for CPU.
 
-And what a process needs before they can be built in it.
-
-An update's own pass through the model, taken in parts, so that its gradient is known skill by skill.
-
-Where an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
-constraint gradients are parts of its own gradient, and a pass of their own would only find them again. That holds for
-PPO's clipped loss as a mean over samples of means over tokens, or a mean over tokens, and the trainer asks for no
-others: J_s is then the same mean over the samples of skill s. verl's other losses are sums, or depend on how a batch is
-cut.
+When an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
+constraint gradients are parts of its own gradient, and a second pass would only compute them again. That holds for
+PPO's clipped loss as a mean over samples of means over tokens, or as a mean over tokens: J_s is then the same mean over
+the samples of skill s. verl's other losses are sums, or depend on how a batch is cut; the trainer does not split them.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Will it fit, and does it divide? A plan of a run's memory and batches, before anything starts.
-
-Where the bytes lie in the two phases of a step: training, and generating with vLLM on the same GPUs.
-"""
+"""The memory plan of a run, before anything starts: what each device holds while training and while generating."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,9 +1,4 @@
-"""Asks and judges: answers are generated with bounded concurrency while finished ones are judged.
-
-What an evaluation waits for when nothing comes any more: written down while it waits, since nothing else tells.
-
-Answers in several turns: the model acts, its environment says what came of it, the model acts again.
-"""
+"""Generate and judge answers with bounded concurrency, in one turn or several; dump task stacks on a stall."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,4 @@
-"""Samples, and the journal that keeps each as soon as it is judged.
-
-The problems of an evaluation, by data set.
-"""
+"""The problems of an evaluation, their samples, and the journal that keeps each sample as soon as it is judged."""
 
 import json
 import math

@@ -1,7 +1,4 @@
-"""OpenAI-compatible servers of one model: asked in balance, given up one by one, and told apart from wrong ones.
-
-vLLM's own server for the time of an evaluation, on a CPU or on GPUs.
-"""
+"""OpenAI-compatible servers of one model: load balancing, failover, and vLLM's own server for a single evaluation."""
 
 import contextlib
 import os

@@ -1,7 +1,4 @@
-"""Figures without a screen, saved as PNG and, sharp at any size, as SVG.
-
-Tables: in Markdown, and on a console as wide as the terminal or wide enough for a file or a pipe.
-"""
+"""Figures without a screen, saved as PNG and SVG, and tables in Markdown or on a console."""
 
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""How exact the accuracies of runs are and whether greedy ones stand beside them: what a report says of itself.
-
-Answers that were cut at the length limit cannot be right: reports show their share, and warn above 5%.
-"""
+"""Cautions that a report prints: standard errors of accuracies, missing greedy answers, answers cut by the limit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

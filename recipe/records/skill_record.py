@@ -1,7 +1,4 @@
-"""The accuracies of a run's stages, read from its own records.
-
-What the constraints of a run's projections knew, from the metrics of its steps.
-"""
+"""A run's accuracies after each stage, and the metrics of its constraints, read from its records."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

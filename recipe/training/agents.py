@@ -1,9 +1,7 @@
-"""Agents as verl agent loops: write, see what the environment says, mend; up to `agents.max_turns` turns.
+"""Agents as verl agent loops: write, read the environment's answer, fix; up to `agents.max_turns` turns.
 
-The ids that are trained on are those that vLLM generated, turn after turn; what the environment said is between them
-with a response mask of 0. Importing this module registers `code_agent` and `sql_agent` (a row's `agent_name`).
-
-The tokens of a trajectory in several turns, with what belongs to each of them.
+Training sees the token ids that vLLM generated, turn after turn, with observations between them at a response mask of
+0. Importing this module registers `code_agent` and `sql_agent` (a row's `agent_name`).
 """
 
 import logging

@@ -1,9 +1,4 @@
-"""What the next update must not harm: protected skills (all, or those that are being forgotten) and how.
-
-How far each skill's accuracy lies below the best that was seen of it.
-
-What a checkpoint keeps beside verl's own state: peaks and solutions of the protector, and the failed prompts.
-"""
+"""Which skills the next update protects, and how: peaks of accuracy, stored solutions, their checkpoints."""
 
 import json
 from collections.abc import Mapping, Sequence

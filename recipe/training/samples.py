@@ -1,12 +1,7 @@
-"""A step's samples in verl's transfer queue: what the verifiers said about them, and what is written down of them.
+"""A step's samples in verl's transfer queue: seeds, verdicts, masks, and the records that are written of them.
 
-Samples that no verifier could judge: an infrastructure failure is no score, so they are left out of the update.
-
-The seed of each sample, so that what is drawn does not depend on which request comes first.
-
-Greedy answers beside the sampled ones of a validation: each prompt once, by the most likely token.
-
-Sampled accuracy rises as well where a model only becomes surer of what it could do; greedy accuracy does not.
+A sample that no verifier could judge is left out of the update: an infrastructure failure is no score. Greedy answers
+stand beside the sampled ones of a validation: sampled accuracy also rises when a model only becomes surer.
 """
 
 import hashlib

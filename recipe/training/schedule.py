@@ -1,8 +1,7 @@
-"""How many prompts of which skill each step of a protocol gets: tables of (steps, skills), made before training.
+"""The schedule of skills: how many prompts of which skill each step gets, and which rows of the data those are.
 
-A table is a function of the settings alone, so a run that is continued in the middle of a stage goes on with it.
-
-Which rows of the data the steps of a plan train on, a function of plan, seed and step: nothing to save.
+`PromptPlan` tables have shape (steps, skills). Everything here is a function of the settings, the seed and the step, so
+a resumed run continues in the middle of a stage and nothing is saved.
 """
 
 from collections import defaultdict

@@ -1,9 +1,7 @@
-"""Takes out of a program what does nothing where it stands: constants, `pass`, annotations, `if True:`, dead ends.
+"""Remove code that does nothing where it stands: constants, `pass`, annotations, `if True:`, dead ends, `+ 0`.
 
-What is assigned, imported or defined and never used goes in unused_code.py. Statements only get fewer, and one
-pass from the inside out finds them all.
-
-Expressions without what leaves their value as it is, and which expressions do nothing but have a value.
+Unused assignments, imports and definitions are the subject of unused_code.py. Statements only become fewer, so one pass
+from the inside out finds them all.
 """
 
 import ast

@@ -1,15 +1,10 @@
-"""Which modules a program imports, by statement, by a call, or in text that it runs.
+"""Which modules a program imports, by statement, by call, or in text that it executes.
 
-Text over constants is computed (rewards/analysis/imports.py) and read as a program itself. What a program makes of its
-input, of a file or in a loop is not: this is a sign that is logged and refused; the sandbox is what keeps a program in.
-
-Whether a program can run code that its own statements do not show: text that is executed, or a way to reach what
-executes text. What counts is that the way is there, not that it is used.
-
-What an expression over constants is, as far as it is text: `'g' + 'c'`, `''.join(['g', 'c'])`, `chr(103) + chr(99)`.
-
-Only what has no effect is computed, each expression once, and no more than MAX_CHARACTERS at a time and MAX_TOTAL in
-all: what a program hides behind more than that is not found.
+Constant text is computed (`'g' + 'c'`, `''.join(['g', 'c'])`, `chr(103) + chr(99)`) and read as a program. Only
+expressions without side effects are computed, each once, up to MAX_CHARACTERS at a time and MAX_TOTAL in all. Text that
+a program makes of its input, of a file or in a loop is not: this guard discourages a habit; the sandbox contains a
+program.
+`hides_code` asks whether a program could execute text at all, used or not.
 """
 
 import ast

@@ -1,8 +1,8 @@
-"""Whether two programs are the same but for what does nothing: the layout of the text, comments, names that a program
-chooses, annotations, constants, `pass`, `if True:`, code that cannot be reached, unused assignments, imports and
-functions, and functions that only hand their arguments on.
+"""Compare programs by a normal form without layout, comments, chosen names and idle code.
 
-Whether a program is another one with something added: every statement of it stands there, in its order.
+`same_program`: equal normal forms. `only_adds`: every statement of the original is there, in order. Idle are
+annotations, constants, `pass`, `if True:`, unreachable code, unused assignments, imports and functions, and functions
+that only pass their arguments on.
 """
 
 import ast

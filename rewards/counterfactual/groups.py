@@ -1,10 +1,7 @@
-"""Samples of one prompt meet here: credit needs to know what its siblings scored, and what they wrote.
+"""Samples of one prompt: what siblings scored and wrote, and whether the group has any advantage.
 
-The board of a run's groups, as reward workers and agent loops reach it: one actor, under a name.
-
-verl gives the samples of a group to any of the reward workers, and only an agent loop knows of a sample that failed.
-
-Whether samples of a group have any advantage, by their scores: the question that decides whether replays pay.
+verl spreads a group over reward workers, and only an agent loop knows of a failed sample: one named actor, the board,
+brings them together.
 """
 
 import asyncio

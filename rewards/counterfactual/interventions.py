@@ -1,11 +1,8 @@
-"""What a solution would be with one step changed: the inputs of counterfactual replay.
+"""Interventions: a solution with one step changed, and the changes that a replay may make to a program or to turns.
 
-Interventions on Python statements work on the syntax tree, so that the changed program is valid: a body that loses
-its last statement gets `pass`, and a compound statement goes with its body. The rest of the program is written anew
-from the tree, so comments and layout may differ; what it does may not. Every valid intervention on such a program is
-written that way, so `keep` with all steps is the solution that they compare with.
-
-The changes that a replay may make to one solution, whatever its steps are: a program's parts or an agent's turns.
+Interventions on Python statements edit the syntax tree, so the result is valid: a body that loses its last statement
+gets `pass`, and a compound statement goes with its body. The rest is unparsed from the tree: comments and layout may
+differ, behaviour may not. `keep` with all steps gives the solution in that layout, to compare with.
 """
 
 import ast

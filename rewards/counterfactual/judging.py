@@ -1,7 +1,4 @@
-"""Judgements in a reward worker: what an answer is worth, what judging it took, and how long its replays may take.
-
-What the verifier said of programs, by their content: equal programs of a step are verified once.
-"""
+"""Judge answers and replays in a reward worker, with a time limit for replays and a cache of scores by content."""
 
 import asyncio
 import hashlib

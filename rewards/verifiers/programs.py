@@ -1,7 +1,4 @@
-"""Judges a response that is a Python program: finds it, runs it in the sandbox against cases, looks for tricks.
-
-The sandbox that verifiers share: one client per event loop and address, with its pooled connections.
-"""
+"""Judge a response that is a Python program: extract it, run it in the shared sandbox, look for reward hacking."""
 
 import ast
 import asyncio

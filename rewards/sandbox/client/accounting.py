@@ -1,7 +1,4 @@
-"""What the sandbox did for a caller, whatever lies between the caller and the client.
-
-A caller's bound on the time limits of programs, whatever lies between the caller and the client.
-"""
+"""Per-caller accounting of sandbox time, and a caller's cap on time limits, across any layers in between."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The servers that a `Sandbox` uses: reached when first needed, and asked again, or another one, when they fail.
-
-What all `Sandbox` objects of a process share: a bound on programs under way, and the connections of an event
-loop.
-"""
+"""The servers of a `Sandbox`: connect on first use, retry, fail over; one connection pool and limit per loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One server as the client sees it: its requests, whether it is alive, and how many programs are under way there.
-
-What servers' answers mean to the client: results, failures that may pass, failures that stay.
-"""
+"""One server as the client sees it: requests, health, programs in flight, and what its responses mean."""
 
 from __future__ import annotations
 

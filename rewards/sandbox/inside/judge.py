@@ -1,10 +1,9 @@
-"""Runs the tests of a check in a process of their own and asks the program's process for values.
+"""Run the tests of a check in a separate process that asks the program's process for values.
 
-The judge is forked from a server that never held a program; the program's process is forked from a server that never
-held a test. Between them goes plain data (codec.py), so a program can lie about a value only by computing the right
-one: expected values, test source, verdicts and the checker's frames are in an address space that it has no way into.
-
-Which names of a test somebody else must supply: the program, a builtin or a library. Pure.
+The judge is forked from a server that never held a program; the program's process from a server that never held a test.
+Plain data pass between them (codec.py), so a program can lie about a value only by computing the right one: expected
+values, test source, verdicts and the checker's frames are in an address space that it cannot reach. Names that a test
+does not define come from the program, from builtins or from libraries.
 """
 
 from __future__ import annotations

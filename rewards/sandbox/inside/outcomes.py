@@ -1,7 +1,4 @@
-"""What became of a program: the classes, and how the end of a process falls into one of them. Pure.
-
-A program that passes wherever the sandbox works: where it does, a failure beside it is not the sandbox's.
-"""
+"""Outcome classes of a program, how the end of a process maps to them, and a known good program to test a slot with."""
 
 from __future__ import annotations
 

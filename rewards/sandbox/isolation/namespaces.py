@@ -1,10 +1,8 @@
-"""The world that a program sees: its own file tree, process table, network and host name.
+"""The world that a program sees: a separate file tree, process table, network and host name.
 
 The tree holds the system's libraries and tools and the Python environment, all read-only, a few devices, and two small
 in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
-not in it. An environment that stands below `/tmp` is found there, and nothing else of this machine's `/tmp`.
-
-Where this interpreter and its packages are: what a program must see to import them, by each of its names.
+absent. An environment below `/tmp` is mounted there under each of its names, and nothing else of the host's `/tmp`.
 """
 
 from __future__ import annotations

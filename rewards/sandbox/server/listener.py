@@ -1,7 +1,4 @@
-"""Connections of the server: bounded in number, and ended where nothing comes or nobody reads.
-
-Bodies of requests: read within bounds on size and time, then validated as FastAPI would.
-"""
+"""Connections and request bodies of the server: bounded in number, size and time, then validated as FastAPI would."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The worker's short way for tests that are one call and one comparison of values: no judge process is needed.
+"""Tests that need no judge process: `assert f(1, [2]) == 3` is a call, a comparison and three values.
 
-The worker has never run a program's code and the program's process was forked from one that never held a test, so the
-verdict is as private as the judge's. Values that are large, and so could keep the worker busy, are left to a judge.
-
-Tests that need no code to be judged: `assert f(1, [2]) == 3` is a call, a comparison and three values. Pure.
+The worker has never run a program's code, and the program's process was forked from one that never held a test: the
+verdict is as private as the judge's. Large values, which could keep the worker busy, are left to a judge.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The worker's part of a check: runs the cases of one program and says what each came to.
+"""Check one program: run its cases and report the outcome of each.
 
-Printed output is compared in this process, where no program's code has ever run (printed.py). So are the values of
-tests that are one call (calls.py); other tests run in a judge process (judged.py).
-
-A run of the cases that look at printed output, compared by the worker; while all goes well, one process for them.
+Printed output is compared in this process, which has never run a program's code; while all goes well one process serves
+all such cases. Tests that are one call are compared here too (calls.py); others run in a judge process (judged.py).
 """
 
 from __future__ import annotations

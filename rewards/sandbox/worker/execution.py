@@ -1,7 +1,4 @@
-"""A running program seen from outside: its output, its messages, its end. Used by the worker.
-
-The time of running programs: waiting for them, and what of it is charged. Used by the worker.
-"""
+"""A running program seen from the worker: its output, its messages, its end, and the time that is charged to it."""
 
 from __future__ import annotations
 

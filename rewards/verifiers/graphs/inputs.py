@@ -1,7 +1,4 @@
-"""Graphs with named nodes and undirected edges, as ground truths hold them.
-
-Molecules as ground truths hold them: graphs whose nodes are numbered and carry an element.
-"""
+"""Graphs with named nodes and molecules with numbered atoms, as ground truths hold them."""
 
 from collections.abc import Iterable
 from functools import cached_property
