@@ -18,7 +18,7 @@ DEFAULT_AGENT = "single_turn_agent"
 
 
 class DataFileError(ValueError):
-    """A data file is missing, unreadable, empty or holds a row that does not fit; the message says how to mend it."""
+    """A data file is missing, unreadable, empty or holds a row that does not fit; the message says how to fix it."""
 
 
 class Message(BaseModel):
@@ -137,7 +137,7 @@ def _validated(path: Path, number: int, record: dict[str, Any], model: type[Base
     except ValidationError as error:
         raise DataFileError(
             f"{path}: row {number}, {explain(error)}; "
-            f"mend that row or make the file again. Fields of a row: {', '.join(model.model_fields)}"
+            f"fix that row or make the file again. Fields of a row: {', '.join(model.model_fields)}"
         ) from error
 
 

@@ -1,7 +1,4 @@
-"""To which split a text belongs: by its hash, whatever the seed, so that no two splits ever share a text.
-
-What a problem may be used for: to train on, to choose by (dev), or to report once at the end (test).
-"""
+"""Splits and roles: a text belongs to a split by hash; roles are for training, choosing (dev) or reporting (test)."""
 
 import hashlib
 from collections.abc import Mapping

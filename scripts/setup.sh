@@ -13,8 +13,8 @@ venv=.venv
 log=$venv/setup.log
 torch_index=${TORCH_INDEX:-https://download.pytorch.org/whl/$([ "$platform" = cpu ] && echo cpu || echo cu130)}
 
-fail() { # what, why, how to mend
-    printf '\nsetup stopped: %s\n  why: %s\n  mend: %s\n' "$1" "$2" "$3" >&2
+fail() { # what, why, how to fix
+    printf '\nsetup stopped: %s\n  why: %s\n  fix: %s\n' "$1" "$2" "$3" >&2
     exit 1
 }
 

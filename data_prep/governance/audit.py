@@ -1,9 +1,7 @@
-"""The audit of governed tasks, as Markdown: what there is, what was found, with examples.
+"""Governance's findings, duplicates within a role and leaks across roles, and the audit of them as Markdown.
 
-What governance finds: tasks that are like a task it keeps, within a role (duplicates) and across roles (leaks).
-
-Tasks are judged in the order test, dev, train, so that of two alike the one that is trained on goes. Test tasks
-are reported, never dropped: what a published benchmark holds is not ours to change.
+Tasks are judged in the order test, dev, train, so that of two alike the training task goes. Test tasks are reported,
+never dropped: a published benchmark is not ours to change.
 """
 
 from collections import Counter

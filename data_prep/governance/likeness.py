@@ -1,11 +1,9 @@
-"""Which tasks are alike: classes of equal texts in normal form, and pairs of classes that are nearly equal.
+"""Which tasks are alike: equal in normal form, or near duplicates by MinHash.
 
-Near-duplicate search by MinHash and locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with rensa.
-
-A set is a sorted array of 64-bit hashes. Two sets of Jaccard similarity s become a candidate pair with the probability
-1 - (1 - s^ROWS)^BANDS: 0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. What is reported is their similarity itself.
-
-What is left of a text or of a program when its wording is taken away, as a list of tokens to compare.
+Near duplicates: locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with rensa. A set is a sorted array
+of 64-bit hashes. Two sets of Jaccard similarity s become a candidate pair with probability 1 - (1 - s^ROWS)^BANDS:
+0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. The reported similarity is exact. The normal form of a text or program is a
+list of tokens without its wording.
 """
 
 import builtins

@@ -1,7 +1,4 @@
-"""Graph tasks as problems: text, ground truth as their verifiers read it, and an optimal answer.
-
-Random graphs with named nodes, from families that differ in what makes two nodes neighbours.
-"""
+"""Graph tasks: random graphs of several families, prompt text, ground truth and an optimal answer."""
 
 import random
 from collections.abc import Callable, Sequence

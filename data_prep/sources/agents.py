@@ -1,6 +1,6 @@
 """Rows for agents: `python -m data_prep.sources.agents FILE.parquet --out FILE.parquet`.
 
-The same problems, for agents that look at a part of what judges them and mend their answer (`rewards.environments`).
+The same problems, for agents that look at a part of what judges them and fix their answer (`rewards.environments`).
 Rows that no agent of ours can answer stay as they are.
 """
 

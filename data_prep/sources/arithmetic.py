@@ -1,8 +1,7 @@
 """Makes arithmetic word problems: `python -m data_prep.sources.arithmetic --out DIR [--steps 2 3 4 5]`.
 
-Judged as GSM8K is (verifier `gsm8k`), with its instruction, so that one model can be asked for both.
-
-Arithmetic word problems: a short story of steps, each of which changes how many of something there are.
+A problem is a short story of steps, each of which changes a count. Judged as GSM8K is (verifier `gsm8k`), with the same
+instruction, so that one model can be asked for both.
 """
 
 import random

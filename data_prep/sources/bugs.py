@@ -1,9 +1,7 @@
 """Makes repair tasks of programs that pass: `python -m data_prep.sources.bugs --tasks FILE [FILE ...] --out DIR`.
 
-FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A solution is changed in one place; the
-changed program becomes a task when it fails one of the tests. Tasks keep the role of the one they are made of.
-
-Programs that differ in one place from a right one: the bugs of repair tasks.
+FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A mutant of a solution differs in one
+place; it becomes a task if it fails one of the tests. Tasks keep the role of their original.
 """
 
 import ast

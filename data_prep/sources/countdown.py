@@ -1,6 +1,6 @@
 """Makes Countdown: `python -m data_prep.sources.countdown --out DIR [--numbers 3 4 5 6]`. Solvable by construction.
 
-Countdown: reach a target with + - * / and every given number exactly once. Problem text, solver, truth.
+Reach a target with + - * / and every given number exactly once.
 """
 
 import operator

@@ -3,10 +3,8 @@
 The prompt shows a working program with needless complexity; the answer does the same in at most half of its statements.
 Hidden tests tell the program from every one that differs in one comparison, operator, number or in what it returns.
 
-Working programs with needless complexity: a function over a list of numbers, written plainly and written badly.
-
-A `Pipeline` keeps and changes the items in turn and folds what is left into one value. Written plainly it is one
-comprehension; written badly it has a loop for every step, with indices, flags and variables that nobody needs.
+A `Pipeline` filters and maps the items of a list and folds the rest into one value. Written plainly it is one
+comprehension; written badly it has a loop per step, with superfluous indices, flags and variables.
 """
 
 import ast

@@ -1,7 +1,4 @@
-"""How many tests of a program a prompt shows (`show_tests`): none, one or all; the others are held back.
-
-The part of a ground truth that names what a program must define, where its tests alone do not say it.
-"""
+"""How many tests a prompt shows (`show_tests`: none, one, all), and which entry points a ground truth has to name."""
 
 import argparse
 from collections.abc import Sequence

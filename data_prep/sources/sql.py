@@ -1,11 +1,7 @@
 """Makes SQL tasks over new schemas: `python -m data_prep.sources.sql --out DIR [--levels 1 2 3] [--engine duckdb]`.
 
-The prompt shows the tables, not their rows; the answer is one SELECT. It is judged on hidden databases that tell it
+The prompt shows two tables, a parent and its children, without rows; the answer is one SELECT. Hidden databases tell it
 from the queries that a misread question gives.
-
-Questions over a generated schema: in words, as a query, and as the wrong queries that a misreading gives.
-
-Generated schemas of two tables, a parent and its children, and random contents for them.
 """
 
 import random

@@ -219,13 +219,13 @@ def _memory_refusals(plan: MemoryPlan) -> list[str]:
     capacity = layout.capacity
     found = []
     if layout.training_bytes > capacity:
-        mends = [text for text, other in _changes(plan) if other.training_bytes <= capacity]
-        found.append(f"training needs {gib(layout.training_bytes)} of {gib(capacity)} GiB ({ACTOR}). {_advice(mends)}")
+        fixes = [text for text, other in _changes(plan) if other.training_bytes <= capacity]
+        found.append(f"training needs {gib(layout.training_bytes)} of {gib(capacity)} GiB ({ACTOR}). {_advice(fixes)}")
     if layout.rollout_bytes > capacity and not sizes.on_cpu:
-        mends = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
+        fixes = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
         found.append(
             f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share beside what "
-            f"the trainer keeps ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(mends)}"
+            f"the trainer keeps ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(fixes)}"
         )
     needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
     if layout.cache < needed:
@@ -266,8 +266,8 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
             yield text, lay_out(other, plan.shape, plan.layout.capacity)
 
 
-def _advice(mends: list[str]) -> str:
-    return f"Try one of: {'; '.join(mends)}" if mends else "No single change helps: a smaller model, or more memory"
+def _advice(fixes: list[str]) -> str:
+    return f"Try one of: {'; '.join(fixes)}" if fixes else "No single change helps: a smaller model, or more memory"
 
 
 def gib(size: float) -> str:

@@ -9,7 +9,7 @@ class Problem:
 
     what: str
     where: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.what} [{self.where}] -> {self.mend}"
+        return f"{self.what} [{self.where}] -> {self.fix}"

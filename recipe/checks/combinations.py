@@ -57,7 +57,7 @@ class Refusal:
     key: str
     chosen: Callable[[DictConfig], bool]
     why: str
-    mend: str
+    fix: str
     parts: tuple[str, ...] = ()
 
 
@@ -220,5 +220,5 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     for refusal in REFUSALS:
         used = [part for part in refusal.parts if PARTS[part](settings)]
         if (used or not refusal.parts) and refusal.chosen(config):
-            problems.append(Problem(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.mend))
+            problems.append(Problem(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
     return problems

@@ -58,7 +58,7 @@ def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Pr
         skill_of = skill_assigner(chosen.by, chosen.column, chosen.function)
         return {key: set(map(skill_of, found)) for key, found in fields.items()}
     except Exception as error:  # whatever a user's function raises
-        problems.append(Problem(f"{type(error).__name__}: {error}", "skills", "mend skills.by, column or function"))
+        problems.append(Problem(f"{type(error).__name__}: {error}", "skills", "fix skills.by, column or function"))
         return {}
 
 
@@ -117,5 +117,5 @@ def _read(config: DictConfig, key: str, problems: list[Problem]) -> list[Any]:
         try:
             rows += read_rows(Path(path).expanduser(), row_model(config.skills.by, config.skills.column))
         except DataFileError as error:
-            problems.append(Problem(str(error), f"data.{key}", "mend or make the file, then start again"))
+            problems.append(Problem(str(error), f"data.{key}", "fix or make the file, then start again"))
     return rows

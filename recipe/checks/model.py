@@ -105,8 +105,8 @@ def missing_parts(folder: Path) -> list[str]:
 
 
 def _check_files(folder: Path) -> list[Problem]:
-    mend = "save the model there with save_pretrained, its tokenizer too"
-    return [Problem(what, KEY, mend) for what in missing_parts(folder)]
+    fix = "save the model there with save_pretrained, its tokenizer too"
+    return [Problem(what, KEY, fix) for what in missing_parts(folder)]
 
 
 def _check_tokenizer(folder: Path) -> list[Problem]:

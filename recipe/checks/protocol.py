@@ -86,8 +86,8 @@ def _groups_of_their_own(plan: PromptPlan, estimator: str) -> list[Problem]:
         f"{estimator} scales advantages over the whole batch: samples of memory prompts would change those of the "
         f"trained ones, and get some where all answers scored alike"
     )
-    mend = "projection.constraint_source=solutions, or an estimator of groups such as grpo or rloo"
-    return [Problem(what, "algorithm.adv_estimator", mend)]
+    fix = "projection.constraint_source=solutions, or an estimator of groups such as grpo or rloo"
+    return [Problem(what, "algorithm.adv_estimator", fix)]
 
 
 def _divisions(plan: PromptPlan, sizes: RunSizes) -> list[Problem]:

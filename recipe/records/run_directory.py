@@ -1,7 +1,7 @@
 """The folder of one run: what it was told, what it measured, what happened, what it leaves.
 
 Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line a step), ``events.jsonl`` (one line a
-happening), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
+event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
 """
 
 import json
@@ -98,7 +98,7 @@ class RunDirectory:
         self._append("metrics.jsonl", {"step": step, "time": time.time(), **numbers})
 
     def log_event(self, kind: str, **fields: Any) -> None:
-        """Append a happening: a phase that begins, a checkpoint, a masked sample, an error."""
+        """Append an event: a phase that begins, a checkpoint, a masked sample, an error."""
         self._append("events.jsonl", {"time": time.time(), "event": kind, **fields})
 
     def log_generations(self, step: int, split: str, rows: Iterable[dict[str, Any]]) -> None:

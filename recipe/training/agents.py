@@ -152,7 +152,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
 
 @register("code_agent")
 class CodeAgentLoop(EnvironmentAgentLoop):
-    """Writes a program, sees the first visible test that fails, mends it."""
+    """Writes a program, sees the first visible test that fails, fixes it."""
 
     agent_name = "code_agent"
 

@@ -191,5 +191,5 @@ def check_share(share: float, allowed: float, step: int, folder: object) -> None
         raise TooManyMaskedError(
             f"step {step}: {share:.0%} of the samples could not be verified, more than "
             f"run.max_masked_share={allowed}. The sandbox or a verifier is down: "
-            f"see logs/ in {folder}, mend it, and start the same run again."
+            f"see logs/ in {folder}, fix it, and start the same run again."
         )

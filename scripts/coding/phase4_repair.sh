@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Phase 4 (may be left out): repair in several turns. The agent writes a program, sees the first visible test that fails, and
-# mends it; GRPO over whole episodes from phase 3's model. In OUT/phase4: `before` and `repair` are evaluations in several
+# fixes it; GRPO over whole episodes from phase 3's model. In OUT/phase4: `before` and `repair` are evaluations in several
 # turns with recovery_rate, the share of first-turn failures that end accepted; `dev` one in a single turn, as of all phases.
 #   [AGENTS=a file of configs/agents] [EXPERIMENT=code_grpo] [REPAIR="actor_rollout_ref.actor.optim.lr=5e-7 ..."] \
 #       bash scripts/coding/phase4_repair.sh     after phase3_grpo.sh

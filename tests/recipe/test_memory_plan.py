@@ -1,4 +1,4 @@
-"""Memory plans against bytes worked out by hand, and refusals with their mends."""
+"""Memory plans against bytes worked out by hand, and refusals with their fixes."""
 
 import io
 import re

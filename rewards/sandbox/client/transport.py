@@ -31,7 +31,7 @@ def unreachable(base: str, error: httpx.HTTPError) -> Transient:
 
 
 def require_success(base: str, status: int, headers: httpx.Headers, text: str) -> None:
-    """Raise `Transient` for a status that may be gone next time, `InfrastructureError` for one that no retry mends."""
+    """Raise `Transient` for a status that may be gone next time, `InfrastructureError` for one that no retry fixes."""
     if status == 200:
         return
     if status == 429 or status >= 500:
@@ -202,7 +202,7 @@ class Endpoint:
         """One SandboxFusion request; returns the answer with a program's own result in it, else raises.
 
         `patience`: seconds for the whole answer, waiting in the server's queue included. Raises `Transient`, or
-        `InfrastructureError` for an answer that no retry mends.
+        `InfrastructureError` for an answer that no retry fixes.
         """
         response = await self._request("POST", "/run_code", timeout=patience, body=body)
         require_success(self.base, response.status_code, response.headers, response.text)

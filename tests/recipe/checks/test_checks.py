@@ -1,4 +1,4 @@
-"""Every kind of bad input ends in one problem that says what, where and how to mend it."""
+"""Every kind of bad input ends in one problem that says what, where and how to fix it."""
 
 import itertools
 import json

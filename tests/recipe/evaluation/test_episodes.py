@@ -91,8 +91,8 @@ def test_an_evaluation_in_several_turns_reports_its_recovery_rate(tmp_path, caps
 
     def text(messages):
         number = int(messages[0]["content"].split()[-1])
-        mended = len(messages) > 1 and number != 3
-        return program("*" if number == 0 or mended else "+")
+        fixed = len(messages) > 1 and number != 3
+        return program("*" if number == 0 or fixed else "+")
 
     behaviour, out = Behaviour(text=text), tmp_path / "out"
     command = ["--data", f"own={tmp_path / 'own.parquet'}", "--out", str(out), "--agents", "standard"]
