@@ -63,7 +63,7 @@ def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str
     for _ in range(repeats + 1):
         for name, case in cases.items():
             step.copy_(forbidden).add_(rows[0])
-            times[name].append(_seconds(lambda case=case: case(step), device))  # type: ignore[misc]
+            times[name].append(_seconds(lambda case=case: case(step), device))
     return {name: values[1:] for name, values in times.items()}
 
 

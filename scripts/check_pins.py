@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -162,7 +163,7 @@ def contradictions(
     return problems
 
 
-def ask_index(path: Path, resolve: bool = True) -> list[dict]:
+def ask_index(path: Path, resolve: bool = True) -> list[dict[str, Any]]:
     """Metadata of the pins from the package index, through pip; a few minutes, and no package is downloaded whole.
 
     Args:
@@ -190,7 +191,7 @@ def ask_index(path: Path, resolve: bool = True) -> list[dict]:
     return sorted(entries, key=lambda entry: entry["name"])
 
 
-def compact(entries: list[dict], roots: list[Requirement]) -> list[dict]:
+def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dict[str, Any]]:
     """The same metadata without the requirements that hold on other machines or belong to extras not in use."""
     packages = {
         entry["name"]: Package(
@@ -206,7 +207,7 @@ def compact(entries: list[dict], roots: list[Requirement]) -> list[dict]:
     return kept
 
 
-def write_metadata(path: Path, entries: list[dict]) -> None:
+def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
     """Write ``<stem>.requires.json``, one package a line, so that a diff shows what an upgrade changed."""
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     path.with_suffix(".requires.json").write_text(f"[\n{lines}\n]\n")

@@ -13,7 +13,7 @@ python=.venv/bin/python
 # Whose imports take ten seconds (verl, transformers): one process pays them, while another runs everything else.
 stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/recipe/test_export.py tests/recipe/evaluation/test_sft_data.py
     tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
-    tests/rewards/test_{crediting,manager,tokens}.py)
+    tests/rewards/test_manager.py tests/rewards/counterfactual/test_{crediting,tokens}.py)
 
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10) log status=0

@@ -60,7 +60,7 @@ HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the sa
 IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, none of a text
 _WEIGHT = "constraint_weight"
 
-Loss = Callable[..., tuple[Tensor, dict]]
+Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,9 @@ def halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) 
     return product / math.sqrt(one_square * other_square) if one_square and other_square else math.nan
 
 
-def negative_objective(model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> tuple[Tensor, dict]:
+def negative_objective(
+    model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of rollouts, for verl's engine to go down."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     fields = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
@@ -251,13 +253,13 @@ def negative_objective(model_output: dict[str, Tensor], data: TensorDict, dp_gro
 
 def negative_log_likelihood(
     model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
-) -> tuple[Tensor, dict]:
+) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of solutions."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     return _negative_mean(log_probs_B_T, data.select("response_mask").to_padded_tensor()["response_mask"], data)
 
 
-def _negative_mean(values_B_T: Tensor, mask_B_T: Tensor, data: TensorDict) -> tuple[Tensor, dict]:
+def _negative_mean(values_B_T: Tensor, mask_B_T: Tensor, data: TensorDict) -> tuple[Tensor, dict[str, Any]]:
     mask_B_T = mask_B_T.to(values_B_T.dtype)
     mean_B = (values_B_T * mask_B_T).sum(1) / mask_B_T.sum(1).clamp(min=1)
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}

@@ -105,7 +105,9 @@ def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
     tokens = data["loss_mask"].sum()
     torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
 
-    def of_part(model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None) -> tuple[Tensor, dict]:
+    def of_part(
+        model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
         return loss(model_output=model_output, data=data, dp_group=dp_group)
 

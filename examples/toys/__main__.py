@@ -11,6 +11,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from examples.toys import credit_study, pictures, projection_study
 from examples.toys.credit_training import CreditRun
@@ -59,7 +60,7 @@ def _projection(options: argparse.Namespace) -> str:
     return table
 
 
-def _record(out: str, table: str, record: dict) -> Path:
+def _record(out: str, table: str, record: dict[str, Any]) -> Path:
     """Write the table and the numbers; the folder."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)

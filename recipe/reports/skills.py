@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -193,7 +194,7 @@ def curve(runs: Sequence[FinishedRun], against: str, arms: str) -> dict[float, l
     return {epsilon: records for epsilon, records in kept.items() if records}
 
 
-def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> dict:
+def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> dict[Any, list[FinishedRun]]:
     groups = defaultdict(list)
     for run in runs:
         groups[key(run)].append(run)

@@ -107,7 +107,12 @@ class EnvironmentAgentLoop(AgentLoopBase):
         )
 
     async def _speak(
-        self, talk: Conversation, messages: list[dict], sampling_params: dict[str, Any], session: str, priority: int
+        self,
+        talk: Conversation,
+        messages: list[dict[str, Any]],
+        sampling_params: dict[str, Any],
+        session: str,
+        priority: int,
     ) -> str:
         """One turn of the policy, appended; returns its text."""
         room = self.rollout_config.response_length - len(talk.mask)
@@ -139,7 +144,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
             logger.error("the environment of %s failed, its sample is masked: %s", self.agent_name, error)
             return None
 
-    async def _listen(self, talk: Conversation, messages: list[dict], observation: Observation) -> bool:
+    async def _listen(self, talk: Conversation, messages: list[dict[str, Any]], observation: Observation) -> bool:
         """Append the observation; False (and nothing is appended) where no room would be left for another turn."""
         heard = [*messages, {"role": self.config.agents.role, "content": observation.text}]
         merged, mask, log_probs = await self.ct_merge_context_msg(messages, heard, talk.ids, talk.mask, talk.log_probs)

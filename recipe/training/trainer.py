@@ -154,7 +154,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self._asked |= dict(zip(batch["uid"], self._numbers, strict=False))
         return super()._submit_batch_to_rollout(batch)
 
-    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         infos = reward_infos(batch)
         masked, share = masked_positions(infos)
         metrics["reward/masked_share"] = share
@@ -206,7 +206,11 @@ class SkillCreditTrainer(PPOTrainerSync):
         return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)
 
     def _balance_batch(
-        self, batch: KVBatchMeta, metrics: dict, logging_prefix: str = "global_seqlen", keep_minibatch: bool = False
+        self,
+        batch: KVBatchMeta,
+        metrics: dict[str, Any],
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
     ) -> KVBatchMeta:
         batch.reorder(by_prompt(batch.keys, self._asked))
         for uid in set(map(prompt_of, batch.keys)):
@@ -218,7 +222,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, ranks))
         return batch
 
-    def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         stage, guarded, finished = 0, None, []
         if self.schedule is not None and self.settings.stages is not None:
             plan = self.schedule.plan
@@ -234,7 +238,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics.update(self.protector.metrics(guarded))
         return super()._update_actor(batch, metrics)
 
-    def _shape_advantages(self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict) -> KVBatchMeta:
+    def _shape_advantages(
+        self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict[str, Any]
+    ) -> KVBatchMeta:
         """Move advantage between the tokens of each sample by its credits.
 
         Here and not in the actor's ranks: every group is whole, and any number of ranks trains on the same numbers.
@@ -253,8 +259,8 @@ class SkillCreditTrainer(PPOTrainerSync):
         self,
         data_sources: list[str],
         sample_uids: list[str],
-        reward_extra_infos_dict: dict[str, list],
-        sample_turns: list,
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: list[Any],
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
         ours = accuracy_by_skill(reward_extra_infos_dict)
@@ -340,7 +346,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             load_state(resumed_folder(self.config.trainer, self.global_steps), self.protector, self.failures)
 
     def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, Any], global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         samples = readable_samples(batch, self.settings.run.generations_per_step, self.tokenizer)
