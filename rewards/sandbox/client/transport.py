@@ -152,7 +152,7 @@ class Endpoint:
 
     @property
     def load(self) -> float:
-        """Programs under way for each worker of that server."""
+        """Programs in flight per worker of that server."""
         return self.under_way / self.workers
 
     @property

@@ -19,7 +19,7 @@ MAX_DETAIL = 2000
 
 
 class ProgramError(Exception):
-    """An exception of the program whose class can't be had here."""
+    """An exception of the program whose class is unavailable in the judge."""
 
 
 class ProgramGone(BaseException):

@@ -139,7 +139,7 @@ class Pool:
     async def _attempt(
         self, job: dict[str, Any], progress: _Progress
     ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-        """Run what is left of a job on one slot, until it is done, given up or cut; raises `SlotFailed`."""
+        """Run what is left of a job on one slot, until it is done, preempted or cut; raises `SlotFailed`."""
         turn = await self._lanes.acquire(long=progress.long)
         ended = False
         try:
@@ -174,7 +174,7 @@ class Pool:
             self._replace(turn)
             raise
         finally:
-            # The caller went away in the middle, or wants no more: the worker is busy with nobody's job.
+            # The caller left or stopped early: the worker is busy with an abandoned job.
             if not ended:
                 self._spawn(self._drop(turn))
 
@@ -229,7 +229,7 @@ class Pool:
 
 
 def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
-    """What is left to do of a job, in what is left of its time."""
+    """The remaining part of a job, with its remaining time."""
     rest = {**job, "kill_ends": not progress.kills}
     if "cases" in job and progress.done:
         total = whole_check(job["timeout"], len(job["cases"]), job["total_timeout"])
@@ -238,7 +238,7 @@ def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
 
 
 def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results before the first whose program was killed by nobody knows whom."""
+    """The results before the first whose program was killed by an unknown sender."""
     return results[: next((number for number, result in enumerate(results) if result.get("lost")), len(results))]
 
 
