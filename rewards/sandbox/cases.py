@@ -22,7 +22,7 @@ def require_python(source: str) -> None:
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"a test is no Python: {error}: {source[:200]!r}") from None
+        raise ValueError(f"a test is not valid Python: {error}: {source[:200]!r}") from None
 
 
 @dataclass(frozen=True)

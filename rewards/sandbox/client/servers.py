@@ -245,5 +245,5 @@ class Servers:
 
 def _base(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"a sandbox url begins with http:// or https://, not {url!r}")
+        raise ValueError(f"a sandbox URL must begin with http:// or https://, not {url!r}")
     return url.rstrip("/").removesuffix("/run_code").rstrip("/")

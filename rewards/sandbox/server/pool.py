@@ -144,8 +144,8 @@ class Pool:
         ended = False
         try:
             async for results, last in turn.slot.run(job):
-                # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
-                # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
+                # Our limits never SIGKILL a program unreported: it killed itself, or something outside did (the kernel
+                # out of memory, an operator). Run again, only a kill of its own making recurs.
                 sure = results if progress.kills else _before_a_kill(results)
                 cut = len(sure) < len(results)
                 progress.done += len(sure)
@@ -183,7 +183,7 @@ class Pool:
 
     async def _works(self) -> bool:
         """Whether a known good program passes on a slot of this server."""
-        # As a long one, which is never given up: whose fault it is must not hang on who waits.
+        # As a long one, which is never preempted: the finding must not depend on the load.
         turn = await self._lanes.acquire(long=True)
         try:
             found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]

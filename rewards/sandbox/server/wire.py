@@ -95,7 +95,7 @@ class Case(BaseModel):
             try:
                 args, kwargs, _ = map(decode, (self.args, self.kwargs, self.expected))
             except UNREADABLE as error:
-                raise ValueError(f"args, kwargs or expected are no encoded values: {error!r}") from None
+                raise ValueError(f"args, kwargs or expected are not encoded values: {error!r}") from None
             if not isinstance(args, list) or not isinstance(kwargs, dict):
                 raise ValueError("args must be an encoded list and kwargs an encoded dict")
         else:
