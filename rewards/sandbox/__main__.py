@@ -82,7 +82,7 @@ async def require_packages(pool: Pool) -> None:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Start the workers, then answer until a signal or, for an embedded server, until nobody holds a lease."""
+    """Start the workers, then answer until a signal or, for an embedded server, until no lease is held."""
     settings = SlotSettings(
         isolate=options.isolation != "none", quota_mb=options.disk_mb, memory_mb=options.memory_mb, queue=options.queue
     )

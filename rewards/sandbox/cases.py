@@ -1,5 +1,4 @@
-"""What callers hand to the sandbox and what they get back. Plain dataclasses, no imports beyond the standard
-library."""
+"""The sandbox's inputs and results: plain dataclasses, importing only the standard library."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def require_python(source: str) -> None:
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"a test is no Python: {error}: {source[:200]!r}") from None
+        raise ValueError(f"a test is not valid Python: {error}: {source[:200]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds;
+    """The result of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds;
     `busy_seconds`: those of the worker, for the first case of a process with starting it."""
 
     outcome: str

@@ -1,4 +1,4 @@
-"""The secret that a server asks for and its clients send."""
+"""The secret that a server requires and its clients send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Per-caller accounting of sandbox time, and a caller's cap on time limits, across any layers in between."""
+"""A caller's sandbox usage and its bound on program time limits, for any layers between caller and client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def counted() -> Iterator[Busy]:
 
 
 def note(seconds: float, timeouts: int = 0) -> None:
-    """Add to whatever counts; called by the client for each result."""
+    """Add a result to every open count; called by the client for each result."""
     for busy in _callers.get():
         busy.seconds += seconds
         busy.timeouts += timeouts

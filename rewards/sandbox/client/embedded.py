@@ -1,7 +1,7 @@
-"""A server for the processes of this machine: the first one that asks starts it, the last one that leaves ends it.
+"""A server for the processes of this machine: the first user starts it, the last one to leave ends it.
 
 Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process
-ends, so the server knows when nobody is left, also after SIGKILL.
+ends, so the server knows when no user is left, even after SIGKILL.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Leases:
             await asyncio.sleep(0.2)
             patience = IDLE_SECONDS if self._seen else START_SECONDS
             if not self.held and time.monotonic() - self._idle_since > patience:
-                log.info("nobody uses this server any more")
+                log.info("no clients left, stopping")
                 with contextlib.suppress(OSError):
                     os.unlink(state)
                 self.server.should_exit = True
@@ -111,7 +111,7 @@ def write_state(state: str, url: str, token: str | None) -> None:
 
 
 def runtime_folder() -> Path:
-    """A folder that only this user can enter; raises `PermissionError` when somebody else made it first."""
+    """A folder that only this user can enter; raises `PermissionError` when another user created it first."""
     folder = Path(tempfile.gettempdir()) / f"verl-skillcredit-sandbox-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -121,7 +121,7 @@ def runtime_folder() -> Path:
 
 
 class Address(NamedTuple):
-    """Where a server answers and what it asks for."""
+    """A server's URL and its token."""
 
     url: str
     token: str | None
@@ -142,7 +142,7 @@ def shared_server(arguments: tuple[str, ...] = ()) -> Address:
     key = hashlib.sha256("\0".join((sys.executable, __file__, *arguments)).encode()).hexdigest()[:12]
     with _lock:
         held = _leases.get(key)
-        # A forked child has its parent's connection; it needs one of its own to be counted.
+        # A forked child has its parent's connection; it needs its own to be counted.
         if held is not None and held[2] == os.getpid() and _is_open(held[0]):
             return held[1]
         state = str(runtime_folder() / f"{key}.json")
@@ -212,7 +212,7 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Addre
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         if os.path.exists(state) and (joined := _join(state)):
-            # Nobody waits for it: it ends when its leases do, and is no zombie for longer than this process lives.
+            # Not waited for: it ends with its leases, and is a zombie at most until this process exits.
             threading.Thread(target=process.wait, daemon=True).start()
             return joined
         time.sleep(0.05)

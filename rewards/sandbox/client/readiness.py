@@ -1,4 +1,4 @@
-"""Whether programs of a server can import what answers need: asked of a program, because only its world counts."""
+"""Checks that a server's programs can import what answers need, from inside a program: only its view counts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def program(imported: Collection[str], found: Collection[str], paths: Iterable[s
 
 
 def own_program() -> str:
-    """The program for a server on this interpreter: what it has itself, its programs must have."""
+    """The check program for a server on this interpreter: its programs must import what it can."""
     has = {name for name in (*IMPORTED, *FOUND) if importlib.util.find_spec(name) is not None}
     installed = [path for path in sys.path if os.path.isdir(path) and path.endswith(("site-packages", "dist-packages"))]
     paths = [os.path.dirname(os.__file__), *installed]

@@ -1,4 +1,8 @@
-"""The servers of a `Sandbox`: connect on first use, retry, fail over; one connection pool and limit per loop."""
+"""Choosing servers and retrying: the process-wide limit, the shared connections and the retry loop of `Sandbox`.
+
+`ProcessLimit` bounds the programs in flight in this process. `Connections` are shared by all `Sandbox` objects of an
+event loop. `Servers` connects on first use and retries a failed program, on another server if there is one.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,12 @@ from rewards.sandbox.client.transport import Endpoint, Transient
 
 DEFAULT_CONCURRENCY = 256
 KEEP_ALIVE = 2.0
-"""Seconds that an idle connection is used again: less than servers keep one (5 with uvicorn), so that no request meets
-one that is just being closed."""
+"""Seconds an idle connection stays reusable: less than the servers' keep-alive (5 with uvicorn), so that no request
+hits a connection that is being closed."""
 
 
 class ProcessLimit:
-    """A bound on programs under way that holds for the whole process, whatever the event loops and `Sandbox`
-    objects."""
+    """Bounds the programs in flight in the whole process, across event loops and `Sandbox` objects."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -35,7 +38,7 @@ class ProcessLimit:
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the places."""
+        """Hold one slot for the duration of the context."""
         with self._lock:
             free = self.used < self.limit and not self._waiting
             if free:
@@ -65,7 +68,7 @@ class ProcessLimit:
                 loop, waiter = self._waiting.popleft()
                 if loop.is_closed():
                     continue
-                # The place passes on without becoming free in between.
+                # The slot is handed over directly: it never counts as free in between.
                 loop.call_soon_threadsafe(self._pass_on, waiter)
                 return
             self.used -= 1
@@ -81,11 +84,11 @@ process_limit = ProcessLimit(DEFAULT_CONCURRENCY)
 
 
 Key = tuple[asyncio.AbstractEventLoop, tuple[str, ...], str | None]
-"""An event loop, the servers' urls and the token that they ask for."""
+"""An event loop, the servers' URLs and their token."""
 
 
 class Connections:
-    """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that ask for them."""
+    """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that use them."""
 
     _open: ClassVar[dict[Key, Connections]] = {}
 
@@ -100,7 +103,7 @@ class Connections:
 
     @classmethod
     def join(cls, urls: tuple[str, ...], token: str | None) -> Connections:
-        """The connections of the running loop to these servers, made if need be."""
+        """The running loop's connections to these servers, created if needed."""
         key = (asyncio.get_running_loop(), urls, token)
         for stale in [other for other in cls._open if other[0].is_closed()]:
             del cls._open[stale]
@@ -120,8 +123,7 @@ class Connections:
             await self.client.aclose()
 
     def choose(self) -> Endpoint:
-        """The least loaded server that is thought to be alive; if none is, the one whose turn to be tried comes
-        first."""
+        """The least loaded server believed alive; if none is, the one due to be retried first."""
         alive = [endpoint for endpoint in self.endpoints if not endpoint.down_for]
         if alive:
             return min(alive, key=lambda endpoint: endpoint.load)
@@ -136,9 +138,11 @@ AttemptAt = Callable[[Endpoint], Awaitable[Result]]
 
 
 class Servers:
-    """`urls`: of the servers, with or without `/run_code`; none of them: this machine's embedded server, with the
-    further arguments `embedded`. `token`: what the named servers ask for, sent to them only. `attempts`: how often
-    a program is tried when servers fail. `queue_timeout`: seconds to wait for servers that are busy (429).
+    """Connects to the servers of a `Sandbox` and retries when they fail.
+
+    `urls`: the servers, with or without `/run_code`; if empty, this machine's embedded server, started with the
+    arguments `embedded`. `token`: the servers' token, sent to them only. `attempts`: tries per program when servers
+    fail. `queue_timeout`: seconds to wait for busy servers (429).
     """
 
     def __init__(
@@ -161,13 +165,13 @@ class Servers:
         self._joining: asyncio.Lock | None = None
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.leave()
 
     async def connect(self) -> Connections:
-        """The connections, opened when they are first asked for; raises `InfrastructureError`."""
+        """The connections, opened on first use; raises `InfrastructureError`."""
         if self._connections is None:
             self._joining = self._joining or asyncio.Lock()
             async with self._joining:
@@ -186,14 +190,14 @@ class Servers:
             raise InfrastructureError(f"the embedded sandbox did not start: {error}") from None
 
     async def retried(self, attempt_at: AttemptAt[Result]) -> Result:
-        """Make attempts until one gives a result; `attempt_at(endpoint)` raises `Transient` where another may help.
+        """Retry until an attempt returns a result; `attempt_at(endpoint)` raises `Transient` where a retry may help.
 
-        Raises `InfrastructureError` when none did.
+        Raises `InfrastructureError` when every attempt failed.
         """
         busy_until = time.monotonic() + self._queue_timeout
         async with process_limit.slot():
             try:
-                # Nearly all programs need one attempt: the machinery for more is set up for the others only.
+                # Nearly all programs need one attempt: build the retry machinery only for the others.
                 return await self._attempt(attempt_at, busy_until)
             except Transient as error:
                 if self._attempts == 1:
@@ -231,8 +235,8 @@ class Servers:
                 endpoint.under_way -= 1
 
     async def _after_loss(self, connections: Connections) -> None:
-        # An embedded server that died is started anew, at a new address. One that lives has lost a single connection:
-        # what is under way on the others stays.
+        # A dead embedded server is restarted at a new address. A live one lost a single connection: keep what is in
+        # flight on the others.
         if self._embedded is not None and self._connections is connections:
             url, token = await asyncio.to_thread(self._start_embedded)
             if connections.key[1:] != ((url,), token) and self._connections is connections:
@@ -241,5 +245,5 @@ class Servers:
 
 def _base(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"a sandbox url begins with http:// or https://, not {url!r}")
+        raise ValueError(f"a sandbox URL must begin with http:// or https://, not {url!r}")
     return url.rstrip("/").removesuffix("/run_code").rstrip("/")

@@ -1,4 +1,8 @@
-"""One server as the client sees it: requests, health, programs in flight, and what its responses mean."""
+"""Requests to one server and how the client reads its answers.
+
+`Endpoint` sends programs to a server, batches them and tracks its health and load. The functions above it turn answers
+into results, into `Transient` (a retry may help) or into `InfrastructureError` (no retry helps).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from rewards.sandbox.inside import outcomes
 
 
 class Transient(Exception):
-    """A failure that may be gone at the next attempt. `retry_after`: seconds that the server asked to wait."""
+    """A failure that a retry may clear. `retry_after`: seconds the server asked to wait."""
 
     def __init__(self, message: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
         super().__init__(message)
@@ -26,12 +30,12 @@ class Transient(Exception):
 
 
 def unreachable(base: str, error: httpx.HTTPError) -> Transient:
-    """What a request that got no answer is to the client."""
+    """The `Transient` for a request that got no answer."""
     return Transient(f"{base}: {type(error).__name__}: {error}", unreachable=True)
 
 
 def require_success(base: str, status: int, headers: httpx.Headers, text: str) -> None:
-    """Raise `Transient` for a status that may be gone next time, `InfrastructureError` for one that no retry fixes."""
+    """Raise `Transient` for a status that a retry may clear, `InfrastructureError` for one that no retry fixes."""
     if status == 200:
         return
     if status == 429 or status >= 500:
@@ -43,7 +47,7 @@ def require_success(base: str, status: int, headers: httpx.Headers, text: str) -
 
 
 def run_result(answer: dict[str, Any]) -> RunResult:
-    """A `RunResult` of our server's result."""
+    """The `RunResult` for our server's result."""
     names = (
         "outcome",
         "stdout",
@@ -59,7 +63,7 @@ def run_result(answer: dict[str, Any]) -> RunResult:
 
 
 def check_result(answers: list[dict[str, Any]]) -> CheckResult:
-    """A `CheckResult` of our server's results."""
+    """The `CheckResult` for our server's results."""
     return CheckResult(
         [
             CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0), a.get("busy", 0.0))
@@ -69,7 +73,7 @@ def check_result(answers: list[dict[str, Any]]) -> CheckResult:
 
 
 def fusion_result(answer: dict[str, Any]) -> RunResult:
-    """A `RunResult` of a SandboxFusion answer, whose classes are read from return codes and standard error."""
+    """The `RunResult` for a SandboxFusion answer; the outcome is inferred from the return code and standard error."""
     compiled, ran = answer.get("compile_result"), answer.get("run_result")
     part = ran or compiled
     if not isinstance(part, dict):
@@ -91,7 +95,7 @@ def fusion_result(answer: dict[str, Any]) -> RunResult:
         stderr_truncated="stderr" in cut,
         return_code=code,
         execution_time=part.get("execution_time") or 0.0,
-        busy_seconds=part.get("execution_time") or 0.0,  # what that server tells
+        busy_seconds=part.get("execution_time") or 0.0,  # all that SandboxFusion reports
         error_type=error_type,
         error_line=error_line,
     )
@@ -100,9 +104,9 @@ def fusion_result(answer: dict[str, Any]) -> RunResult:
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
 GATHER_SECONDS = 0.02
-"""How long programs for a busy server are gathered into one request."""
+"""Seconds for which programs for a busy server are gathered into one request."""
 LARGEST_BODY = 32 << 20
-"""Bytes of one batch request with several programs: half of what our server takes."""
+"""Bytes of one batch request with several programs: half of what our server accepts."""
 SILENCE = 30.0
 """Seconds without a byte after which a batch stream counts as dead; our server sends something every five."""
 
@@ -124,7 +128,7 @@ class Options:
 
 @dataclass
 class Work:
-    """One program on its way: the wire form, its options and where the results go."""
+    """One program in flight: its wire form, its options and the future for its results."""
 
     program: dict[str, Any]
     options: Options
@@ -148,7 +152,7 @@ class Endpoint:
 
     @property
     def load(self) -> float:
-        """Programs under way for each worker of that server."""
+        """Programs in flight per worker of that server."""
         return self.under_way / self.workers
 
     @property
@@ -224,8 +228,8 @@ class Endpoint:
         queue = self._queues.setdefault(work.options, [])
         queue.append(work)
         if len(queue) == 1:
-            # An idle server gets a request at once (with all that this turn of the event loop submits); at a busy one
-            # the programs would only wait in a longer line, so they wait here for company.
+            # An idle server gets a request at once (with all that this turn of the event loop submits). A busy one
+            # would only queue the programs, so they wait here to be batched.
             loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
         elif len(queue) == FLUSH_PROGRAMS:
             self._flush(work.options)
@@ -239,8 +243,8 @@ class Endpoint:
             task.add_done_callback(functools.partial(self._sent, batch))
 
     def _sent(self, batch: list[Work], task: asyncio.Task[None]) -> None:
-        # Not at the end of `_send`: a task that is cancelled before its first turn never gets there, and whoever waits
-        # for its programs would wait for ever.
+        # Not at the end of `_send`: a task cancelled before its first turn never gets there, and its programs' waiters
+        # would hang.
         self._senders.discard(task)
         failure = None if task.cancelled() else task.exception()
         for work in batch:
@@ -282,14 +286,14 @@ class Endpoint:
                         _take(json.loads(line), batch, results)
 
     async def aclose(self) -> None:
-        """Stop what is under way."""
+        """Cancel the requests in flight."""
         for task in list(self._senders):
             task.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
 
 
 def _share_cases(body: dict[str, Any]) -> None:
-    """Send cases that all programs of a batch have in common once."""
+    """Send the cases once when all programs of a batch share them."""
     programs = body["programs"]
     first = programs[0].get("cases")
     if first is not None and len(programs) > 1 and all(program.get("cases") is first for program in programs):

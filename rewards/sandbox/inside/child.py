@@ -26,7 +26,7 @@ def run_child() -> NoReturn:
     os.register_at_fork(after_in_child=threading._after_fork)  # type: ignore[attr-defined]
     mode = payload["mode"]
     if mode == "judge":
-        # What tests print is nobody's verdict, and a program has a hand in how much it is.
+        # Test output never affects the verdict, and a program can influence how much there is.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         judge.Judge(payload, socket.socket(fileno=CONTROL), socket.socket(fileno=CALLS)).run()
         os._exit(0)

@@ -33,7 +33,7 @@ _TYPES = {
 } | {"NoneType": type(None)}  # fmt: skip
 _NAMED: dict[str, Any] = {**_TYPES, "Ellipsis": ..., "NotImplemented": NotImplemented}
 _NAMES = {value: name for name, value in _NAMED.items()}
-"""Types and constants that travel by name: what nobody can make or change."""
+"""Types and constants sent by name: they can be neither created nor changed."""
 
 Remember = Callable[[Any], Any]
 """Turns an object that is no plain data into the JSON that stands for it."""
@@ -284,7 +284,7 @@ def _decimal(text: str, bounds: Bounds) -> Decimal:
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """The beginning of a value's text, for a person; never raises, whatever numbers the value holds."""
+    """The beginning of a value's text, for messages; never raises, even for huge numbers."""
     try:
         text = repr(value)
     except (ValueError, RecursionError, MemoryError):

@@ -94,7 +94,7 @@ class Exports:
         return values
 
     def serve(self, request: dict[str, Any]) -> None:
-        """Answer a request, whatever happens on the way."""
+        """Answer a request; any failure becomes an error reply."""
         try:
             reply = self.shared.attempt(lambda: self.answer(request))
         except BaseException as error:

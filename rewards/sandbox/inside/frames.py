@@ -21,7 +21,7 @@ class FrameTooLarge(BadFrame):
 
 
 def parse(body: bytes) -> Any:
-    """The JSON value of a frame's body; raises `BadFrame`, and nothing else, for whatever else the body is."""
+    """The JSON value of a frame's body; raises only `BadFrame`, for any invalid body."""
     try:
         return json.loads(body.decode())
     except (ValueError, RecursionError) as error:

@@ -71,7 +71,7 @@ def main() -> None:
         program.serve_calls(code, theirs)
     theirs.close()
     output = os.dup(1)
-    sys.stdout = open(null, "w", closefd=False)  # noqa: SIM115 - what tests print is nobody's verdict
+    sys.stdout = open(null, "w", closefd=False)  # noqa: SIM115 - test output never affects the verdict
     try:
         PrintingJudge(read_block(), ours, output).run()
     finally:

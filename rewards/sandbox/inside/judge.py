@@ -1,9 +1,9 @@
-"""Run the tests of a check in a separate process that asks the program's process for values.
+"""The judge: runs the tests of a check in a separate process and asks the program's process for values.
 
-The judge is forked from a server that never held a program; the program's process from a server that never held a test.
-Plain data pass between them (codec.py), so a program can lie about a value only by computing the right one: expected
-values, test source, verdicts and the checker's frames are in an address space that it cannot reach. Names that a test
-does not define come from the program, from builtins or from libraries.
+The judge is forked from a server that never held a program; the program's process is forked from a server that never
+held a test. Between them goes plain data (codec.py), so a program can lie about a value only by computing the right
+one: expected values, test source, verdicts and the checker's frames are in an address space that it cannot reach.
+`free_names` finds the names that a test expects from the program, the builtins or a library.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIBRARIES = {
 
 @lru_cache(maxsize=8192)
 def free_names(test: str) -> frozenset[str]:
-    """The names that a test reads and neither defines nor imports. Raises SyntaxError for what is no Python."""
+    """The names that a test reads and neither defines nor imports. Raises SyntaxError for invalid Python."""
     table = symtable.symtable(test, "test", "exec")
     bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     read: set[str] = set()
@@ -58,7 +58,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 class Judge:
-    """Judges the cases of one payload in order and reports each verdict at once."""
+    """Judges the cases of one payload in order and reports each verdict immediately."""
 
     def __init__(self, payload: dict[str, Any], verdicts: socket.socket, calls: socket.socket) -> None:
         self.program = RemoteProgram(calls)
@@ -95,9 +95,8 @@ class Judge:
         # An entry point is bound also where a test gives its name another meaning further down.
         for name in sorted((used - _BUILTINS) | self.entry_points):
             library = name if name in sys.stdlib_module_names else LIBRARIES.get(name)
-            # A test that says math.isclose without importing math means the library's, never one of the program's
-            # making; what is no library here, or what the program defines no name for, stays unbound: Python's
-            # NameError for the test that needs it.
+            # A test that uses math.isclose without importing math means the library, never the program's own math. A
+            # name found in neither stays unbound: the test that needs it gets Python's NameError.
             with contextlib.suppress(KeyError, ImportError):
                 if library and name not in self.entry_points:
                     self.namespace[name] = importlib.import_module(library)
@@ -107,7 +106,7 @@ class Judge:
             exec(compile(self.setup, "setup", "exec"), self.namespace)  # noqa: S102 - the sandboxed judge
 
     def _guarded(self, step: Callable[..., None], *arguments: Any) -> dict[str, Any] | None:
-        """Run one step of the tests; None when it went through, else the verdict that its exception means."""
+        """Run one step of the tests; None on success, else the verdict for its exception."""
         failure = None
         try:
             step(*arguments)
@@ -115,7 +114,7 @@ class Judge:
             pass
         except BaseException as error:
             failure = self._failure(error)
-        # Asked of the program, not of the exception: a test may have caught it.
+        # Read from the program, not the exception: a test may have caught it.
         fatal, self.program.fatal = self.program.fatal, None
         if isinstance(fatal, ProgramGone):
             self.program.fatal = fatal

@@ -19,7 +19,7 @@ MAX_DETAIL = 2000
 
 
 class ProgramError(Exception):
-    """An exception of the program whose class can't be had here."""
+    """An exception of the program whose class is unavailable in the judge."""
 
 
 class ProgramGone(BaseException):
@@ -165,7 +165,7 @@ class RemoteProgram:
     def exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
         """The class here that stands for a class of exceptions of the program."""
         if depth > 50:
-            raise ValueError("classes of exceptions without an end")
+            raise ValueError("an endless chain of exception classes")
         if number not in self._exceptions:
             info = self._info(number)
             made = mirrored_exception(info, lambda entry: self._base(entry, depth + 1))

@@ -97,7 +97,7 @@ class Shared:
     def _fill(self, number: int, contents: Any) -> None:
         value = self._objects[number]
         if type(contents) is not type(value):
-            raise ValueError("a container does not change its type")
+            raise ValueError("a container cannot change its type")
         if isinstance(value, (list, bytearray)):
             value[:] = contents
         else:

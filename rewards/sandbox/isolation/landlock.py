@@ -1,4 +1,4 @@
-"""Landlock: what a program may do with files, TCP ports and signals, enforced also where mounts are not available."""
+"""Landlock: limits a program's use of files, TCP ports and signals, even where mounts are unavailable."""
 
 from __future__ import annotations
 

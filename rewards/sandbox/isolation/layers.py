@@ -142,7 +142,7 @@ class Isolation:
             self.active.add("uid")
 
     def _confine_server(self) -> None:
-        """Put on this fork server what every child inherits: a layer that is set once costs a child nothing."""
+        """Apply to this fork server the layers that children inherit: set once, they cost a child nothing."""
         with contextlib.suppress(OSError), open("/proc/self/statm") as file:
             self._base_memory = int(file.read().split()[0]) * resource.getpagesize()
         self._set_fixed_limits()
@@ -178,7 +178,7 @@ class Isolation:
         """
         memory = (memory_mb << 20) + (0 if executes else self._base_memory)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        # A second between the two: SIGXCPU says what it is, the SIGKILL behind it could be anybody's.
+        # A second between the two: SIGXCPU identifies the limit, the SIGKILL after it could come from anyone.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if not self.wanted:
             return
@@ -209,7 +209,7 @@ class Isolation:
             (resource.RLIMIT_NOFILE, OPEN_FILES),
             (resource.RLIMIT_CORE, 0),
         ]
-        # Processes are counted per user: without a user of its own, a slot would count the whole machine's.
+        # Processes are counted per user: without its own user, a slot would count the whole machine's.
         if self.active & {"user_ns", "uid"}:
             pairs.append((resource.RLIMIT_NPROC, PROCESSES))
         for kind, value in pairs:

@@ -2,7 +2,8 @@
 
 The tree holds the system's libraries and tools and the Python environment, all read-only, a few devices, and two small
 in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
-absent. An environment below `/tmp` is mounted there under each of its names, and nothing else of the host's `/tmp`.
+not in it. An environment below `/tmp` is mounted there, and nothing else of this machine's `/tmp`.
+`python_folders` finds where this interpreter and its packages are, under every name a program may import them by.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rewards.sandbox.isolation import syscalls
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 WRITABLE = ("/tmp", "/dev/shm")
-"""Folders of a program's own; what stands below them on this machine is hidden, except its environment."""
+"""Folders private to a program; this machine's contents of them are hidden, except the environment."""
 _NOT_SHOWN = ("/proc", "/sys", "/dev")
 _MOST_LINKS = 40
 
@@ -26,7 +27,7 @@ def python_folders() -> list[str]:
     Each by the names that lead to it (in `sys.path`, what its links stand for, its real one), without those that
     lie in another one; parents come before children.
     """
-    # Imported here because the server asks this, not its workers, which stay small.
+    # Imported here because only the server needs this: its workers stay small.
     import site
     import sysconfig
 
@@ -37,7 +38,7 @@ def python_folders() -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    """A path, what each symbolic link on it turns it into one after the other, and its real name."""
+    """A path, each path along its chain of symbolic links, and its real path."""
     found = [path, os.path.realpath(path)]
     for _ in range(_MOST_LINKS):
         expanded = _expand_first_link(path)
@@ -87,7 +88,7 @@ _SMALL = "mode=0755,size=4m,nr_inodes=2k"
 
 
 def readable_folders(python: list[str]) -> list[str]:
-    """What a program may read where there is no private tree: the same as would be in it."""
+    """What a program may read without a private tree: the same paths the tree would hold."""
     return [*SYSTEM, *_SYSTEM_FILES, *_SYSTEM_LINKS, *python, "/proc"]
 
 
@@ -95,10 +96,10 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     """Mount the program's tree at the empty folder `root` and make it this process's root.
 
     `python`: folders of the environment, read-only. `owner`: user id (as seen here) of the writable folders. Raises
-    `OSError` for a mount that is refused.
+    `OSError` if a mount is refused.
     """
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    # Opened first: the tree may be mounted over a folder that they stand in.
+    # Opened first: the tree may be mounted over their parent folder.
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in python if os.path.isdir(path)}
     syscalls.mount("tmpfs", root, "tmpfs", _MEMORY_FILE_SYSTEM, _SMALL)
     for path in (*SYSTEM, *_SYSTEM_LINKS):
@@ -181,7 +182,7 @@ def _enter(root: str) -> None:
 
 
 def map_users(pid: int | str, pairs: list[tuple[int, int]]) -> None:
-    """Give the user namespace of process `pid` its users: (inside, outside) pairs, for users and groups alike."""
+    """Map the users of the user namespace of process `pid`: (inside, outside) pairs, for users and groups alike."""
     lines = "".join(f"{inside} {outside} 1\n" for inside, outside in pairs)
     if os.geteuid() != 0:
         # The kernel lets an ordinary user map a group only when the namespace can't change groups.

@@ -39,7 +39,7 @@ _DENIED: dict[str, tuple[int | None, int]] = {
     "mq_open": (240, 180), "mq_unlink": (241, 181), "nfsservctl": (180, 42), "set_mempolicy": (238, 237),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
-    # Memory that belongs to no process, so that nobody could count it.
+    # Memory that belongs to no process and so escapes every limit.
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ def _argument(index: int, high: bool = False) -> bytes:
 
 
 def _when(number: int, body: list[bytes]) -> list[bytes]:
-    # Every body ends with a return on each path, so nothing has to be restored behind it.
+    # Every body ends with a return on each path, so nothing has to be restored after it.
     return [_statement(_EQUAL, number, 0, len(body)), *body]
 
 

@@ -1,4 +1,4 @@
-"""Who may ask a server: its token, the names that it answers to, and no page of another origin."""
+"""Access control: the server's token, its allowed host names, and no cross-origin pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/v1/ping",)
-"""Routes that need no token: a load balancer's probe carries none, and "pong" tells nothing."""
+"""Routes that need no token: a load balancer's probe carries none, and "pong" reveals nothing."""
 _REMEMBERED = 64
 
 

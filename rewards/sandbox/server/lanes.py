@@ -1,10 +1,10 @@
-"""Who runs next: programs that take long must not keep the short ones waiting.
+"""Scheduling: long programs must not keep short ones waiting.
 
-A server has a slot for each program that runs at a time, and a few spare ones. A program that has run for a moment
-moves, where it is, to the long ones; these may hold the spare slots, so another program begins in its place. Where the
-spare slots are held already and short programs wait, it may stay for a quantum of time, then it is given up, and begins
-anew as a long one when its turn comes. What it had run is lost: a quantum, where others wait all the time. So a program
-that sleeps or computes to its limit, and be it every second one, costs the others a quantum and not its limit.
+A server has one slot per concurrent program, and a few spare ones. A program that has run for a moment becomes a long
+one without moving; long programs may hold the spare slots, so another program starts in its place. If the spare slots
+are taken and short programs wait, it may stay for a quantum, is then preempted, and restarts as a long one when its
+turn comes. Its work so far is lost: one quantum under constant load. So a program that sleeps or computes up to its
+limit, even if every second one does, costs the others a quantum and not its limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rewards.sandbox.server.slot import Slot
 
 QUANTUM = 0.1
-"""Seconds after which a program is given up where it keeps others waiting."""
+"""Seconds after which a program that keeps others waiting is preempted."""
 MOMENT = 0.005
 """Seconds after which a program moves to the long ones, if there is room."""
 
@@ -59,7 +59,7 @@ class Lanes:
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, *, long: bool) -> Turn:
-        """Wait for a slot; `long`: for a program that was given up once."""
+        """Wait for a slot; `long`: for a program that was preempted once."""
         queue = self._queues[long]
         if self._idle and not queue and self._has_room(long=long):
             return self._begin(long)
@@ -145,5 +145,5 @@ class Lanes:
 
 
 def spare_slots(short: int) -> int:
-    """Slots beyond the programs that run at a time, for those that take long."""
+    """Slots beyond the number of concurrent programs, for long ones."""
     return max(1, short // 2)

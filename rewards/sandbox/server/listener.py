@@ -1,4 +1,8 @@
-"""Connections and request bodies of the server: bounded in number, size and time, then validated as FastAPI would."""
+"""The server's HTTP front: bounded connections and bounded request bodies.
+
+Connections are limited in number and closed when the client stalls. Bodies are read within limits on size and time,
+then validated as FastAPI would.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,16 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 MAX_BODY = 64 << 20
 """Bytes of one body; the client sends a larger batch in parts."""
 MAX_HELD = 256 << 20
-"""Bytes of all bodies that are being read or worked on."""
+"""Bytes of all bodies being read or processed."""
 BODY_SECONDS, SLOWEST = 30.0, 64 << 10
-"""A body must be here after so many seconds, and one more for each of so many bytes that have come."""
+"""The deadline for a body: `BODY_SECONDS`, plus one second per `SLOWEST` bytes received."""
 _MOST_MISTAKES, _LONGEST_TEXT = 20, 300
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Refused(Exception):
-    """A request that is answered without being worked on; carries the answer."""
+    """A request rejected without being processed; carries the response."""
 
     def __init__(self, status: int, detail: Any, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -33,20 +37,20 @@ class Refused(Exception):
 
 
 class BadRequest(Refused):
-    """A body that is not what the route asks for; carries FastAPI's list of errors."""
+    """A body that does not match the route's schema; carries FastAPI's list of errors."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
         super().__init__(422, errors)
 
 
 class Bodies:
-    """All bodies that a server holds at a time; `held` is their bytes."""
+    """The request bodies a server holds; `held` is their total size in bytes."""
 
     def __init__(self) -> None:
         self.held = 0
 
     async def read(self, http: Request) -> bytes:
-        """The body of a request; `release` gives its bytes back. Raises `Refused`."""
+        """The body of a request; `release` frees its share of the budget. Raises `Refused`."""
         declared = _declared_size(http)
         if declared > MAX_BODY:
             raise _too_large()
@@ -81,13 +85,12 @@ class Bodies:
             raise Refused(429, "the bodies of all requests take too much memory", headers)
 
     def release(self, size: int) -> None:
-        """Give the bytes of a body back that is not needed any more."""
+        """Return the bytes of a finished body to the budget."""
         self.held -= size
 
 
 def _declared_size(http: Request) -> int:
-    """The size that a request's head promises, 0 where it promises none; raises `BadRequest` for a body that is no
-    JSON."""
+    """The declared content length, 0 if none; raises `BadRequest` for a body that is not JSON."""
     declared = 0
     for name, value in http.scope["headers"]:
         if name == b"content-length":
@@ -106,11 +109,11 @@ def _too_large() -> Refused:
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Validate a body as FastAPI would, without its detour; raises `BadRequest` with FastAPI's answer."""
+    """Validate a body as FastAPI would, without its overhead; raises `BadRequest` with FastAPI's error list."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        # Without the input: a mistake in each of 10,000 cases would send the body back as often.
+        # Without the input: errors in 10,000 cases would echo the body 10,000 times.
         mistakes = error.errors(include_url=False, include_context=False, include_input=False)
         raise BadRequest([_mistake(item) for item in mistakes[:_MOST_MISTAKES]]) from None
     except RecursionError:
@@ -127,15 +130,15 @@ def _plain(text: str) -> str:
 
 
 def frame_size(message: Any) -> int:
-    """Bytes of a message as JSON, as it goes to a worker."""
+    """Bytes of a message as the JSON sent to a worker."""
     return len(json.dumps(message, separators=(",", ":")))
 
 
 HEAD_SECONDS = 10.0
-"""How long a connection may take for the head of a request, from its first byte (of a new one: from its start)."""
+"""Seconds a connection may take to send a request head, from its first byte (a new one: from its start)."""
 MAX_HEAD = 64 << 10
 STALLED_SECONDS = 60.0
-"""How long an answer may wait for a client that reads nothing."""
+"""Seconds a response may wait for a client that does not read."""
 CLOSING_SECONDS = 5.0
 MAX_CONNECTIONS = 4096
 _LOOK_SECONDS = 1.0
@@ -143,12 +146,12 @@ _Base: Any = AutoHTTPProtocol
 
 
 class BoundedConnection(_Base):
-    """uvicorn's connection, which by itself waits without end for a head that it has begun to read."""
+    """uvicorn's connection with timeouts: uvicorn alone waits forever for the rest of a request head."""
 
     limit: ClassVar[int] = MAX_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Take a connection, or refuse it where there are too many."""
+        """Accept a connection, or refuse it above the limit."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._head_bytes = 0
@@ -158,7 +161,7 @@ class BoundedConnection(_Base):
             self._end("503 Service Unavailable")
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what came; a head that does not end is counted."""
+        """Forward the data and count the bytes of an unfinished head."""
         super().data_received(data)
         if self._answering():
             self._since = 0.0
@@ -175,13 +178,13 @@ class BoundedConnection(_Base):
     def _end(self, status: str) -> None:
         if self.transport.is_closing():
             return
-        # Behind an answer, what comes is the rest of a body that nobody asked for.
+        # After a response, incoming data is the rest of a body that was not read.
         if self.cycle is None:
             self.transport.write(f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode())
         self.transport.close()
 
     def look(self, now: float) -> None:
-        """End this connection where it has stalled."""
+        """Close this connection if it has stalled."""
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
             if now - self._closing_since > CLOSING_SECONDS:
@@ -207,7 +210,7 @@ def uvicorn_server(app: Any, **options: Any) -> Server:
 
 
 def _connection_limit() -> int:
-    """As many connections as this process may have open beside its own descriptors."""
+    """How many connections fit in the descriptor limit beside the process's own descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS * 2
     if soft < wanted:
@@ -217,7 +220,7 @@ def _connection_limit() -> int:
 
 
 async def watch(server: Server) -> None:
-    """Look at all connections once a second, until cancelled."""
+    """Check all connections once a second, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""`/metrics` in Prometheus' text format."""
+"""`/metrics` in the Prometheus text format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The isolation modes: which layers a server insists on, and what stays open where it goes without one."""
+"""The isolation modes: which layers a server requires, and what stays exposed without each."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def unprotected(active: set[str], *, signals_stay_inside: bool) -> dict[str, str
 
 
 def require(slots: list[Slot], mode: str) -> None:
-    """Log what protects this machine; raises `SystemExit` where that is less than the mode asks for."""
+    """Log the active isolation layers; raises `SystemExit` if the mode requires more."""
     if mode == "none":
         log.warning("isolation: NONE, programs run with limits only; use this for code that you trust")
         return
-    # A slot may lack what the first one has, and a server is as safe as its least safe slot.
+    # A slot may lack a layer that the first one has, and a server is as safe as its least safe slot.
     missing = {layer: reason for slot in slots for layer, reason in slot.missing.items()}
     active = set.intersection(*(set(slot.active) for slot in slots))
     log.info("isolation: active layers: %s", " ".join(sorted(active)))

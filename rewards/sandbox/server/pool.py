@@ -139,13 +139,13 @@ class Pool:
     async def _attempt(
         self, job: dict[str, Any], progress: _Progress
     ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-        """Run what is left of a job on one slot, until it is done, given up or cut; raises `SlotFailed`."""
+        """Run what is left of a job on one slot, until it is done, preempted or cut; raises `SlotFailed`."""
         turn = await self._lanes.acquire(long=progress.long)
         ended = False
         try:
             async for results, last in turn.slot.run(job):
-                # No limit of ours ends a program with SIGKILL unsaid: it did so itself, or somebody outside did
-                # (the kernel short of memory, an operator). Run once more, only its own doing comes back.
+                # Our limits never SIGKILL a program unreported: it killed itself, or something outside did (the kernel
+                # out of memory, an operator). Run again, only a kill of its own making recurs.
                 sure = results if progress.kills else _before_a_kill(results)
                 cut = len(sure) < len(results)
                 progress.done += len(sure)
@@ -174,7 +174,7 @@ class Pool:
             self._replace(turn)
             raise
         finally:
-            # The caller went away in the middle, or wants no more: the worker is busy with nobody's job.
+            # The caller left or stopped early: the worker is busy with an abandoned job.
             if not ended:
                 self._spawn(self._drop(turn))
 
@@ -183,7 +183,7 @@ class Pool:
 
     async def _works(self) -> bool:
         """Whether a known good program passes on a slot of this server."""
-        # As a long one, which is never given up: whose fault it is must not hang on who waits.
+        # As a long one, which is never preempted: the finding must not depend on the load.
         turn = await self._lanes.acquire(long=True)
         try:
             found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
@@ -229,7 +229,7 @@ class Pool:
 
 
 def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
-    """What is left to do of a job, in what is left of its time."""
+    """The remaining part of a job, with its remaining time."""
     rest = {**job, "kill_ends": not progress.kills}
     if "cases" in job and progress.done:
         total = whole_check(job["timeout"], len(job["cases"]), job["total_timeout"])
@@ -238,7 +238,7 @@ def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
 
 
 def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results before the first whose program was killed by nobody knows whom."""
+    """The results before the first whose program was killed by an unknown sender."""
     return results[: next((number for number, result in enumerate(results) if result.get("lost")), len(results))]
 
 

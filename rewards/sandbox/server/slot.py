@@ -23,7 +23,7 @@ GRACE = 30.0
 """Seconds beyond a job's own limits after which its worker counts as stuck."""
 STARTUP = 60.0
 DROP_SECONDS = 10.0
-"""How long a worker may take to end a program that nobody waits for any more."""
+"""Seconds a worker may take to end an abandoned program."""
 FIRST_USER = 1_610_612_736
 USERS_PER_SLOT = 8
 MOST_SLOTS = 256
@@ -50,7 +50,7 @@ main()
 
 
 class Preempted(Exception):
-    """The job was given up, as asked; its slot is free."""
+    """The job was preempted on request; its slot is free."""
 
 
 class SlotFailed(Exception):
@@ -59,7 +59,7 @@ class SlotFailed(Exception):
 
 @dataclass
 class SlotSettings:
-    """What every slot of a server has in common."""
+    """Settings shared by all slots of a server."""
 
     isolate: bool = True
     quota_mb: int = 64
@@ -204,7 +204,7 @@ class Slot:
                 return
 
     def cancel(self) -> None:
-        """Have the running job given up; `run` then raises `Preempted`, unless the job ended in the same moment."""
+        """Preempt the running job; `run` then raises `Preempted`, unless the job has just ended."""
         if not self._cancelling and self._link.transport is not None:
             self._cancelling = True
             self._link.transport.write(frame({"cancel": True}))
@@ -215,7 +215,7 @@ class Slot:
             self._cancelling = "cancelled" not in await self._link.receive()
 
     async def drop(self) -> None:
-        """Give the running job up, whose results nobody takes; raises `SlotFailed` when the worker does not listen."""
+        """Cancel the abandoned running job; raises `SlotFailed` when the worker does not respond."""
         self.cancel()
         timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, TimeoutError("not given up"))
         try:

@@ -25,7 +25,7 @@ MAX_MEMORY_MB = 1 << 20
 MAX_CASES = 10_000
 MAX_PROGRAMS = 4096
 MAX_RESULTS = 1 << 20
-"""Cases of one request, each counted for every program that they are for."""
+"""Cases in one request, counted once per program they apply to."""
 MAX_FILES = 32
 MAX_PATH = 1024
 MAX_FETCH = 32 << 10
@@ -95,7 +95,7 @@ class Case(BaseModel):
             try:
                 args, kwargs, _ = map(decode, (self.args, self.kwargs, self.expected))
             except UNREADABLE as error:
-                raise ValueError(f"args, kwargs or expected are no encoded values: {error!r}") from None
+                raise ValueError(f"args, kwargs or expected are not encoded values: {error!r}") from None
             if not isinstance(args, list) or not isinstance(kwargs, dict):
                 raise ValueError("args must be an encoded list and kwargs an encoded dict")
         else:
@@ -104,7 +104,7 @@ class Case(BaseModel):
 
 
 class BatchProgram(BaseModel):
-    """A program of a batch; what it leaves out is taken from the batch."""
+    """A program of a batch; omitted fields default to the batch's."""
 
     model_config = ConfigDict(extra="forbid")
     code: str

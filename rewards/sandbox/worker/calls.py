@@ -1,7 +1,9 @@
-"""Tests that need no judge process: `assert f(1, [2]) == 3` is a call, a comparison and three values.
+"""The worker's fast path for tests that are one call and one comparison: no judge process is needed.
 
-The worker has never run a program's code, and the program's process was forked from one that never held a test: the
-verdict is as private as the judge's. Large values, which could keep the worker busy, are left to a judge.
+`assert f(1, [2]) == 3` is a call, a comparison and three values: `parse_assert` reads it without running test code, and
+`called_run` sends the calls to the program. The worker has never run a program's code, and the program's process was
+forked from one that never held a test, so the verdict is as private as the judge's. Large values, which could keep the
+worker busy, are left to a judge.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def as_calls(cases: list[dict[str, Any]], setup: str, entry_points: frozenset[st
     """The cases as calls, or None when one of them (or the setup) needs code to run.
 
     A builtin or a library name in a test means the original, whatever the program defines: the judge sees to that.
-    Only `entry_points` are the program's in any case.
+    Only `entry_points` always mean the program's own.
     """
     if not _only_imports(setup):
         return None
@@ -85,7 +87,7 @@ def _only_imports(setup: str) -> bool:
 def parse_assert(source: str) -> Call | None:
     """The call that a single assert makes on literal arguments, or None for any other test.
 
-    Results are kept: counterfactual replays bring the same tests with every program.
+    Results are cached: counterfactual replays send the same tests with every program.
     """
     try:
         body = ast.parse(source).body
@@ -129,7 +131,7 @@ if TYPE_CHECKING:
     from rewards.sandbox.worker.checking import Check, Result
 
 WINDOW_CALLS, WINDOW_BYTES = 32, 1 << 16
-"""How many calls are sent ahead of the answers: they do not depend on each other, and each wait costs two switches."""
+"""How far calls run ahead of their answers: calls are independent, and each wait costs two context switches."""
 
 
 class NeedsJudge(Exception):
@@ -137,7 +139,7 @@ class NeedsJudge(Exception):
 
 
 class RemoteValue(Exception):
-    """The program returned an object of its own class: nothing that it says about itself proves anything."""
+    """The program returned an object of its own class: what such an object reports about itself proves nothing."""
 
 
 def _refuse_handle(body: Any) -> Any:
@@ -193,7 +195,7 @@ class _Session:
         if channel.open and not channel.pending:
             channel.read()
         if channel.misused:
-            child.kill()  # it need not be waited for
+            child.kill()  # no need to wait for it
         body = channel.take()
         if body is None:
             if channel.oversized:
@@ -246,7 +248,7 @@ def _verdict(call: Call, reply: Returned | Raised) -> Result:
         raise NeedsJudge from None
     except RemoteValue as refusal:
         if call.relation in ("true", "false"):
-            raise NeedsJudge from None  # whether an object is true, a judge asks
+            raise NeedsJudge from None  # only a judge can ask for an object's truth value
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:
         return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned what can't be read: {type(unreadable).__name__}"}

@@ -1,7 +1,8 @@
-"""Check one program: run its cases and report the outcome of each.
+"""The worker's side of a check: runs the cases of one program and yields a result for each.
 
-Printed output is compared in this process, which has never run a program's code; while all goes well one process serves
-all such cases. Tests that are one call are compared here too (calls.py); others run in a judge process (judged.py).
+Cases on printed output (`PrintedRun`) are compared in this process, where no program's code has ever run; they share
+one process while it behaves. So are tests that are a single call (calls.py). Other tests run in a judge process
+(judged.py).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _return_code(child: Child, in_time: bool) -> int | None:
 
 Result = dict[str, Any]
 MOMENT = 0.2
-"""Seconds in which a process that closed its channel is expected to have ended."""
+"""Seconds within which a process that closed its channel should have exited."""
 
 
 class Check:
@@ -140,7 +141,7 @@ class Check:
 
     @property
     def left(self) -> float:
-        """Seconds that are left for the whole check."""
+        """Seconds left for the whole check."""
         return self.total - (self.clock.charged - self.spent_before)
 
     def limited(self, done: Callable[[], bool], children: list[Child]) -> bool:
@@ -148,7 +149,7 @@ class Check:
         return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
 
     def _skipped(self) -> Result | None:
-        """The result of a case that is not run any more, by the rules of the request."""
+        """The result of a case skipped under the limits of the request, or None to run it."""
         if self.left <= 0:
             return {
                 "outcome": outcomes.TIMEOUT,
@@ -177,7 +178,7 @@ class Check:
                     continue
                 if run is not None and run.alive:
                     result = run.again(case)
-                    # Only a process of its own may fail a case: what an earlier run left behind must not.
+                    # Only a fresh process may fail a case: state left by an earlier run must not.
                     if result["outcome"] not in (outcomes.PASSED, outcomes.TIMEOUT):
                         run.close()
                         run = PrintedRun(self, case, reuse)
@@ -216,7 +217,7 @@ class Check:
                 calls = None
 
     def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> Result:
-        """The result for a program that could not be loaded; `error`: what it reported, if it lived to."""
+        """The result for a program that could not be loaded; `error`: what it reported, if anything."""
         if error is None:
             return self.death(program, timed_out)
         if error.syntax:
@@ -227,9 +228,9 @@ class Check:
         return {"outcome": outcome, "detail": error.line, "error_type": error.type}
 
     def death(self, program: Child, timed_out: bool) -> Result:
-        """The result for a program that did not answer: its time was over, its process gone or its channel misused."""
+        """The result for a program that did not answer: it timed out, died or misused its channel."""
         if not timed_out:
-            # Its channel is closed; give the end itself a moment to be reported before it is enforced.
+            # Its channel is closed: allow a moment for the exit to be reported before killing it.
             self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + MOMENT)
         report = program.end(self.clock)
         if program.over_limit:

@@ -1,4 +1,4 @@
-"""A running program seen from the worker: its output, its messages, its end, and the time that is charged to it."""
+"""Running programs as the worker sees them: `Child` holds output, messages and exit; `Clock` waits and charges time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.streams import READ_SIZE, Channel, Drain
 
 Handlers = dict[int, tuple[int, Callable[[], object]]]
-"""What is watched: descriptor to the events of poll(2) and what serves them."""
+"""What to poll: descriptor -> (poll(2) events, handler)."""
 NOTICEABLE = 0.02
-"""Seconds from which on it is worth asking how many of them a program waited for a processor."""
+"""Seconds above which it is worth asking how long a program waited for a processor."""
 PATIENCE = 4.0
 """A program that waits for a processor gets more wall time, up to this many times its limit."""
 
 
 class FrontGone(Exception):
-    """The server closed our socket: everything ends."""
+    """The server closed our socket: the worker shuts down."""
 
 
 def seconds_stolen() -> float:
@@ -40,11 +40,11 @@ def seconds_stolen() -> float:
 
 
 class Cancelled(Exception):
-    """The server wants the running job given up."""
+    """The server cancelled the running job."""
 
 
 class Clock:
-    """Waits for children, watching the front's socket: when that closes, all ends; what it says ends the job."""
+    """Waits for children while watching the server's socket: its close ends the worker, a message ends the job."""
 
     def __init__(self, front: socket.socket) -> None:
         self._front = front
@@ -55,7 +55,7 @@ class Clock:
         self, done: Callable[[], bool], children: list[Child], deadline: float, *, cancellable: bool = True
     ) -> bool:
         """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
-        done. `cancellable`: raises `Cancelled` where the server wants the job given up; not while things are ended."""
+        done. `cancellable`: raises `Cancelled` when the server cancels the job; off during cleanup."""
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
@@ -109,7 +109,7 @@ MAX_VERDICT = 1 << 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use: MiB of memory, all its processes together, and seconds of processor time a process."""
+    """What one program may use: MiB of memory for all its processes together, processor seconds per process."""
 
     memory_mb: int
     cpu_seconds: int
@@ -130,12 +130,12 @@ class End:
 
     @property
     def lost(self) -> bool:
-        """Whether it died of SIGKILL that was not ours: its own, or of somebody outside (the kernel, an operator)."""
+        """Whether it died of a SIGKILL we did not send: its own, or from outside (the kernel, an operator)."""
         return self.killed == zygote.NOT_KILLED and self.code == -signal.SIGKILL
 
 
 class SlotBroken(Exception):
-    """A fork server does not answer as it must: this worker is replaced."""
+    """A fork server broke the protocol: this worker is replaced."""
 
 
 class Server:
@@ -162,8 +162,8 @@ class Server:
 class Child:
     """One running child of a fork server, seen from outside.
 
-    What it says on its control channel is counted, for a program (`runs_done`: one byte a run), or kept unread, for a
-    judge (`verdicts`); whatever else arrives there closes the channel.
+    What it says on its control channel is counted, for a program (`runs_done`: one byte per run), or kept unread, for
+    a judge (`verdicts`); anything else closes the channel.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Child:
                     os.close(descriptor)
             theirs.close()
         self.started = time.monotonic()
-        # A child that could not be confined ends without reading its order: its report says so.
+        # A child that could not be confined exits without reading its order: the report shows it.
         self.control.settimeout(10)
         try:
             order = marshal.dumps(payload)
@@ -218,11 +218,11 @@ class Child:
         self.control.setblocking(False)
 
     def attach(self, channel: Channel) -> None:
-        """Watch a channel of the program's along with the child."""
+        """Poll the program's channel along with the child."""
         self.channel = channel
 
     def register(self, handlers: Handlers) -> None:
-        """Add what is to be watched of this child."""
+        """Add this child's descriptors and their handlers."""
         if self.report is None:
             handlers[self.server.link.fileno()] = (select.POLLIN, self._ended)
         for drain in (self.stdout, self.stderr):
@@ -235,7 +235,7 @@ class Child:
             handlers[self.channel.socket.fileno()] = (events, self.channel.serve)
 
     def drain(self) -> None:
-        """Take the output that is there now; a program that printed too much is killed."""
+        """Read the available output; kill a program that printed too much."""
         self.stdout.read()
         self.stderr.read()
         if self.stdout.truncated and not self.over_limit:
@@ -243,7 +243,7 @@ class Child:
             self.kill()
 
     def _read_control(self) -> bool:
-        """Take a piece of what is there; returns whether there may be more."""
+        """Read one chunk; returns whether there may be more."""
         try:
             data = self.control.recv(READ_SIZE)
         except BlockingIOError:
@@ -251,7 +251,7 @@ class Child:
         except OSError:
             data = b""
         if data and not self.ready:
-            # The first byte is sent before any code of the program runs, so it can't be made up.
+            # The first byte is sent before any code of the program runs, so it can't be forged.
             self.ready, data = data[:1] == program.READY, data[1:]
             if not data:
                 return True
@@ -259,7 +259,7 @@ class Child:
         return self._control_open
 
     def _heard(self, data: bytes) -> bool:
-        """Take what a confined child says; returns whether it may say more."""
+        """Handle data from a confined child; returns whether the channel stays open."""
         if self._frames is None:
             self.runs_done += len(data)
             return bool(data) and not data.strip(program.DONE)
@@ -291,7 +291,7 @@ class Child:
         self.over_limit = self.over_limit or self.stdout.truncated
 
     def kill(self) -> None:
-        """Have the program and everything that it started killed; the report follows."""
+        """Kill the program and everything it started; the report follows."""
         if self.report is None and not self._killed:
             self._killed = True
             self.server.order(zygote.KILL)
@@ -314,7 +314,7 @@ class Child:
         """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
         if self.report is None:
             self.kill()
-            # To its end, whatever the server wants meanwhile: a report that stays unread would be the next child's.
+            # Not cancellable: a report left unread would be taken for the next child's.
             if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30, cancellable=False):
                 raise SlotBroken("a fork server does not report the end of its child")
         assert self.report is not None

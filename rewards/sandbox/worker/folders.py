@@ -1,4 +1,4 @@
-"""The folders that a program writes to: made before it, emptied after it, read for what the caller wants back."""
+"""A program's writable folders: created before it runs, emptied after it, read for the files the caller requested."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class WorkFolder:
         return True
 
     def remove(self) -> None:
-        """Remove the folder of a slot that has no file tree of its own."""
+        """Remove the folder of a slot without a private file tree."""
         if not self._private:
             os.chdir("/")
             empty_folder(self._folders[0])

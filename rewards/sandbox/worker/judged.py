@@ -1,4 +1,4 @@
-"""Tests with code of their own: a judge process runs them against the program's process, and the worker listens.
+"""Tests that need code to run: a judge process runs them against the program's process and reports to the worker.
 
 What is read here was written by the judge (judge.py): the program has no descriptor of its channel, only a hand in the
 texts that verdicts quote.

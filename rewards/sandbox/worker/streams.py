@@ -1,5 +1,4 @@
-"""What goes into a child and comes out of it: an input in memory, a stream that is read to its end and capped, and a
-channel of messages. Used by the worker."""
+"""The worker's streams to and from a child: an in-memory input, a capped output stream and a message channel."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Drain:
             self.open = False
 
     def text(self) -> str:
-        """What was kept, as text; bytes that are no UTF-8 become the replacement character."""
+        """What was kept, as text; bytes that are not UTF-8 become the replacement character."""
         return self.kept.decode("utf-8", "replace")
 
     def ending(self) -> str:
@@ -100,7 +99,7 @@ class Channel:
         end.setblocking(False)
 
     def read(self) -> None:
-        """Take what is there now; whatever is no frame of ours ends the channel."""
+        """Read the available data; anything but a valid frame closes the channel."""
         try:
             data = self.socket.recv(READ_SIZE)
             self.pending.extend(self._frames.feed(data))
@@ -119,7 +118,7 @@ class Channel:
         self.write()
 
     def serve(self) -> None:
-        """Take what is there, write what is left."""
+        """Read the available data and write what is unsent."""
         self.read()
         self.write()
 

@@ -1,4 +1,4 @@
-"""One slot of the server: takes jobs from the front, runs them on its two fork servers, one job at a time.
+"""One slot of the server: takes jobs from the front and runs them one by one on its two fork servers.
 
         front (server.py)  <- one socket ->  worker (this process)
                                               |  launches, descriptors      ^ output, frames

@@ -1,4 +1,4 @@
-"""The fork server of one slot: forks a child for each program and leaves nothing of it behind.
+"""The fork server of one slot: forks a child per program and cleans up everything it leaves behind.
 
 It only ever receives limits and descriptors. Code, input and tests go straight to the child, so that no later child can
 find them in memory that it inherits.
