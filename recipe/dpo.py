@@ -42,7 +42,7 @@ PYTHON = PROJECT / ".venv-dpo" / "bin" / "python"
 
 
 class RequestError(ValueError):
-    """What was typed cannot be done; the message is for the user."""
+    """The request is invalid; the message is for the user."""
 
 
 def line(pair: Pair) -> dict[str, Any]:

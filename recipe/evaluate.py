@@ -45,7 +45,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class RequestError(ValueError):
-    """What was typed cannot be done; the message is for the user."""
+    """The request is invalid; the message is for the user."""
 
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:

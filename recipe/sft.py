@@ -62,7 +62,7 @@ def launch(config: DictConfig) -> int:
 
 
 def _sources(config: DictConfig) -> dict[str, Path]:
-    """The files that decide what comes out, by name."""
+    """The files that affect the result, by name."""
     found = {f"report_{name}": path for name, path in data_files(config.report.data).items()}
     for number, folder in enumerate(config.verified.evaluations or []):
         found[f"evaluation{number}"] = Path(folder) / "samples.jsonl"
@@ -74,7 +74,7 @@ def _sources(config: DictConfig) -> dict[str, Path]:
 
 
 def _settings(config: DictConfig) -> dict[str, str]:
-    """The settings that decide what comes out, under their names; where files lie is none."""
+    """The settings that affect the result, by name, without locations of files."""
     groups = {name: OmegaConf.to_container(config[name], resolve=True) for name in GROUPS if name in config}
     trainer = {key: value for key, value in config.trainer.items() if str(key).startswith("total_")}
     places = ("data.train_files", "data.val_files", "model.path", "verified.evaluations")
@@ -181,7 +181,7 @@ def trained_model(folder: Path) -> Path:
 
 
 def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[str]) -> int:
-    """The training itself, with its progress on the console; returns the exit status."""
+    """Train, with progress on the console; returns the exit status."""
     metrics, log = folder / "metrics.jsonl", folder / "sft.log"
     metrics.unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

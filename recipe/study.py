@@ -53,7 +53,7 @@ def claim(
     data: Mapping[str, Path] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Keep in `folder` what it is made with; what was kept before has to be the same.
+    """Record in `folder` what it is made with; it must agree with what was recorded before.
 
     models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
 
@@ -77,7 +77,7 @@ def claim(
 
 
 def read(folder: Path) -> Entries:
-    """What a folder is made with; empty when nothing is kept. StudyError when the file cannot be read."""
+    """What a folder is made with; empty if nothing is recorded. StudyError if the file cannot be read."""
     path = folder / FILE
     if not path.exists():
         return {}
@@ -143,7 +143,7 @@ def _described(kind: str, entry: Entry) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Runs that are parallel jobs of one study take turns."""
+    """A lock: parallel jobs of one study take turns."""
     with open(folder / f".{FILE}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

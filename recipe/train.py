@@ -38,7 +38,7 @@ REFUSED, FAILED = 2, 1
 
 
 def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
-    """Typed settings and the run's directory; writes both places into the configuration.
+    """Typed settings and the run's directory; writes the directory into the configuration.
 
     Raises:
         SettingsError, RunDirectoryError: with a message for the user.
@@ -128,7 +128,7 @@ def keep_logs(run: RunDirectory) -> None:
 
 
 def announce(run: RunDirectory, command: str, console: Console) -> None:
-    """Where the run is, and the command line that goes on with it: the one that began it, with the run's name."""
+    """Print the run's folder and the command that resumes it: the original one with the run's name."""
     words = [word for word in shlex.split(command) if not word.startswith("run.name=")]
     again = shlex.join([*words, f"run.name={run.path.name}"])
     console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
@@ -136,7 +136,7 @@ def announce(run: RunDirectory, command: str, console: Console) -> None:
 
 
 def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
-    """Why a run ended, what is left of it, and where to look further."""
+    """Explain why a run ended, what it left, and where to look."""
     with contextlib.suppress(OSError):  # a full disk is one of the reasons
         run.log_event("failed", error=f"{type(error).__name__}: {error}")
     cause = getattr(error, "cause", None) or error
@@ -147,7 +147,7 @@ def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
-    """The table of skills before and after, and where everything is."""
+    """Print the table of skills before and after, and where the results are."""
     table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")

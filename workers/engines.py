@@ -35,7 +35,7 @@ Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 
 @dataclass(frozen=True)
 class WantedParts:
-    """What the next training pass of an engine shall find out.
+    """What the next training pass of an engine measures.
 
     skills: S of them. gradients: for each trainable parameter (S, *shape of the local shard), where the ascent
     gradients go. found: called with the cosine of the gradients of each skill's halves, NaN where there are no two.

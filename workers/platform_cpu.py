@@ -151,5 +151,5 @@ class PlatformCpu(PlatformBase):
 
 
 def is_cpu_platform() -> bool:
-    """True in a process that was told to run on the CPU platform."""
+    """Whether this process runs on the CPU platform."""
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == PLATFORM

@@ -1,4 +1,4 @@
-"""Keeps an update inside the set that protects skills: projects the displacement of the trainable parameters.
+"""Keep an update inside the set that protects skills: project the displacement of the trainable parameters.
 
 The guarantee is first-order and holds for what the optimiser really did: after every optimiser step the whole
 displacement since the start of the update is projected and written back (docs/reference/skill_safe.md).

@@ -8,7 +8,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def batch_refusals(sizes: RunSizes, shape: ModelShape) -> list[str]:
-    """One line for every rule that this run breaks: what, the key, how to fix."""
+    """One line per broken rule: what, the key, the fix."""
     return [*_parallelism(sizes, shape), *_batches(sizes), *_lengths(sizes, shape)]
 
 

@@ -178,7 +178,7 @@ class MemoryPlan:
         return Group(memory, batches)
 
     def facts(self) -> dict[str, str]:
-        """Batches and sequences, in words."""
+        """Batches and sequences as text."""
         sizes = self.sizes
         kept = self.kept_in_checkpoint
         kind = f"at most {sizes.update_tokens} tokens each" if sizes.dynamic else f"{sizes.micro_batch} samples each"

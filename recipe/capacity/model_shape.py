@@ -14,7 +14,7 @@ MLP_LINEARS = ("gate_proj", "up_proj", "down_proj")
 
 
 class UnknownShapeError(ValueError):
-    """The architecture of a model cannot be told without downloading it."""
+    """The model's architecture is unknown without a download."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from recipe.records.run_directory import RunDirectory
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """A named address that nobody listens on; a named port that is taken."""
+    """Refuse an address without a listener and a port that is in use."""
     options = config.ray_kwargs.ray_init
     problems = []
     address = options.get("address") or os.environ.get("RAY_ADDRESS")

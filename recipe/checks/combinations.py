@@ -17,7 +17,7 @@ from recipe.settings import Settings, SettingsError, read_settings
 
 
 def check_rules(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """What ``verl.utils.config.validate_config`` says of a copy of the configuration."""
+    """Problems that ``verl.utils.config.validate_config`` finds in a copy of the configuration."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -48,7 +48,7 @@ PLAN_BATCHES = ("protocol", "failures.share")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A choice of verl's that does not go with parts of ours.
+    """An option of verl that is incompatible with parts of ours.
 
     key: verl's. chosen: whether a configuration makes the choice. why: the reason; ``{parts}`` in it stands for those
     of `parts` that the run uses. parts: names of PARTS; without one the choice goes with no run.
@@ -211,7 +211,7 @@ REFUSALS = (
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Every choice of REFUSALS that the configuration makes beside a part of ours that it does not go with."""
+    """Every refusal whose option and incompatible part are both in the configuration."""
     try:
         settings = read_settings(config)
     except SettingsError:  # recipe.checks.protocol says so

@@ -16,7 +16,7 @@ STACK_GIB = 7.0
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """What the plan refuses; a CPU machine whose free memory the stack alone would exceed."""
+    """What the memory plan refuses, and a CPU machine with too little free memory for the stack alone."""
     problems = []
     plan = _plan(config)
     if plan is not None:

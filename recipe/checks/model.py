@@ -50,7 +50,7 @@ def fingerprint(config: DictConfig) -> dict[str, str | int]:
 
 
 def data_digest(files: str | ListConfig | None) -> str:
-    """Sixteen digits that tell the contents of training files from others; empty where one is missing."""
+    """A 16-digit digest of the training files' contents; empty if one is missing."""
     paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files or [])]
     if not all(path.is_file() for path in paths):
         return ""
@@ -58,7 +58,7 @@ def data_digest(files: str | ListConfig | None) -> str:
 
 
 def weights_digest(folder: Path) -> str:
-    """Sixteen digits that tell a model folder's weights from others; empty where there are none, as for a hub's name.
+    """A 16-digit digest of a model folder's weights; empty if there are none, as for a hub id.
 
     Of each file its size and evenly spaced blocks, up to 64 MiB: seconds for any model, and all of a small one.
     """
@@ -91,7 +91,7 @@ def _check_hub_name(name: str) -> list[Problem]:
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """What a Hugging Face model folder lacks, in words."""
+    """What a Hugging Face model folder lacks, as text."""
     wanted = {
         "no config.json": ["config.json"],
         "no tokenizer (tokenizer.json or tokenizer_config.json)": ["tokenizer.json", "tokenizer_config.json"],

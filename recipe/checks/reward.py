@@ -8,7 +8,7 @@ from rewards import experiment
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Unknown settings of the judge, and values that are none, such as a shape that does not exist."""
+    """Unknown reward settings and invalid values, such as a shape that does not exist."""
     try:
         experiment.of_config(config)
     except ValueError as error:

@@ -44,7 +44,7 @@ def packages_needed(config: DictConfig) -> list[str] | None:
 
 
 def _extraction(config: DictConfig) -> str | None:
-    """How GSM8K's answers are read; None where the check of the reward settings refuses them."""
+    """The GSM8K extraction of the settings; None if the reward check refuses them."""
     try:
         return experiment.of_config(config).gsm8k_extraction
     except ValueError:
@@ -52,7 +52,7 @@ def _extraction(config: DictConfig) -> str | None:
 
 
 def _rows(paths: Any) -> list[tuple[str, str]]:
-    """Verifier and ground truth of each row; none of a file that the check of the data refuses."""
+    """Verifier and ground truth of each row; none of a file that the data check refuses."""
     found: list[tuple[str, str]] = []
     for path in paths if isinstance(paths, ListConfig) else [paths]:
         try:

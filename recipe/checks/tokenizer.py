@@ -21,7 +21,7 @@ ANSWERS = (
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Of each answer as it is read back from its tokens every step is found, and has tokens.
+    """Every step of each answer survives encoding and decoding, and has tokens.
 
     A tokenizer that does not load is no matter of this check: that of the model folder names it.
     """

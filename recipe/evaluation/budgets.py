@@ -18,7 +18,7 @@ BudgetName = Literal["eval@1", "eval@k", "eval@budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What is asked of the server for each problem; ValueError for values that do not go together.
+    """Sampling budget per problem; ValueError for values that contradict each other.
 
     samples: answers to a problem (eval@k). budget: generated tokens a problem (eval@budget).
     max_tokens: length of one answer. entropy: ask for log-probabilities too, from which entropy is estimated.
@@ -47,18 +47,18 @@ class Budget:
 
     @property
     def chains(self) -> list[range | None]:
-        """The numbers of the samples that are drawn one after the other; None: as many as the budget pays for."""
+        """The numbers of the samples drawn in sequence; None: as many as the token budget allows."""
         return [None] if self.budget is not None else [range(number, number + 1) for number in range(self.samples)]
 
     def numbers(self, chain: range | None) -> Iterator[int]:
         return iter(count() if chain is None else chain)
 
     def tokens_left(self, spent: int) -> int:
-        """The longest answer that may be drawn when a chain has spent so many tokens; below 1 when it is over."""
+        """Tokens left for the next answer of a chain that has spent this many; below 1 when it is over."""
         return self.max_tokens if self.budget is None else min(self.max_tokens, self.budget - spent)
 
     def seed_of(self, problem: str, number: int) -> int:
-        """A seed for each sample of its own, the same on every run and in any order."""
+        """A separate seed for each sample, equal in every run and order."""
         return seed_of(self.seed, problem, number)
 
 

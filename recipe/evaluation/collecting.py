@@ -68,7 +68,7 @@ SECONDS = 180.0
 
 
 async def note_stalls(path: Path, count: Callable[[], int], seconds: float = SECONDS) -> None:
-    """Watches until it is cancelled. count: of what has come so far; path: gets the stacks of all tasks."""
+    """Dump the stacks of all tasks to `path` when `count()` stands still; runs until cancelled."""
     while True:
         before = count()
         await asyncio.sleep(seconds)
@@ -78,7 +78,7 @@ async def note_stalls(path: Path, count: Callable[[], int], seconds: float = SEC
 
 
 def stack_of(task: asyncio.Task[Any]) -> str:
-    """The lines in which a task waits, the innermost last."""
+    """The stack of a waiting task, innermost frame last."""
     lines = [task.get_name()]
     inner: Any = task.get_coro()
     while inner is not None:
@@ -93,7 +93,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
 
 
 class Collector:
-    """Fills a journal with the samples that a budget asks for; what is there already is not asked again.
+    """Fills a journal with the samples of a budget; samples that it holds are not generated again.
 
     judge: how answers are judged. concurrency: chains of generation at a time; judging: answers
     that are judged at a time. agents: how rows for an agent of ours are answered in several turns; None: in one.

@@ -19,11 +19,11 @@ QA_PER_CLASS = 5
 
 
 class FolderError(ValueError):
-    """The folder holds another evaluation, or none; the message is for the user."""
+    """The folder holds a different evaluation, or none; the message is for the user."""
 
 
 def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Of the settings of two evaluations those that differ, with both values; one of a group as `group.key`."""
+    """Settings that differ between two evaluations, with both values; nested keys as `group.key`."""
     mine, theirs = flat(one), flat(other)
     keys = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
     return {key: (mine.get(key), theirs.get(key)) for key in keys}
@@ -38,14 +38,14 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 class EvaluationFolder:
-    """Reads and writes what an evaluation leaves."""
+    """Reads and writes the output folder of an evaluation."""
 
     def __init__(self, path: Path):
         self.path = path
 
     @property
     def run_info(self) -> dict[str, Any]:
-        """What was asked of whom; FolderError when the folder holds no evaluation."""
+        """The evaluation's settings; FolderError if the folder holds none."""
         return self._read("run_info.json")
 
     @property
@@ -57,7 +57,7 @@ class EvaluationFolder:
         return Journal(self.path / "samples.jsonl")
 
     def problems(self) -> list[Problem]:
-        """The problems that were evaluated, from their data files; FolderError when one is gone or has changed."""
+        """The evaluated problems, from their data files; FolderError if one is missing or has changed."""
         info = self.run_info
         texts = [f"{name}={path}" for name, path in info["files"].items()]
         for name, path in info["files"].items():
@@ -72,7 +72,7 @@ class EvaluationFolder:
         files: dict[str, str] | None = None,
         experiment: str | None = None,
     ) -> Journal:
-        """The journal of a new evaluation, or of one with the same settings that goes on.
+        """The journal of a new evaluation, or of one that continues with the same settings.
 
         files: data set -> absolute path of its data file; where it lies does not count as a setting. experiment: whose
         judge settings were taken; None: the defaults.
@@ -126,7 +126,7 @@ class EvaluationFolder:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that decide what comes out."""
+    """Versions of Python and of the packages that affect results."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

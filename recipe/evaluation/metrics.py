@@ -32,7 +32,7 @@ PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
 
 
 def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """The judged samples of each problem that has any."""
+    """Judged samples by problem; problems without any are left out."""
     problems: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.judged:
@@ -100,12 +100,12 @@ def quantiles(numbers: Sequence[float], *percents: int) -> dict[str, float | Non
 
 
 def shares(samples: Sequence[Sample]) -> dict[str, float]:
-    """Share of each error class; they sum to 1."""
+    """Share of each error class; the shares sum to 1."""
     return {error: number / len(samples) for error, number in Counter(item.error for item in samples).most_common()}
 
 
 def costs(samples: Sequence[Sample]) -> dict[str, float | None]:
-    """All tokens, and what one solved problem costs in generated tokens and in seconds of judging."""
+    """Total tokens, and generated tokens and judging seconds per solved problem."""
     tokens = sum(sample.answer.tokens for sample in samples)
     seconds = sum(sample.reward["judge_seconds"] for sample in samples if sample.reward)
     solutions = len({sample.id for sample in samples if _accepted(sample)})

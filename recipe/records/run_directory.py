@@ -1,4 +1,4 @@
-"""The folder of one run: what it was told, what it measured, what happened, what it leaves.
+"""The folder of one run: configuration, metrics, events and artifacts.
 
 Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line a step), ``events.jsonl`` (one line a
 event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
@@ -98,7 +98,7 @@ class RunDirectory:
         self._append("metrics.jsonl", {"step": step, "time": time.time(), **numbers})
 
     def log_event(self, kind: str, **fields: Any) -> None:
-        """Append an event: a phase that begins, a checkpoint, a masked sample, an error."""
+        """Append an event: start of a phase, checkpoint, masked sample, error."""
         self._append("events.jsonl", {"time": time.time(), "event": kind, **fields})
 
     def log_generations(self, step: int, split: str, rows: Iterable[dict[str, Any]]) -> None:

@@ -136,7 +136,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
         return action
 
     async def _act(self, environment: Environment, action: str, talk: Conversation) -> Observation | None:
-        """What the environment says; None where it could not be run, which is no fault of the agent."""
+        """The environment's observation; None if it could not be run, which is not the agent's failure."""
         try:
             with simple_timer("tool_calls", talk.metrics):
                 return await environment.act(action)
@@ -157,13 +157,13 @@ class EnvironmentAgentLoop(AgentLoopBase):
 
 @register("code_agent")
 class CodeAgentLoop(EnvironmentAgentLoop):
-    """Writes a program, sees the first visible test that fails, fixes it."""
+    """Writes a program, sees the first failing visible test, fixes the program."""
 
     agent_name = "code_agent"
 
 
 @register("sql_agent")
 class SqlAgentLoop(EnvironmentAgentLoop):
-    """Writes a query, sees its rows or its error, asks again or stays with it."""
+    """Writes a query, sees its rows or its error, revises or repeats it."""
 
     agent_name = "sql_agent"

@@ -28,7 +28,7 @@ class FailureBuffer:
         return len(self._waiting)
 
     def see(self, results: Iterable[tuple[str, bool]]) -> None:
-        """Take over what became of samples: (id of the task, whether the sample was right); one right one is enough.
+        """Record outcomes (task id, whether the sample was right); one right sample is enough.
 
         Samples that could not be verified are not to be among them.
         """
@@ -64,5 +64,5 @@ class FailureBuffer:
 
 
 def task_of(extra_info: Mapping[str, Any]) -> str:
-    """What a task is called in the buffer: the row's id."""
+    """The buffer's name of a task: the row's id."""
     return str(extra_info.get("id", extra_info.get("index")))

@@ -88,15 +88,15 @@ class Protector:
         self.solutions = SolutionStore(max(wanted)) if wanted else None
 
     def see_validation(self, metrics: Mapping[str, float]) -> None:
-        """Learn the accuracies of a validation."""
+        """Record the accuracies of a validation."""
         self.validated.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
 
     def see_training(self, metrics: Mapping[str, float]) -> None:
-        """Learn the accuracies of a step's own samples, those of memory prompts among them."""
+        """Record the accuracies of a step's own samples, memory prompts included."""
         self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
     def active(self, guarded: Sequence[str] | None = None) -> list[str]:
-        """The skills that the next update must not harm.
+        """Names of the skills that the next update protects.
 
         guarded: the only ones to protect in this stage (`PromptPlan.guarded`); None in protocol mixed.
         """
@@ -116,7 +116,7 @@ class Protector:
         }
 
     def protection(self, guarded: Sequence[str] | None = None) -> Protection | None:
-        """What the actor is asked to protect; None when nothing is."""
+        """The protection of the next update; None without any."""
         constraints = [constraint for name in self.active(guarded) for constraint in self._constraints(name)]
         if not constraints:
             return None

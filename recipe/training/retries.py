@@ -15,14 +15,14 @@ from recipe.training.samples import fetch
 
 
 def prompt_batch(dataset: Any, rows: Sequence[int]) -> TensorDict:
-    """Rows of the data as verl's loader gives them, each with a group of its own (``uid``)."""
+    """Rows as verl's loader gives them, each with its own group (``uid``)."""
     batch: dict[str, Any] = collate_fn([dataset[row] for row in rows])
     batch["uid"] = np.array([str(uuid4()) for _ in rows], dtype=object)
     return tu.get_tensordict(batch)
 
 
 def rows_of_tasks(dataset: Any) -> dict[str, int]:
-    """Where each task stands in the training data, which may have changed since a checkpoint was made."""
+    """Index of each task in the training data, which may have changed since a checkpoint."""
     return {task_of(info): row for row, info in enumerate(dataset.dataframe["extra_info"])}
 
 
@@ -41,7 +41,7 @@ def with_failed_again(
 
 
 def see_failures(batch: KVBatchMeta, infos: Sequence[Mapping[str, Any]], failures: FailureBuffer) -> dict[str, float]:
-    """Take over what became of a step's samples that were verified; ``failures/waiting`` as a metric."""
+    """Record the outcomes of a step's verified samples; returns ``failures/waiting``."""
     tasks = map(task_of, list(fetch(batch, "extra_info")["extra_info"]))
     judged = [(task, info) for task, info in zip(tasks, infos, strict=True) if info and not info.get("masked")]
     failures.see((task, info.get("acc", 0.0) > 0) for task, info in judged)

@@ -163,17 +163,17 @@ def _plain(value: Any) -> Any:
 
 
 class TooManyMaskedError(RuntimeError):
-    """More samples of a step than the configured share could not be verified: the reward infrastructure is down."""
+    """Too large a share of a step's samples could not be verified: the reward infrastructure is down."""
 
 
 def masked_positions(infos: Sequence[Mapping[str, Any]]) -> tuple[list[int], float]:
-    """Where the samples stand that could not be verified, and their share of those that were tried."""
+    """Positions of the samples that could not be verified, and their share."""
     masked = [position for position, info in enumerate(infos) if info.get("masked")]
     return masked, len(masked) / max(sum(map(bool, infos)), 1)
 
 
 def leave_out(batch: KVBatchMeta, masked: Sequence[int]) -> None:
-    """Give these samples no loss tokens and a group of their own, so that no baseline sees them."""
+    """Mask all tokens of these samples and move each to its own group, so that no baseline sees them."""
     keys = [batch.keys[position] for position in masked]
     data = fetch(batch, "uid", "response_mask", "loss_mask", keys=keys)
     uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
@@ -182,7 +182,7 @@ def leave_out(batch: KVBatchMeta, masked: Sequence[int]) -> None:
 
 
 def check_share(share: float, allowed: float, step: int, folder: object) -> None:
-    """Stop a run whose verifiers are down.
+    """Stop a run when too many samples could not be verified.
 
     Raises:
         TooManyMaskedError: more than the allowed share was masked.

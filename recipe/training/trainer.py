@@ -118,7 +118,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.schedule = PromptSchedule(plan, rows, protocol.memory_size, seed)
 
     def _fetch_one_gen_batch(self) -> TensorDict:
-        """The prompts of a plan, or verl's next ones."""
+        """The next prompts: the plan's, or verl's own."""
         if self.schedule is None:
             share, batch = self.settings.failures.share, super()._fetch_one_gen_batch()
             if share == 0:
@@ -191,7 +191,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         return agop.parts if agop.every and self.global_steps % agop.every == 0 else 0
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Tell the actor which skill each sample belongs to, in which half, and whether it is memory only."""
+        """Send the actor each sample's skill, half, and whether it is for constraints only."""
         skills = skill_ids(list(self.settings.skills.names or []), infos)
         fields = {
             SKILL: skills,
@@ -313,7 +313,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         return any(row["step"] == self.global_steps for row in self.run_directory.metrics())
 
     def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """The numbers of a step into the run's records; at the end of a stage with its measures."""
+        """Record a step's metrics, at the end of a stage with the stage's measures."""
         if "skill/mean/accuracy" in metrics:
             metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
         self.run_directory.log_metrics(step, metrics)
