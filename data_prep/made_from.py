@@ -1,7 +1,7 @@
 """What files are made from: a command's arguments and the sources of every module that it imports.
 
-Imports are read from the syntax, not carried out, so that asking takes milliseconds. A string that names a module of
-the project counts as an import: the registry imports verifiers that way.
+Imports are read from the syntax, not executed. A string that names a module of the project counts as an import: the
+registry imports verifiers that way, and the sandbox's client starts its server.
 """
 
 import ast
@@ -56,6 +56,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_dotted(node.value):
             yield node.value
+            yield f"{node.value}.__main__"  # a package that a subprocess runs
 
 
 def _is_dotted(text: str) -> bool:

@@ -51,13 +51,12 @@ def job_environment(command: str, interpreter: str, environment: Mapping[str, st
     the options of studies, and the platform gpu_ray unless the user names another one.
     """
     also = set(environment.get("SUBMIT_ENV", "").split())
-    variables: dict[str, str] = {}
     if command.endswith(".sh"):
         # A study on a cluster may submit each of its runs as a job.
         also |= study_options() | {"RAY_API_SERVER_ADDRESS"}
-        variables["PLATFORM"] = "gpu_ray"
+        environment = dict(environment) | {"PLATFORM": environment.get("PLATFORM") or "gpu_ray"}
     # Relative paths mean this folder, not the copy that Ray unpacks; the run adds variables of its own to the job's.
-    variables |= forwarded(environment, also) | {
+    variables = forwarded(environment, also) | {
         "SKILLCREDIT_HOME": str(ROOT), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     found: dict[str, Any] = {"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}

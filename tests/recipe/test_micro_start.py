@@ -71,6 +71,7 @@ def test_a_start_is_made_once_and_keeps_the_last_checkpoint(tree: Path) -> None:
     [
         ("rewards/verifiers/trace.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
         ("rewards/sandbox/inside/judge.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
+        ("rewards/sandbox/server/pool.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
         ("data_prep/micro/queries.py", ["data_prep.micro"]),
         ("recipe/runtime/console.py", ["recipe.sft"]),
         (SFT_FILES[0], ["recipe.sft"]),

@@ -44,7 +44,9 @@ def test_a_module_gets_no_options_of_studies() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "platform"), [({}, "gpu_ray"), ({"PLATFORM": "gpu_1x8"}, "gpu_1x8")])
+@pytest.mark.parametrize(
+    ("given", "platform"), [({}, "gpu_ray"), ({"PLATFORM": ""}, "gpu_ray"), ({"PLATFORM": "gpu_1x8"}, "gpu_1x8")]
+)
 def test_a_launcher_gets_its_options_and_a_platform(given: dict[str, str], platform: str) -> None:
     found = job_environment("scripts/gsm8k.sh", "/a b/python", given | {"SEEDS": "1 2", "RAY_ADDRESS": "auto"})
     assert (found["env_vars"]["PLATFORM"], found["env_vars"]["SEEDS"]) == (platform, "1 2")
