@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ def short_quantum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "QUANTUM", 0.01)
 
 
+@pytest.fixture
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly this machine runs the test, no program has run for a moment."""
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+
+
 async def overdue(bench: Bench) -> None:
     """Wait until every program that runs has run for a quantum."""
     await asyncio.sleep(0.05)
@@ -45,6 +52,7 @@ async def waits(bench: Bench, *, long: bool = False) -> asyncio.Task[Turn]:
     return task
 
 
+@pytest.mark.usefixtures("no_time_passes")
 @pytest.mark.parametrize("short", [1, 2, 4, 7])
 async def test_no_more_short_programs_run_than_there_are_workers(short: int) -> None:
     bench = Bench(short)
@@ -98,6 +106,7 @@ async def test_the_next_long_one_is_given_up_and_begins_anew_in_its_turn() -> No
     assert bench.lanes._idle
 
 
+@pytest.mark.usefixtures("no_time_passes")
 @pytest.mark.parametrize("short", [1, 2, 4])
 async def test_a_slot_is_always_free_for_a_short_program_within_a_quantum(short: int) -> None:
     bench = Bench(short)
@@ -107,6 +116,7 @@ async def test_a_slot_is_always_free_for_a_short_program_within_a_quantum(short:
     await taken(bench)
 
 
+@pytest.mark.usefixtures("no_time_passes")
 async def test_long_programs_are_not_starved_by_short_ones() -> None:
     bench = Bench(2)
     held = [await taken(bench), await taken(bench)]
@@ -118,6 +128,7 @@ async def test_long_programs_are_not_starved_by_short_ones() -> None:
     assert (await short).slot == held[0].slot
 
 
+@pytest.mark.usefixtures("no_time_passes")
 async def test_a_caller_that_goes_away_leaves_its_slot() -> None:
     bench = Bench(1)
     held = await taken(bench)
@@ -129,6 +140,7 @@ async def test_a_caller_that_goes_away_leaves_its_slot() -> None:
     assert bench.running(long=False) == 1
 
 
+@pytest.mark.usefixtures("no_time_passes")
 async def test_a_slot_that_is_replaced_comes_back() -> None:
     bench = Bench(1)
     turns = [await taken(bench), await taken(bench, long=True)]
