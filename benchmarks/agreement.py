@@ -30,7 +30,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.agreement_rows import Row, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
 from benchmarks.agreement_verdicts import Comparison, Difference, Verdicts, differences, tests_run  # noqa: E402
-from benchmarks.sandbox import running_server  # noqa: E402
+from benchmarks.sandbox_server import running_server  # noqa: E402
 from rewards.sandbox import Sandbox  # noqa: E402
 
 SECONDS = 3.0

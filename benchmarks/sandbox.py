@@ -6,7 +6,7 @@
     python benchmarks/sandbox.py hostile      # honest callers beside hostile ones, one worker; the slowest frame
     python benchmarks/sandbox.py pairs --other FOLDER   # /run_code in turns with another checkout of the project
 
-The server runs as a process of its own with isolation on; the load generator runs on the same machine and shares its
+The server runs in a separate process with isolation on; the load generator runs on the same machine and shares its
 cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
 as well, it says what the rates would be without them.
 """
@@ -19,20 +19,18 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase  # noqa: E402
-from rewards.sandbox.server.lanes import spare_slots  # noqa: E402
+from benchmarks.sandbox_server import memory_mib, processor_seconds, running_server, tree
+from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
+from rewards.sandbox.server.lanes import spare_slots
 
 PRINT = "print(1)"
 MBPP = """
@@ -44,26 +42,6 @@ assert similar_elements((11, 12, 14, 13), (17, 15, 14, 13)) == (13, 14)
 """
 # What SandboxFusion's own server gave without isolation on a machine of two cores, at 16 callers.
 SANDBOX_FUSION = {"print(1)": 39.5, "MBPP-like": 41.5}
-
-
-@contextmanager
-def running_server(workers: int, root: Path = ROOT) -> Iterator[tuple[str, int]]:
-    """A server of a checkout in a process of its own: its url and process id."""
-    command = [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers)]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=root)
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            print("   ", line.split(" INFO ")[-1].strip())
-            found = re.search(r"serving on (\S+)", line)
-            if found:
-                yield found.group(1), process.pid
-                return
-        raise RuntimeError("the server did not start")
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Connection:
@@ -108,17 +86,6 @@ async def run_code_load(url: str, code: str, callers: int, seconds: float) -> tu
 def spread(values: list[float]) -> str:
     """Median and range."""
     return f"{statistics.median(values):8.1f}  ({min(values):.1f} .. {max(values):.1f})"
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor time of a server with all its processes and programs, and of this load generator."""
-    ticks = 0
-    for process in tree(pid):
-        try:
-            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]))
-        except (OSError, ValueError):
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
 async def repeated(
@@ -241,34 +208,6 @@ HOSTILE = [
     ("while True: pass", "timeout"),
     ("print('x' * (5 << 20))", "output_limit"),
 ]
-
-
-def tree(pid: int) -> list[int]:
-    """A process and all its descendants."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-    found, layer = {pid}, {pid}
-    while layer:
-        layer = {child for child, parent in parents.items() if parent in layer} - found
-        found |= layer
-    return sorted(found)
-
-
-def memory_mib(pid: int) -> float:
-    """Proportional memory of a server and its processes."""
-    total = 0
-    for process in tree(pid):
-        try:
-            text = Path(f"/proc/{process}/smaps_rollup").read_text()
-            total += int(re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE).group(1))  # type: ignore[union-attr]
-        except OSError:
-            continue
-    return total / 1024
 
 
 async def soak(url: str, pid: int, count: int, workers: int) -> None:

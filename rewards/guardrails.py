@@ -1,17 +1,15 @@
-"""Signs of reward hacking: each is detected and logged (`guard`), and those that the run refuses cost the reward.
+"""Guardrails: signs of reward hacking. Each is detected and logged (`guard`); refused ones cost the reward.
 
-A refused response is judged as an empty one, so that it is worth exactly what no answer is worth. What is
-special-cased, empty or constant is told only of programs that fail some test: one that passes all of them is right,
-however it looks.
+A refused response is judged as an empty one, so its score is that of no answer. `special_casing`, `empty` and
+`constant` concern only programs that fail some test: one that passes all of them is right, however it looks.
 
-Finds text that repeats itself: a piece of 20 or more characters that stands 5 or more times in a row.
-
-A response that does so is a string with a run of some minimal period q (a shorter piece counts too: "ab" fifty times is
-"ab" * 10 five times). Periods are looked for by scale: those in [m, 2m) leave, in every run of five periods, a block of
-2m characters that begins at a multiple of 2m, lies inside the run, and stands there again first after exactly q
-characters, because a block as long as the period can fall into step with the run at its multiples only. So one search
-in a window of 4m characters names the only candidate, and the run around it is measured. Each scale reads the text
-twice, inside `str.find`; Python itself takes n/20 steps in all.
+`repetition` is a piece of 20 or more characters that stands 5 or more times in a row: a string with a run of some
+minimal period q (a shorter piece counts too: "ab" fifty times is "ab" * 10 five times). Periods are looked for by
+scale: those in [m, 2m) leave, in every run of five periods, a block of 2m characters that begins at a multiple of 2m,
+lies inside the run, and stands there again first after exactly q characters, because a block as long as the period
+can fall into step with the run at its multiples only. So one search in a window of 4m characters names the only
+candidate, and the run around it is measured. Each scale reads the text twice, inside `str.find`; Python itself takes
+n/20 steps in all.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Demonstrations of mending for the micro model: `python -m data_prep.micro.episodes --out FILE.parquet`.
+"""Demonstrations of repair for the micro model: `python -m data_prep.micro.episodes --out FILE.parquet`.
 
 Half of them are episodes of the code agent: a wrong program, what its environment says of it, the right one. The
 others are right at once. The starting model has seen no second turn, so it mends nothing without these.

@@ -1,19 +1,17 @@
 """The skills of the micro suite as problems: prompt, right answer, plausible wrong answers, ground truth.
 
-Three skills share one small language (micro_programs.py): `write` gives a program in words, `repair` gives it with one
+Three skills share one small language (programs.py): `write` gives a program in words, `repair` gives it with one
 operator or constant changed, `trace` asks what it returns. `sql` asks a query in some of the same words ("under").
 A plausible wrong answer is the right one with a single part misread, so one notion, `neighbours`, serves the bugs of
-`repair` and the wrong demonstrations of every skill. A fifth skill, `parts` (micro_parts.py), is made when it is
-asked for.
+`repair` and the wrong demonstrations of every skill.
 
-The skill `parts`: programs of independent lines, of which each can be right, wrong, redundant or harmful on its own.
-
+The fifth skill, `parts`, is made on request: programs of independent lines, each right, wrong, redundant or harmful.
 Each line defines one operation by a name, and each name has one test; so the share of tests passed is the share of
 names that are defined rightly, and what a line adds to it is known:
 
     a right line            1 / names      without it a test fails
     a misread line          0              its test fails with it and without it
-    a redundant line        0              it defines a name that nobody asked for
+    a redundant line        0              it defines a name that the prompt does not ask for
     a harmful line         -1 / names      it defines a name that was right once more, wrongly
 """
 
