@@ -108,7 +108,7 @@ def start_server(
 # Starts a command under a filter that refuses these system calls to it and to all that it starts.
 _LOCKED = """
 import os, sys
-from rewards.sandbox import seccomp, syscalls
+from rewards.sandbox.isolation import seccomp, syscalls
 refused = {"namespaces": {"unshare": (272, 97)}, "landlock": {"landlock": (444, 444)}}
 seccomp._DENIED = {name: call for part in sys.argv[1].split("+") for name, call in refused[part].items()}
 for name in ("_SELF_ONLY", "_SIGNALS"): setattr(seccomp, name, ())
