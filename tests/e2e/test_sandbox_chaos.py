@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rewards.sandbox import CallCase, InfrastructureError, Program, Sandbox
@@ -165,3 +166,21 @@ async def ask_endless(sandbox: Sandbox) -> str:
     except InfrastructureError:
         return "infrastructure"
     return "WRONG"
+
+
+async def test_fork_servers_that_ended_before_a_program_came_are_not_its_failure() -> None:
+    server = Server()
+    url = server.start()
+    try:
+        async with Sandbox(url) as sandbox:
+            await sandbox.run("print(1)")
+            assert server.process is not None
+            workers = psutil.Process(server.process.pid).children()
+            fork_servers = [child for worker in workers for child in worker.children()]
+            assert len(fork_servers) == 2 * len(workers) > 2
+            for process in fork_servers:
+                process.kill()
+            answers = await asyncio.gather(*(sandbox.run(f"print({n})", timeout=20.0) for n in range(3)))
+            assert [answer.stdout for answer in answers] == ["0\n", "1\n", "2\n"]
+    finally:
+        server.kill()

@@ -13,11 +13,13 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
-from rewards.sandbox.server.slot import Preempted, Slot, SlotFailed, SlotSettings
+from rewards.sandbox.server.slot import Preempted, Slot, SlotFailed, SlotSettings, SlotWasBroken
 
 log = logging.getLogger("rewards.sandbox")
 
 
+BROKEN_SLOTS = 4
+"""Slots that a job may find broken before one of them counts as a failure of its program."""
 PAUSE = 0.1
 """Seconds until a program that was killed is run once more."""
 
@@ -55,12 +57,13 @@ class Counters:
 
 @dataclass
 class _Progress:
-    """What is known of one job: cases done and their seconds, failures of the sandbox, whether it was killed from
-    outside or is long."""
+    """What is known of one job: cases done and their seconds, failures of the sandbox, slots that were broken before
+    the job came, whether it was killed from outside or is long."""
 
     done: int = 0
     seconds: float = 0.0
     failures: int = 0
+    broken_slots: int = 0
     kills: int = 0
     long: bool = False
     finished: bool = False
@@ -122,6 +125,12 @@ class Pool:
                     async for results, last in attempt:
                         yield results, last
             except SlotFailed as error:
+                # Bounded, so that no program can break slots for ever.
+                if isinstance(error, SlotWasBroken) and progress.broken_slots < BROKEN_SLOTS:
+                    progress.broken_slots += 1
+                    log.warning("a worker was broken before its program came: %s", error)
+                    self.counters.retried += 1
+                    continue
                 progress.failures += 1
                 log.warning("a worker failed (attempt %d): %s", progress.failures, error)
                 if progress.failures == 1:

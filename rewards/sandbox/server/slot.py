@@ -57,6 +57,10 @@ class SlotFailed(Exception):
     """A worker died, stalled or gave its slot up: the job was not run to its end."""
 
 
+class SlotWasBroken(SlotFailed):
+    """The slot had failed before a program of the job was launched there."""
+
+
 @dataclass
 class SlotSettings:
     """Settings shared by all slots of a server."""
@@ -196,7 +200,7 @@ class Slot:
             if "cancelled" in message:
                 raise Preempted
             if "results" not in message:
-                raise SlotFailed(message["broken"])
+                raise (SlotWasBroken if message.get("before") else SlotFailed)(message["broken"])
             if message["done"]:
                 await self._settle()
             yield message["results"], message["done"]

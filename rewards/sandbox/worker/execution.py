@@ -138,11 +138,16 @@ class SlotBroken(Exception):
     """A fork server broke the protocol: this worker is replaced."""
 
 
+class ServerGone(SlotBroken):
+    """A fork server had ended before it was given a program: none of this job is to blame."""
+
+
 class Server:
-    """The worker's end of one fork server."""
+    """The worker's end of one fork server. launched: whether it was given a program or judge of the current job."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
+        self.launched = False
 
     def receive(self) -> tuple[bytes, list[int]]:
         """Read one message and the descriptors that came with it."""
@@ -201,12 +206,14 @@ class Child:
         try:
             socket.send_fds(server.link, [message], [*given, *([calls.fileno()] if calls else [])])  # type: ignore[list-item]
         except OSError as error:
-            raise SlotBroken(f"a fork server ended: {error}") from None
+            gone = SlotBroken if server.launched else ServerGone
+            raise gone(f"a fork server ended: {error}") from None
         finally:
             for descriptor in (null, self.stdout.writer, self.stderr.writer):
                 if descriptor is not None:
                     os.close(descriptor)
             theirs.close()
+        server.launched = True
         self.started = time.monotonic()
         # A child that could not be confined exits without reading its order: the report shows it.
         self.control.settimeout(10)

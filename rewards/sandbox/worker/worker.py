@@ -28,7 +28,17 @@ from rewards.sandbox.isolation import syscalls
 from rewards.sandbox.isolation.layers import Isolation
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.checking import Check
-from rewards.sandbox.worker.execution import Cancelled, Child, Clock, End, FrontGone, Limits, Server, SlotBroken
+from rewards.sandbox.worker.execution import (
+    Cancelled,
+    Child,
+    Clock,
+    End,
+    FrontGone,
+    Limits,
+    Server,
+    ServerGone,
+    SlotBroken,
+)
 from rewards.sandbox.worker.languages import COMMANDS
 from rewards.sandbox.worker.streams import memory_file
 
@@ -91,7 +101,7 @@ class Worker:
                 os._exit(0)
             except (SlotBroken, BadFrame) as error:
                 with contextlib.suppress(OSError):
-                    send_frame(self.front, {"broken": str(error)})
+                    send_frame(self.front, {"broken": str(error), "before": isinstance(error, ServerGone)})
                 os._exit(1)
 
     def _serve_one(self, message: dict[str, Any]) -> None:
@@ -106,6 +116,7 @@ class Worker:
 
     def _answer(self, job: dict[str, Any]) -> None:
         # Results of quick cases travel together: a message each would cost more than the case.
+        self.programs.launched = self.judges.launched = False
         chunk: list[dict[str, Any]] = []
         sent = before = time.monotonic()
         done = False
