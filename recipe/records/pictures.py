@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from recipe.records.figure import MARKERS, plt, save
 from recipe.records.run_directory import RunDirectory
@@ -57,7 +58,7 @@ def draw_learning_curve(run: RunDirectory) -> Path | None:
         )
     bars = any("skill/mean/standard_error" in row for row in rows)
     axes.set(xlabel="policy updates", ylabel="accuracy (share of right answers)", ylim=(0, 1))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     within = "; bars: 95% intervals" if bars else ""
@@ -104,7 +105,7 @@ def draw_training_curves(run: RunDirectory) -> Path | None:
     for axes, key in zip(grid.flat, present, strict=False):
         axes.plot(*series(rows, key), linewidth=1.4)
         axes.set_title(TRAINING_CURVES[key], fontsize=9)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
     for axes in list(grid.flat)[len(present) :]:
         axes.set_axis_off()

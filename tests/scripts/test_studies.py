@@ -61,7 +61,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
 def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_path, words, variables, experiment):
     status, commands, printed = script(*words, **{"OUT": f"{tmp_path}/o"} | variables)
     assert status == 0, printed
-    sources = ("data_prep.sources.countdown", "data_prep.sources.gsm8k", "data_prep.graphs.suite")
+    sources = ("data_prep.sources.countdown", "data_prep.sources.gsm8k", "data_prep.graphs")
     judging = [found for name in ("recipe.evaluate", "recipe.probe", *sources) for found in of_module(commands, name)]
     assert judging
     assert all(f"--experiment {experiment} " in f"{command} " for command in judging)
@@ -227,7 +227,7 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
         "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
     )
     assert status == 0, printed
-    assert len(of_module(commands, "data_prep.graphs.suite")) == 10
+    assert len(of_module(commands, "data_prep.graphs")) == 10
     assert of_module(commands, "recipe.train") == []  # the jobs' own
     jobs = re.findall(r"job submit .* -- env -C .+? bash (scripts/.*)", printed)
     assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
@@ -243,7 +243,7 @@ def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
 def test_an_evaluation_of_the_study_has_three_groups():
     status, commands, printed = script("scripts/npg_muse/evaluate.sh", "m", "out", PROBLEMS="60")
     assert status == 0, printed
-    made = of_module(commands, "data_prep.graphs.suite")
+    made = of_module(commands, "data_prep.graphs")
     assert [("--tasks mcp mis mvc mcs ged tsp --limit 600" in one, "diameter" in one) for one in made] == [
         (True, False), (False, True),
     ]  # fmt: skip

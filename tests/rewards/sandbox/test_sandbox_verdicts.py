@@ -262,5 +262,5 @@ async def test_program_that_can_not_be_loaded_fails_all_cases_with_its_class(san
 
 
 def test_a_test_that_is_no_python_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="no Python"):
+    with pytest.raises(ValueError, match="not valid Python"):
         AssertCase("assert f(1 ==")
