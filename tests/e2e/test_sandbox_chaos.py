@@ -56,25 +56,31 @@ class Server:
             self.process.stderr.close()
 
 
+# How a program looks whose runs were hit twice: the second failure counts as its own (docs/reference/sandbox.md).
+HIT_TWICE = {"SandboxMisuse", "SIGKILL"}
+
+
 async def ask(sandbox: Sandbox, number: int) -> str:
     """One request in each of three ways; what came of it."""
+    kinds: set[str | None]
     try:
         if number % 3 == 0:
             run = await sandbox.run(f"import time; time.sleep(0.02)\nprint({number})", timeout=20.0)
-            right = (run.outcome, run.stdout) == ("passed", f"{number}\n")
+            right, kinds = (run.outcome, run.stdout) == ("passed", f"{number}\n"), {run.error_type}
         elif number % 3 == 1:
             checked = await sandbox.check(
                 Program(f"def f(x): return x + {number}"),
                 [CallCase("f", [n], expected=n + number) for n in range(5)],
                 timeout=20.0,
             )
-            right = checked.all_passed
+            right, kinds = checked.all_passed, {case.error_type for case in checked.cases}
         else:
             failed = await sandbox.run(f"raise ValueError({number})", timeout=20.0)
             right = (failed.outcome, failed.error_line) == ("runtime_error", f"ValueError: {number}")
+            kinds = {failed.error_type}
     except InfrastructureError:
         return "infrastructure"
-    return "right" if right else "WRONG"
+    return "right" if right else "hit twice" if kinds & HIT_TWICE else "WRONG"
 
 
 async def test_every_caller_gets_a_right_answer_or_infrastructure_error() -> None:
@@ -109,6 +115,7 @@ async def test_every_caller_gets_a_right_answer_or_infrastructure_error() -> Non
             results, _ = await asyncio.gather(asyncio.gather(*(counted(n) for n in range(500))), chaos())
             assert "WRONG" not in results
             assert len(results) == 500
+            assert results.count("hit twice") <= 4
             assert results.count("right") >= 475
             # What is left works: both servers have replaced what was killed.
             assert [await ask(sandbox, n) for n in range(30)] == ["right"] * 30
