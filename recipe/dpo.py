@@ -24,15 +24,15 @@ from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
+from recipe.checks.model_folder import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.servers import last_error
 from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
-from recipe.model import ModelError, model_folder
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
-from recipe.study import StudyError, claim
+from recipe.studies.manifest import StudyError, claim
 from recipe.training.preference import DpoSettings
 
 REFUSED, FAILED = 2, 1

@@ -22,14 +22,14 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
+from recipe.checks.model_folder import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
-from recipe.model import ModelError, model_folder
 from recipe.report import main as print_report
 from recipe.runtime.console import ProgressReporter, SupervisedState
-from recipe.study import StudyError, claim
+from recipe.studies.manifest import StudyError, claim
 
 REFUSED, FAILED = 2, 1
 # Of the configuration, what decides what comes out.

@@ -1,178 +1,84 @@
-"""What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
+"""A study from its data to its table: ``python -m recipe.study NAME ARGUMENT ...``; the launchers of scripts/ call it.
 
-``FOLDER/study.json`` keeps a digest of each model (weights, tokenizer, chat template, configuration) and of each file,
-and each setting (``--set NAME=VALUE``). The command adds what is not there yet; where a name is there with something
-else, or the folder has results and nothing says what they were made with, it refuses, with exit status 2, and changes
-nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
+Its options are environment variables (`recipe.runtime.options`), such as TRAIN, SEEDS, LENGTH; with DRY_RUN=1 its
+commands are shown and none runs. A study that was stopped goes on where it was.
 """
 
-import argparse
-import fcntl
-import hashlib
-import json
+import inspect
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from recipe.runtime.options import Options
+from recipe.studies import coding, lm_eval, npg_muse, papers, tasks
+from recipe.studies.steps import CommandFailed, Steps, Stopped, say
 
-from data_prep.files import file_hash
-from recipe.checks.model import weights_digest
-from recipe.model import ModelError, model_folder
-from recipe.records.run_directory import write_atomically
+INTERRUPTED = 130
 
-REFUSED = 2
-FILE = "study.json"
-
-# Beside its weights, what of a model's folder decides what it answers.
-OF_A_MODEL = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
-
-
-class Entry(TypedDict):
-    """What identifies a thing, and for the reader where it was found."""
-
-    digest: str
-    place: str
-
-
-# Kind ("model", "data" or "setting") -> name -> what it is.
-Entries = dict[str, dict[str, Entry]]
-_ENTRIES: TypeAdapter[Entries] = TypeAdapter(Entries)
-
-
-class StudyError(ValueError):
-    """The folder was made with something else, or what is named is not there; the message is for the user."""
-
-
-def claim(
-    folder: Path,
-    models: Mapping[str, str] | None = None,
-    data: Mapping[str, Path] | None = None,
-    settings: Mapping[str, str] | None = None,
-) -> None:
-    """Record in `folder` what it is made with; it must agree with what was recorded before.
-
-    models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
-
-    Raises:
-        StudyError: something differs from what is kept, or is not there, one line for each; or the folder has results
-            of which nothing is kept. Nothing is written.
-    """
-    entries = _entries(models or {}, data or {}, settings or {})
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / FILE).exists() and (found := _results(folder)):
-        raise StudyError(
-            f"{folder} has {found[0]} and no {FILE} that says what it was made with; remove the folder, or use another"
-        )
-    with _alone(folder):
-        kept = read(folder)
-        if differing := list(_differences(kept, entries)):
-            raise StudyError("\n".join(f"{folder} was made with {what}" for what in differing))
-        merged = {kind: kept.get(kind, {}) | found for kind, found in entries.items()}
-        if merged != kept:
-            write_atomically(folder / FILE, json.dumps(merged, indent=2, ensure_ascii=False) + "\n")
-
-
-def read(folder: Path) -> Entries:
-    """What a folder is made with; empty if nothing is recorded. StudyError if the file cannot be read."""
-    path = folder / FILE
-    if not path.exists():
-        return {}
-    try:
-        return _ENTRIES.validate_json(path.read_bytes())
-    except ValidationError as error:
-        why = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise StudyError(f"{path} is damaged ({why}): restore it, or choose another folder") from error
-
-
-def _results(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-
-
-def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapping[str, str]) -> Entries:
-    if gone := [str(path) for path in data.values() if not path.is_file()]:
-        raise StudyError(f"no such file: {', '.join(gone)}")
-    try:
-        folders = {name: model_folder(model) for name, model in models.items()}
-    except ModelError as error:
-        raise StudyError(str(error)) from error
-    return {
-        "model": {name: {"digest": _model_digest(path), "place": models[name]} for name, path in folders.items()},
-        "data": {name: {"digest": _file_digest(path), "place": str(path)} for name, path in data.items()},
-        "setting": {name: {"digest": value, "place": value} for name, value in settings.items()},
-    }
-
-
-def _model_digest(folder: Path) -> str:
-    files = sorted({path for pattern in OF_A_MODEL for path in folder.glob(pattern) if path.is_file()})
-    parts = [weights_digest(folder), *(f"{path.name} {file_hash(path)}" for path in files)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _file_digest(path: Path) -> str:
-    if path.suffix != ".yaml":
-        return file_hash(path)[:16]
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
-        raise StudyError(f"{path} is no readable YAML: {' '.join(str(error).split())}") from error
-
-
-def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
-    advice = {
-        "model": "use that model again, or another folder for the results",
-        "data": "restore that file, or use another folder for the results",
-        "setting": "use that setting again, or another folder for the results",
-    }
-    for kind, found in entries.items():
-        for name, entry in found.items():
-            before = kept.get(kind, {}).get(name, entry)
-            if before["digest"] == entry["digest"]:
-                continue
-            there, here = (_described(kind, one) for one in (before, entry))
-            yield f"another {kind} '{name}': {there} there, {here} here; {advice[kind]}"
-
-
-def _described(kind: str, entry: Entry) -> str:
-    return repr(entry["digest"]) if kind == "setting" else f"{entry['place']} ({entry['digest']})"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A lock: parallel jobs of one study take turns."""
-    with open(folder / f".{FILE}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _named(texts: Sequence[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    if wrong := [text for text, (name, sign, _) in zip(texts, pairs, strict=True) if not (name and sign)]:
-        raise StudyError(f"{wrong[0]}: NAME=VALUE is wanted")
-    found = {name: value for name, _, value in pairs}
-    if len(found) < len(pairs):
-        raise StudyError(f"a name is given twice: {', '.join(texts)}")
-    return found
+STUDIES: dict[str, Callable[..., str | None]] = {
+    "task": tasks.task,
+    "smoke": tasks.smoke,
+    "coding.all": coding.pipeline,
+    "coding.micro": coding.micro,
+    "coding.phase0_baseline": coding.phase0,
+    "coding.phase1_sft": coding.phase1,
+    "coding.phase2_dpo": coding.phase2,
+    "coding.phase3_grpo": coding.phase3,
+    "coding.phase4_repair": coding.phase4,
+    "npg_muse.mixed": npg_muse.mixed,
+    "npg_muse.curriculum": npg_muse.curriculum,
+    "npg_muse.choose_data_volume": npg_muse.choose_data_volume,
+    "npg_muse.compare_curriculum": npg_muse.compare_curriculum,
+    "npg_muse.ablate_rewards": npg_muse.ablate_rewards,
+    "npg_muse.train_all_series": npg_muse.train_all_series,
+    "npg_muse.train_ablation": npg_muse.train_ablation,
+    "npg_muse.evaluate": npg_muse.evaluate,
+    "npg_muse.smoke": npg_muse.smoke,
+    "npg_muse.cross_domain": lm_eval.cross_domain,
+    "npg_muse.lm_eval_agreement": lm_eval.agreement,
+    "evidence_a": papers.evidence_a,
+    "evidence_b": papers.evidence_b,
+    "evidence_b_strengths": papers.evidence_b_strengths,
+    "paper_b": papers.paper_b,
+    "learning": papers.learning,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.study", description=__doc__)
-    options.add_argument("folder", type=Path, metavar="FOLDER")
-    for option, value in (("--model", "NAME=MODEL"), ("--data", "NAME=FILE"), ("--set", "NAME=VALUE")):
-        options.add_argument(option, nargs="+", action="extend", default=[], metavar=value)
-    chosen = options.parse_args(arguments)
+    """The command line; returns the exit status. What a study chose is the only line on the standard output."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        files = {name: Path(file) for name, file in _named(chosen.data).items()}
-        claim(chosen.folder, _named(chosen.model), files, _named(chosen.set))
-    except (StudyError, OSError) as error:
-        print("\n".join(f"stopped: {line}" for line in str(error).splitlines()), file=sys.stderr)
-        return REFUSED
+        study, values = _study(given)
+        chosen = study(Steps(Options.of(os.environ)), *values)
+    except CommandFailed as error:
+        say(f"failed: {error}")
+        return error.status
+    except Stopped as error:
+        say("\n".join(f"stopped: {line}" for line in str(error).splitlines()))
+        return error.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if chosen is not None:
+        print(chosen)
     return 0
+
+
+def _study(given: Sequence[str]) -> tuple[Callable[..., str | None], list[str]]:
+    """The study that is named, and its arguments; Stopped for another name or number of arguments."""
+    name, values = (given[0], list(given[1:])) if given else ("", [])
+    if name not in STUDIES:
+        raise Stopped(f"unknown study '{name}'; valid ones: {', '.join(STUDIES)}")
+    signature = inspect.signature(STUDIES[name])
+    try:
+        signature.bind(None, *values)
+    except TypeError as error:
+        raise Stopped(f"{name}: {error}; wanted: {_usage(signature)}") from None
+    return STUDIES[name], values
+
+
+def _usage(signature: inspect.Signature) -> str:
+    parameters = list(signature.parameters.values())[1:]
+    return " ".join(f"[{one.name} ...]" if one.kind is one.VAR_POSITIONAL else one.name.upper() for one in parameters)
 
 
 if __name__ == "__main__":

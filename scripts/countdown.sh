@@ -4,4 +4,4 @@
 # MODEL: a Hugging Face folder, or a hub's name. Validation is on the dev rows; test is for the two evaluations at the end.
 # Data: the public set (downloaded; SOURCE=countdown generates it offline, SOURCE=countdown_tasks is the default).
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-TASK=countdown SOURCE=${SOURCE:-countdown_tasks} PRESET=${PRESET:-qwen3_4b} study_of "$@"
+study task countdown "$@"

@@ -10,16 +10,4 @@
 # another machine. A run counts as done only with the same settings: those of docs/evidence/paper_a/runs.jsonl.gz were
 # validated with actor_rollout_ref.rollout.val_kwargs.n=2.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-suite=${SUITE:-parts} seeds=${SEEDS:-0 1 2 3 4} arms=${ARMS:-grpo delete truncate shapley shuffled inverted}
-name=evidence_a data=data/${suite// /_}
-[ "$suite" = parts ] || name=$name.${suite// /_}
-# shellcheck disable=SC2086
-micro_start "$data" --skills $suite
-take_kept "outputs/$name"
-study=("outputs/$name" --model "start=$data/model" --data "train=$data/train.parquet" "val=$data/val.parquet" --set "train=$* ${TRAIN:-}")
-multirun experiment=evidence_a data.seed="${seeds// /,}" arm="${arms// /,}" run.experiment="$name" \
-    'run.name=${hydra:runtime.choices.arm}.s${data.seed}' data.train_files="$data/train.parquet" \
-    data.val_files="$data/val.parquet" actor_rollout_ref.model.path="$data/model" "skills.names=[${suite// /,}]" "$@"
-keep_runs "outputs/$name"
-run "$PYTHON" -m recipe.report speed "outputs/$name" --reach "${REACH:-0.8}"
-exit $failed
+study evidence_a "$@"

@@ -6,20 +6,4 @@
 # EPSILONS: how much protected skills may lose, as a cosine; with the arm qp_solutions, whose epsilon is 0, a curve.
 # A run has 32 steps (4 stages of 8). KEPT: as in scripts/evidence_a.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-micro_start
-arms=${ARMS-grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both}
-epsilons=${EPSILONS-0.01 0.03 0.1 0.3}
-declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,repair,write]")
-take_kept outputs/evidence_b
-micro_study evidence_b
-study+=(--set "train=$* ${TRAIN:-}")
-# Seeds outside: when it is stopped, what there is can be compared.
-for seed in ${SEEDS:-0 1 2 3 4}; do
-    for name in ${ORDERS:-forward backward}; do
-        words=(experiment=paper_b run.experiment=evidence_b data.seed="$seed" "protocol.skill_sequence=${order[$name]}")
-        arms_and_epsilons "$name.s\${data.seed}" "$@"
-    done
-done
-keep_runs outputs/evidence_b
-run "$PYTHON" -m recipe.report skills outputs/evidence_b --pareto qp_solutions
-exit $failed
+study evidence_b "$@"

@@ -4,4 +4,4 @@
 # MODEL: a Hugging Face folder, or a hub's name. Validation is on the dev rows; test is for the two evaluations at the end.
 # Data: the public set (downloaded; SOURCE=arithmetic generates word problems offline).
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-TASK=gsm8k SOURCE=${SOURCE:-gsm8k} PRESET=${PRESET:-} study_of "$@"
+study task gsm8k "$@"

@@ -32,3 +32,13 @@ def tiny_arguments(tiny_suite: Path, tmp_path: Path) -> list[str]:
         f"run.root={tmp_path}/outputs",
         "run.name=r",
     ]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Hugging Face's cache in the test's own folder, without a network."""
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"

@@ -1,5 +1,6 @@
 """The pages of docs/how-to that add something are carried out on a copy of the project, and end as they say."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -88,7 +89,8 @@ def test_the_recipe_of_the_how_to_composes_and_its_launcher_runs_all_stages(copy
     assert (config.data.max_response_length, config.trainer.total_training_steps) == (512, 100)
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.optim.lr) == (32, 1e-6)  # GSM8K's
 
-    done = subprocess.run(["bash", "-c", check.splitlines()[0]], cwd=copy, capture_output=True, text=True)
+    this = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", check.splitlines()[0]], cwd=copy, env=this, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     modules = re.findall(r"python -m (data_prep\S+|recipe\.(?:probe|train|export|evaluate))", done.stderr)
     assert [module.split(".")[-1] for module in modules] == [

@@ -6,12 +6,13 @@
 
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from recipe.runtime.options import forwarded_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,23 +26,11 @@ FORWARDED = (
 # Families of such variables: which network interfaces and transports the ranks talk over.
 FORWARDED_PREFIXES = ("NCCL_", "GLOO_")
 
-# A launcher reads an option of its user with a default: ${NAME:-...}, ${NAME:?...}.
-_OPTION = re.compile(r"\$\{([A-Z][A-Z_]+):?[-?+=]")
-# These prepare a machine or submit a job: their options stay where they were given.
-_LOCAL_SCRIPTS = ("ray_submit.sh", "setup.sh", "test.sh")
-_LOCAL = ("DRY_RUN", "RAY_ADDRESS")
-
 
 def forwarded(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
     """The variables that every Ray worker gets, and `also`, as far as they are set."""
     names = {*FORWARDED, *also}
     return {name: value for name, value in environment.items() if name in names or name.startswith(FORWARDED_PREFIXES)}
-
-
-def study_options(scripts: Path = ROOT / "scripts") -> set[str]:
-    """The variables by which a user sets options of the launchers, as the launchers read them."""
-    files = (path for path in scripts.rglob("*.sh") if path.name not in _LOCAL_SCRIPTS)
-    return {name for path in files for name in _OPTION.findall(path.read_text())} - set(_LOCAL)
 
 
 def job_environment(command: str, interpreter: str, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -53,7 +42,7 @@ def job_environment(command: str, interpreter: str, environment: Mapping[str, st
     also = set(environment.get("SUBMIT_ENV", "").split())
     if command.endswith(".sh"):
         # A study on a cluster may submit each of its runs as a job.
-        also |= study_options() | {"RAY_API_SERVER_ADDRESS"}
+        also |= forwarded_variables() | {"RAY_API_SERVER_ADDRESS"}
         environment = dict(environment) | {"PLATFORM": environment.get("PLATFORM") or "gpu_ray"}
     # Relative paths mean this folder, not the copy that Ray unpacks; the run adds variables of its own to the job's.
     variables = forwarded(environment, also) | {

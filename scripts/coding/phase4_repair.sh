@@ -6,23 +6,5 @@
 #       bash scripts/coding/phase4_repair.sh     after phase3_grpo.sh
 # A turn has LENGTH tokens. A response of the training holds the whole episode, so it has as many times that as there are
 # turns; REPAIR="data.max_response_length=..." makes more room for what the agent is told between them.
-. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-AGENTS=${AGENTS:-standard}
-need "$OUT/phase3/model" "bash scripts/coding/phase3_grpo.sh"
-rows=$OUT/phase4/rows
-for split in train dev; do
-    run "$PYTHON" -m recipe.study "$rows" --data "$split=$DATA/$split.parquet"
-    [ -e "$rows/$split.parquet" ] || run "$PYTHON" -m data_prep.sources.agents "$DATA/$split.parquet" --out "$rows/$split.parquet"
-done
-in_turns() { evaluate "$1" "$2" --data "dev=$rows/dev.parquet" --agents "$AGENTS"; }
-
-in_turns "$OUT/phase3/model" "$OUT/phase4/before"
-name=$(basename "$OUT")_repair
-turns=$(awk '/^max_turns:/ { print $2; exit }' "configs/agents/$AGENTS.yaml" configs/agents/standard.yaml)
-# shellcheck disable=SC2086
-grpo "$EXPERIMENT" "$OUT/phase3/model" "$name" "data.train_files=$rows/train.parquet" "data.val_files=$rows/dev.parquet" \
-    "agents=$AGENTS" "data.max_response_length=$((turns * LENGTH))" ${REPAIR:-}
-run ln -sfn "$(realpath -m "outputs/$EXPERIMENT/$name/model")" "$OUT/phase4/model"
-evaluate "$OUT/phase4/model" "$OUT/phase4/dev" --data "dev=$DATA/dev.parquet"
-in_turns "$OUT/phase4/model" "$OUT/phase4/repair"
-run "$PYTHON" -m recipe.report compare "$OUT/phase4/before" "$OUT/phase4/repair" --out "$OUT/phase4/report.json"
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+study coding.phase4_repair "$@"

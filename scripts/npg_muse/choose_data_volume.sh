@@ -1,10 +1,5 @@
 #!/usr/bin/env bash
 # Step 1 of the study: how many rows. Mixed training with the binary reward on each volume; prints the best volume.
 #   [VOLUMES="45000 60000 90000"] bash scripts/npg_muse/choose_data_volume.sh MODEL
-. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-settings=()
-for volume in ${VOLUMES:-45000 60000 90000}; do
-    settings+=("mixed ${1:?which model? after supervised training: a folder, or a hub name} binary $volume")
-done
-train_all "${settings[@]}"
-best "${settings[@]}" | cut -d ' ' -f 4
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+study npg_muse.choose_data_volume "$@"

@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
 # Steps 2 and 4 of the study: all levels mixed, or one after the other; prints the better one.
 #   bash scripts/npg_muse/compare_curriculum.sh MODEL REWARD VOLUME
-. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-read_arguments "$@"
-settings=("mixed $*" "curriculum $*")
-train_all "${settings[@]}"
-best "${settings[@]}" | cut -d ' ' -f 1
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+study npg_muse.compare_curriculum "$@"

@@ -5,17 +5,4 @@
 # MODEL: a Hugging Face folder, or a hub's name. LENGTH: tokens of an answer (default: the study's, whatever lm-eval's task says).
 # LM_EVAL: more options of `lm_eval run`; VLLM_ARGS: of its vLLM, such as "tensor_parallel_size=8,max_model_len=16384".
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-answers_of "${EXPERIMENT:-npg_muse}"
-[ $# -eq 2 ] || { say "two arguments are wanted: MODEL OUT"; exit 2; }
-model=$(local_model "$1")
-need .venv-lm_eval/bin/lm_eval "bash scripts/setup.sh lm_eval"
-for set in ${SETS:-aime24 aime25 hendrycks_math500 minerva_math gsm8k agieval_sat_math agieval_aqua_rat mmlu_stem}; do
-    claim "$2/$set" --model "model=$model" --set "lm_eval=max_gen_toks=$LENGTH ${VLLM_ARGS:-} ${LM_EVAL:-}"
-    if compgen -G "$2/$set/*/results_*.json" >/dev/null; then
-        say "$2/$set of an earlier run is used"
-        continue
-    fi
-    # shellcheck disable=SC2086
-    serve .venv-lm_eval/bin/lm_eval run --model vllm --model_args "pretrained=$model${VLLM_ARGS:+,$VLLM_ARGS}" --batch_size auto \
-        --tasks "$set" --apply_chat_template --gen_kwargs "max_gen_toks=$LENGTH" --log_samples --output_path "$2/$set" ${LM_EVAL:-}
-done
+study npg_muse.cross_domain "$@"

@@ -1,38 +1,12 @@
 """What a folder of results is made with is kept, and something else is refused."""
 
 import json
-from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 
-from recipe.model import ModelError, model_folder
-from recipe.model import main as model_command
-from recipe.study import StudyError, claim, main, read
-
-
-def make_model(folder: Path, weights: bytes = b"one") -> Path:
-    folder.mkdir(parents=True)
-    for name in ("config.json", "tokenizer.json"):
-        (folder / name).write_text("{}")
-    (folder / "model.safetensors").write_bytes(weights)
-    return folder
-
-
-def make_cached(cache: Path, name: str, weights: bytes = b"one", commit: str = "c0ffee") -> Path:
-    """A snapshot of a hub's model as Hugging Face's cache holds it."""
-    repository = cache / f"models--{name.replace('/', '--')}"
-    (repository / "refs").mkdir(parents=True, exist_ok=True)
-    (repository / "refs" / "main").write_text(commit)
-    return make_model(repository / "snapshots" / commit, weights)
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """Hugging Face's cache in the test's own folder, without a network."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    return tmp_path / "hub"
+from recipe.checks.model_folder import ModelError, model_folder
+from recipe.studies.manifest import StudyError, claim, read
+from tests.models import make_cached, make_model
 
 
 @pytest.fixture
@@ -96,19 +70,15 @@ def test_what_is_new_is_added_and_a_refusal_adds_nothing(tmp_path, inputs):
     }  # fmt: skip
 
 
-def test_a_damaged_file_a_missing_one_and_a_name_given_twice_are_one_line_each(tmp_path, capsys):
+def test_a_damaged_file_and_a_missing_one_are_refused_and_nothing_is_written(tmp_path):
     out = tmp_path / "out"
-    assert main([str(out), "--data", f"train={tmp_path}/gone.parquet"]) == 2
-    assert capsys.readouterr().err == f"stopped: no such file: {tmp_path}/gone.parquet\n"
-    assert main([str(out), "--set", "a=1", "a=2"]) == 2
-    assert capsys.readouterr().err == "stopped: a name is given twice: a=1, a=2\n"
-    assert main([str(out), "--set", "a"]) == 2
-    assert capsys.readouterr().err == "stopped: a: NAME=VALUE is wanted\n"
+    with pytest.raises(StudyError, match=f"^no such file: {tmp_path}/gone.parquet$"):
+        claim(out, data={"train": tmp_path / "gone.parquet"})
     assert not out.exists()
     out.mkdir()
     (out / "study.json").write_text('{"model": ')
-    assert main([str(out), "--set", "a=1"]) == 2
-    assert "study.json is damaged" in capsys.readouterr().err
+    with pytest.raises(StudyError, match=r"study\.json is damaged"):
+        claim(out, settings={"a": "1"})
     assert (out / "study.json").read_text() == '{"model": '
 
 
@@ -151,8 +121,6 @@ def test_a_model_is_more_than_its_weights(tmp_path, inputs, file):
 def test_a_hub_name_is_the_folder_of_its_snapshot(cache, tmp_path, capsys):
     folder = make_cached(cache, "owner/model")
     assert model_folder("owner/model") == folder
-    assert model_command(["owner/model"]) == 0
-    assert capsys.readouterr().out == f"{folder}\n"
     claim(tmp_path / "out", models={"start": "owner/model"})
     make_cached(cache, "owner/model", b"newer", commit="beef")
     with pytest.raises(StudyError, match=r"another model 'start': owner/model \(\w+\) there"):

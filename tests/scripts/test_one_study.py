@@ -1,24 +1,17 @@
 """The launchers with stand-ins for training and evaluation: a study has one model, one data set, one answer length."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.recipe.test_study import make_cached, make_model
-from tests.scripts.test_studies import ROOT, of_module, script
+from tests.models import make_cached, make_model
+from tests.studying import ROOT, of_module, study
 
-pytestmark = pytest.mark.slow  # each starts shells
-
-# recipe.study and recipe.model are the real ones; of every other command what it leaves, and a line of $LOG.
+# Of each command what it leaves, and a line of $LOG.
 INTERPRETER = """#!/usr/bin/env python3
 import os, pathlib, sys
 module, words = sys.argv[2], sys.argv[3:]
-if module in ("recipe.study", "recipe.model"):
-    os.execv("{python}", ["{python}", *sys.argv[1:]])
 with open(os.environ["LOG"], "a") as log:
     log.write(" ".join([module, *words]) + "\\n")
 if module == os.environ.get("FAILS"):
@@ -46,18 +39,17 @@ def project(tmp_path):
     for name in ("scripts", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     make_model(tmp_path / "m")
-    (tmp_path / "python").write_text(INTERPRETER.format(python=sys.executable))
+    (tmp_path / "python").write_text(INTERPRETER)
     (tmp_path / "python").chmod(0o755)
     return tmp_path
 
 
 def launch(project: Path, *words: str, **variables: str) -> tuple[int, list[str], str]:
-    """Exit status, commands that were run (not those of recipe.study and recipe.model), error output."""
+    """Exit status, commands that were run, and what was printed."""
     log = project / "log"
     log.write_text("")
-    environment = {**os.environ, "PYTHON": f"{project}/python", "PYTHONPATH": str(ROOT), "LOG": str(log), **variables}
-    done = subprocess.run(["bash", *words], cwd=project, env=environment, capture_output=True, text=True)
-    return done.returncode, log.read_text().splitlines(), done.stderr
+    status, _, printed = study(*words, dry=False, folder=project, PYTHON=f"{project}/python", LOG=str(log), **variables)
+    return status, log.read_text().splitlines(), printed
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,7 +64,7 @@ def refusal(printed: str) -> str:
 @pytest.fixture
 def finished(project):
     """The project after a whole study of GSM8K."""
-    status, commands, printed = launch(project, "scripts/gsm8k.sh", "m")
+    status, commands, printed = launch(project, "task", "gsm8k", "m")
     assert status == 0, printed
     assert [command.split()[0] for command in commands] == [
         "data_prep.sources.gsm8k", "recipe.probe", "recipe.train", "recipe.export", "recipe.evaluate",
@@ -82,7 +74,7 @@ def finished(project):
 
 
 def test_a_finished_study_is_not_done_again(finished):
-    status, commands, printed = launch(finished, "scripts/gsm8k.sh", "m")
+    status, commands, printed = launch(finished, "task", "gsm8k", "m")
     assert status == 0, printed
     assert [command.split()[0] for command in commands] == ["recipe.report"]
 
@@ -105,23 +97,23 @@ def test_a_study_of_something_else_is_refused_and_nothing_is_lost(finished, chan
     if change:
         (finished / change).write_bytes(b"changed")
     kept = contents(finished / "outputs") | contents(finished / "data")
-    status, commands, printed = launch(finished, "scripts/gsm8k.sh", words, **variables)
+    status, commands, printed = launch(finished, "task", "gsm8k", words, **variables)
     assert (status, commands) == (2, [])
     assert message in refusal(printed)
     assert contents(finished / "outputs") | contents(finished / "data") == kept
 
 
 def test_weights_that_are_replaced_between_two_steps_are_refused(project):
-    status, commands, _ = launch(project, "scripts/gsm8k.sh", "m", FAILS="recipe.train")
+    status, commands, _ = launch(project, "task", "gsm8k", "m", FAILS="recipe.train")
     assert (status, commands[-1].split()[0]) == (1, "recipe.train")
     (project / "m/model.safetensors").write_bytes(b"replaced")
-    status, commands, printed = launch(project, "scripts/gsm8k.sh", "m")
+    status, commands, printed = launch(project, "task", "gsm8k", "m")
     assert (status, commands) == (2, [])
     assert "another model 'start'" in refusal(printed)
 
 
 def test_data_without_a_split_are_refused_by_its_name(project):
-    status, commands, printed = launch(project, "scripts/gsm8k.sh", "m", SPLITS="train test")
+    status, commands, printed = launch(project, "task", "gsm8k", "m", SPLITS="train test")
     assert (status, [command.split()[0] for command in commands]) == (2, ["data_prep.sources.gsm8k"])
     assert refusal(printed) == (
         "stopped: no data/gsm8k/dev.parquet; first remove data/gsm8k: its data lack the split dev"
@@ -134,11 +126,11 @@ def test_a_phase_of_the_coding_pipeline_refuses_what_changed_since_the_phase_bef
     (project / "d").mkdir()
     for split in ("train", "dev"):
         (project / "d" / f"{split}.parquet").write_text("rows")
-    status, _, printed = launch(project, "scripts/coding/phase0_baseline.sh", "start", DATA="d", OUT="o")
+    status, _, printed = launch(project, "coding.phase0_baseline", "start", DATA="d", OUT="o")
     assert status == 0, printed
-    assert launch(project, "scripts/coding/phase1_sft.sh", DATA="d", OUT="o", FAILS="recipe.sft")[0] == 1
+    assert launch(project, "coding.phase1_sft", DATA="d", OUT="o", FAILS="recipe.sft")[0] == 1
     (project / change).write_bytes(b"changed")
-    status, commands, printed = launch(project, "scripts/coding/phase1_sft.sh", DATA="d", OUT="o")
+    status, commands, printed = launch(project, "coding.phase1_sft", DATA="d", OUT="o")
     assert (status, commands) == (2, [])
     assert "stopped: o was made with another " in refusal(printed)
 
@@ -147,28 +139,28 @@ def test_the_coding_pipeline_does_not_go_on_with_another_model(project):
     (project / "d").mkdir()
     for split in ("train", "dev"):
         (project / "d" / f"{split}.parquet").write_text("rows")
-    assert launch(project, "scripts/coding/phase0_baseline.sh", "m", DATA="d", OUT="o")[0] == 0
+    assert launch(project, "coding.phase0_baseline", "m", DATA="d", OUT="o")[0] == 0
     make_model(project / "other", b"two")
-    status, commands, printed = launch(project, "scripts/coding/phase0_baseline.sh", "other", DATA="d", OUT="o")
+    status, commands, printed = launch(project, "coding.phase0_baseline", "other", DATA="d", OUT="o")
     assert (status, commands) == (2, [])
     assert "o was made with another model 'start'" in refusal(printed)
     assert (project / "o/phase0/model").resolve() == project / "m"
 
 
 def test_the_runs_of_npg_muse_share_weights_and_rows(project):
-    words = ("scripts/npg_muse/mixed.sh", "m", "binary", "7500")
+    words = ("npg_muse.mixed", "m", "binary", "7500")
     status, commands, printed = launch(project, *words)
     assert status == 0, printed
     assert launch(project, *words)[1] == []  # all of it was there
     (project / "data/npg_muse/7500/level3/train.parquet").write_text("other rows")
-    status, commands, printed = launch(project, "scripts/npg_muse/curriculum.sh", "m", "binary", "7500")
+    status, commands, printed = launch(project, "npg_muse.curriculum", "m", "binary", "7500")
     assert (status, commands) == (2, [])
     assert "outputs/npg_muse was made with another data '7500_3_train'" in refusal(printed)
 
 
 def test_other_tasks_are_other_data(project):
-    assert launch(project, "scripts/npg_muse/evaluate.sh", "m", "o", WHAT="in_task")[0] == 0
-    status, _, printed = launch(project, "scripts/npg_muse/evaluate.sh", "m", "o2", WHAT="in_task", TASKS="mcp")
+    assert launch(project, "npg_muse.evaluate", "m", "o", WHAT="in_task")[0] == 0
+    status, _, printed = launch(project, "npg_muse.evaluate", "m", "o2", WHAT="in_task", TASKS="mcp")
     assert status == 2
     assert "data/npg_muse/in_task was made with another setting 'made'" in refusal(printed)
 
@@ -176,7 +168,7 @@ def test_other_tasks_are_other_data(project):
 def test_two_models_with_the_same_last_name_have_runs_of_their_own():
     names = []
     for model in ("a/models/x", "b/models/x", "a/x", "a_x"):
-        _, commands, _ = script("scripts/npg_muse/mixed.sh", model, "binary", "750")
+        _, commands, _ = study("npg_muse.mixed", model, "binary", "750")
         names += re.findall(r"run.name=(\S+)", " ".join(of_module(commands, "recipe.train")))
     assert len(set(names)) == 4
     assert all(re.fullmatch(r"mixed_\w*x_[0-9a-f]{6}_binary_750", name) for name in names)
@@ -185,34 +177,32 @@ def test_two_models_with_the_same_last_name_have_runs_of_their_own():
 @pytest.mark.parametrize(
     ("launcher", "module"),
     [
-        ("gsm8k.sh MODEL", "recipe.train"),
-        ("countdown.sh MODEL", "recipe.probe"),
-        ("npg_muse/mixed.sh MODEL binary 7500", "recipe.train"),
-        ("npg_muse/train_all_series.sh mixed binary 7500 MODEL", "recipe.train"),
-        ("npg_muse/evaluate.sh MODEL out", "recipe.evaluate"),
+        ("task gsm8k MODEL", "recipe.train"),
+        ("task countdown MODEL", "recipe.probe"),
+        ("npg_muse.mixed MODEL binary 7500", "recipe.train"),
+        ("npg_muse.train_all_series mixed binary 7500 MODEL", "recipe.train"),
+        ("npg_muse.evaluate MODEL out", "recipe.evaluate"),
     ],
 )
-def test_a_hub_name_works_as_a_folder_does(project, launcher, module):
-    folder = make_cached(project / "hub", "owner/model")
-    words = f"scripts/{launcher}".replace("MODEL", "owner/model").split()
-    hub = {"HF_HUB_CACHE": f"{project}/hub", "HF_HUB_OFFLINE": "1", "WHAT": "in_task"}
-    status, commands, printed = launch(project, *words, **hub)
+def test_a_hub_name_works_as_a_folder_does(project, cache, launcher, module):
+    folder = make_cached(cache, "owner/model")
+    words = launcher.replace("MODEL", "owner/model").split()
+    status, commands, printed = launch(project, *words, WHAT="in_task")
     assert status == 0, printed
     assert str(folder) in of_module(commands, module)[0]
     unknown = [word.replace("owner/model", "owner/unknown") for word in words]
-    status, commands, printed = launch(project, *unknown, **hub)
+    status, commands, printed = launch(project, *unknown, WHAT="in_task")
     assert status != 0
     assert "owner/unknown is no folder here and could not be loaded from the Hugging Face hub" in printed
     assert not of_module(commands, module)
 
 
-def test_the_coding_pipeline_begins_with_a_hub_name(project):
-    folder = make_cached(project / "hub", "owner/model")
+def test_the_coding_pipeline_begins_with_a_hub_name(project, cache):
+    folder = make_cached(cache, "owner/model")
     (project / "d").mkdir()
     for split in ("train", "dev"):
         (project / "d" / f"{split}.parquet").write_text("rows")
-    variables = {"HF_HUB_CACHE": f"{project}/hub", "HF_HUB_OFFLINE": "1", "DATA": "d", "OUT": "o"}
-    status, _, printed = launch(project, "scripts/coding/phase0_baseline.sh", "owner/model", **variables)
+    status, _, printed = launch(project, "coding.phase0_baseline", "owner/model", DATA="d", OUT="o")
     assert status == 0, printed
     assert (project / "o/phase0/model").resolve() == folder
 
@@ -220,23 +210,23 @@ def test_the_coding_pipeline_begins_with_a_hub_name(project):
 @pytest.mark.parametrize(
     ("launcher", "length", "variables"),
     [
-        ("gsm8k.sh m", "1024", {}),
-        ("countdown.sh m", "1024", {}),
-        ("countdown.sh m", "77", {"LENGTH": "77"}),
-        ("npg_muse/mixed.sh m binary 45000", "8192", {}),
-        ("npg_muse/curriculum.sh m binary 45000", "8192", {}),
-        ("npg_muse/evaluate.sh m out", "8192", {"WHAT": "in_task cross_task"}),
-        ("coding/phase3_grpo.sh", "2048", {}),
-        ("coding/micro.sh", "64", {}),
-        ("smoke.sh", "48", {}),
-        ("npg_muse/smoke.sh", "32", {}),
+        ("task gsm8k m", "1024", {}),
+        ("task countdown m", "1024", {}),
+        ("task countdown m", "77", {"LENGTH": "77"}),
+        ("npg_muse.mixed m binary 45000", "8192", {}),
+        ("npg_muse.curriculum m binary 45000", "8192", {}),
+        ("npg_muse.evaluate m out", "8192", {"WHAT": "in_task cross_task"}),
+        ("coding.phase3_grpo", "2048", {}),
+        ("coding.micro", "64", {}),
+        ("smoke", "48", {}),
+        ("npg_muse.smoke", "32", {}),
     ],
 )
 def test_training_probe_and_evaluations_have_the_answer_length_of_the_study(tmp_path, launcher, length, variables):
     place = {"OUT": f"{tmp_path}/o", "NAME": "dry", "FOLDER": "dry"}
-    if launcher == "smoke.sh":
+    if launcher == "smoke":
         del place["FOLDER"]
-    status, commands, printed = script(*f"scripts/{launcher}".split(), **place | variables)
+    status, commands, printed = study(*launcher.split(), **place | variables)
     assert status == 0, printed
     trained = [re.findall(r"max_response_length=(\d+)", one) for one in of_module(commands, "recipe.train")]
     trained = [found for found in trained if len(found) == 1]  # not the episodes of phase 4
@@ -250,14 +240,14 @@ def test_training_probe_and_evaluations_have_the_answer_length_of_the_study(tmp_
 
 
 def test_an_episode_of_repair_has_room_for_as_many_turns(tmp_path):
-    _, commands, _ = script("scripts/coding/phase4_repair.sh", OUT=f"{tmp_path}/o", DATA="d", LENGTH="100")
+    _, commands, _ = study("coding.phase4_repair", OUT=f"{tmp_path}/o", DATA="d", LENGTH="100")
     (train,) = of_module(commands, "recipe.train")
     assert re.findall(r"max_response_length=(\d+)", train) == ["100", "300"]  # the last one counts
     assert all("--max-tokens 100 " in f"{one} " for one in of_module(commands, "recipe.evaluate"))
 
 
 def test_sets_of_other_domains_are_answered_at_the_length_of_the_study():
-    _, commands, _ = script("scripts/npg_muse/cross_domain.sh", "m", "out", SETS="gsm8k")
+    _, commands, _ = study("npg_muse.cross_domain", "m", "out", SETS="gsm8k")
     assert ["--gen_kwargs max_gen_toks=8192" in one for one in commands if "lm_eval run" in one] == [True]
 
 
@@ -269,20 +259,22 @@ def test_sets_of_other_domains_are_answered_at_the_length_of_the_study():
         {"PROBE": "--max-tokens=9"},
     ],
 )
-@pytest.mark.parametrize("launcher", ["gsm8k.sh m", "npg_muse/mixed.sh m binary 750", "coding/phase3_grpo.sh"])
+@pytest.mark.parametrize("launcher", ["task gsm8k m", "npg_muse.mixed m binary 750", "coding.phase3_grpo"])
 def test_a_second_answer_length_is_refused(launcher, variables):
-    status, commands, printed = script(*f"scripts/{launcher}".split(), **variables)
+    status, commands, printed = study(*launcher.split(), **variables)
     assert (status, commands) == (2, [])
     assert "the answer length is stated once, for training and evaluations: LENGTH=TOKENS" in refusal(printed)
 
 
 @pytest.mark.parametrize("task", ["countdown", "gsm8k"])
 def test_a_study_validates_on_held_out_training_rows_and_tests_at_the_end(task):
-    _, commands, _ = script(f"scripts/{task}.sh", "m", NAME="dry", FOLDER=f"{task}_dry")
+    _, commands, _ = study("task", task, "m", NAME="dry", FOLDER=f"{task}_dry")
     (train,) = of_module(commands, "recipe.train")
     assert f"data.val_files=data/{task}_dry/dev.parquet" in train
-    uses = [command.split()[0] for command in commands if "test.parquet" in command and "recipe.study" not in command]
+    uses = [
+        command.split()[0] for command in commands if "test.parquet" in command and not command.startswith("claim ")
+    ]
     assert uses == ["recipe.evaluate", "recipe.evaluate"]
-    steps = [command.split()[0] for command in commands if not command.startswith("recipe.study")]
+    steps = [command.split()[0] for command in commands if not command.startswith("claim ")]
     assert steps.index("recipe.evaluate") > steps.index("recipe.train")
     assert f"val_files: data/{task}/dev.parquet" in (ROOT / f"configs/experiment/{task}.yaml").read_text()

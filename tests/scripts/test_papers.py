@@ -1,16 +1,15 @@
 """The launchers of the papers' evidence: the commands that they would run, and that a dry run starts none of them."""
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.scripts.test_studies import ROOT, of_module, script
-
-pytestmark = pytest.mark.slow  # each starts a shell
+from recipe.runtime.options import Options
+from recipe.studies.steps import Steps
+from recipe.study import STUDIES
+from tests.studying import ROOT, of_module, script, shown, study
 
 # No study: what makes the environment and the data, checks the code, submits a script, or is sourced.
 OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
@@ -22,18 +21,40 @@ FORWARD, BACKWARD = "[write,repair,trace,sql]", "[sql,trace,repair,write]"
 
 def dry(name: str, *words: str, **variables: str) -> list[str]:
     """The commands of a dry run, whose interpreter is not there: no run could begin."""
-    status, commands, printed = script(f"scripts/{name}.sh", *words, PYTHON="/nowhere/python", **variables)
+    status, commands, printed = study(name, *words, PYTHON="/nowhere/python", **variables)
     assert status == 0, printed
     return commands
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "scripts").rglob("*.sh")), ids=lambda path: path.stem)
-def test_a_study_starts_nothing_that_it_does_not_show(path: Path):
-    text = path.read_text()
-    shown = re.search(r"^\. .*/(common|settings)\.sh\"$", text, re.MULTILINE) is not None
-    assert shown != (path.stem in OTHERS)
-    bare = r'^ *((exec )?("\$PYTHON"|\$python|\.venv/\S+) -m|bash scripts/(setup|micro_start)\.sh)'
-    assert not (shown and re.search(bare, text, re.MULTILINE))
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in (ROOT / "scripts").rglob("*.sh") if path.stem not in OTHERS),
+    ids=lambda path: path.stem,
+)
+def test_a_launcher_starts_its_study_with_its_arguments(path: Path, tmp_path: Path):
+    interpreter = tmp_path / "python"
+    interpreter.write_text('#!/bin/sh\nprintf "+ %s\\n" "$*" >&2\n')
+    interpreter.chmod(0o755)
+    status, (command,), _ = script(str(path), "a b", "c=[d]", PYTHON=str(interpreter))
+    module, name, *words = command.removeprefix("-m ").split(" ")
+    assert (status, module) == (0, "recipe.study")
+    assert name in STUDIES
+    assert " ".join(words).removeprefix(f"{path.stem} ") == "a b c=[d]"
+    folder = "" if path.parent.name == "scripts" else f"{path.parent.name}."
+    assert name in (f"{folder}{path.stem}", f"{folder}{path.stem.removeprefix('run_')}", "task")
+
+
+def test_every_study_has_a_launcher():
+    texts = [path.read_text() for path in (ROOT / "scripts").rglob("*.sh")]
+    assert all(any(f"study {name} " in text for text in texts) for name in STUDIES)
+
+
+def test_steps_alone_start_processes():
+    """What a study runs is shown."""
+    modules = (ROOT / "recipe/studies").glob("*.py")
+    assert [
+        path.stem for path in modules if re.search("subprocess|os[.](system|exec|spawn|popen)", path.read_text())
+    ] == ["steps"]
 
 
 def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
@@ -53,7 +74,7 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
                 "run.name=qp_solutions_epsilon${projection.epsilon}",
             )
             for command in (
-                f"recipe.study outputs/evidence_b {MICRO} --set train=trainer.save_freq=4 ",
+                f"claim outputs/evidence_b {MICRO} --set train=trainer.save_freq=4 ",
                 f"{study}{seed} protocol.skill_sequence={sequence} {arms}.{order}.{SEED} trainer.save_freq=4",
             )
         ),
@@ -64,8 +85,8 @@ def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
 
 def test_a_study_on_gpus_says_so_in_every_run_and_takes_the_words_of_train():
     variables = {"PLATFORM": "gpu_1x8", "TRAIN": "data.seed=7 run.poll_interval=1"}
-    for name in ("evidence_a", "evidence_b", "evidence_b_strengths", "learning", "run_paper_b"):
-        commands = dry(name, "micro" if name == "run_paper_b" else "a=b", SEEDS="1", ORDERS="forward", **variables)
+    for name in ("evidence_a", "evidence_b", "evidence_b_strengths", "learning", "paper_b"):
+        commands = dry(name, "micro" if name == "paper_b" else "a=b", SEEDS="1", ORDERS="forward", **variables)
         runs = of_module(commands, "recipe.train")
         assert runs, name
         assert all("platform=gpu_1x8" in run.split() and run.endswith(variables["TRAIN"]) for run in runs)
@@ -91,7 +112,7 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
     assert commands == [
         STARTED[0],
         f"bash scripts/micro_start.sh {folder} --skills sql parts",
-        f"recipe.study outputs/evidence_a.sql_parts --model start={folder}/model "
+        f"claim outputs/evidence_a.sql_parts --model start={folder}/model "
         f"--data train={folder}/train.parquet val={folder}/val.parquet --set train= ",
         "recipe.train --multirun experiment=evidence_a data.seed=0,1 arm=grpo,delete "
         f"run.experiment=evidence_a.sql_parts run.name={ARM}.{SEED} "
@@ -109,7 +130,7 @@ def test_the_table_of_learning_is_of_one_run_a_seed():
 
 
 def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():
-    commands = dry("run_paper_b", "micro", SEEDS="0 1")
+    commands = dry("paper_b", "micro", SEEDS="0 1")
     arms, curve = of_module(commands, "recipe.train")
     chosen = re.search(r" arm=(\S+)", arms)[1].split(",")
     assert {"grpo", "ppo", "reinforce", "kl", "entropy", "replay", "refresh", "ewc", "l2"} <= set(chosen)
@@ -124,9 +145,9 @@ def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary(
 
 
 def test_of_paper_b_either_part_can_be_left_out():
-    (curve,) = of_module(dry("run_paper_b", "micro", ARMS=""), "recipe.train")
+    (curve,) = of_module(dry("paper_b", "micro", ARMS=""), "recipe.train")
     assert "projection.epsilon=0.01,0.03,0.1,0.3" in curve
-    commands = dry("run_paper_b", "micro", ARMS="grpo ewc", EPSILONS="")
+    commands = dry("paper_b", "micro", ARMS="grpo ewc", EPSILONS="")
     (arms,) = of_module(commands, "recipe.train")
     assert " arm=grpo,ewc " in arms
     assert commands[-1] == "recipe.report skills outputs/paper_b_micro"
@@ -135,7 +156,7 @@ def test_of_paper_b_either_part_can_be_left_out():
 def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
     data = {"TRAIN_FILES": "t.parquet", "VAL_FILES": "v.parquet", "SKILLS": "[a,b]"}
     for variables, platform in (({}, "gpu_1x8"), ({"PLATFORM": "gpu_ray"}, "gpu_ray")):
-        commands = dry("run_paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
+        commands = dry("paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
         runs = of_module(commands, "recipe.train")
         assert len(runs) == 3
         assert f" arm=refresh run.name={ARM}.{SEED} protocol.refresh_steps=500 " in runs[0]  # a quarter of a stage
@@ -144,7 +165,7 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
         assert all(run.startswith(f"{start}data.val_files=v.parquet skills.names=[a,b] ") for run in runs)
         assert all(run.endswith("trainer.nnodes=1 data.seed=3") for run in runs)
         assert "bash scripts/setup.sh gpu" not in commands  # whose environment there is, is the user's business
-    status, commands, printed = script("scripts/run_paper_b.sh", "real", **data | {"VAL_FILES": ""})
+    status, commands, printed = study("paper_b", "real", **data | {"VAL_FILES": ""})
     assert (status != 0, commands) == (True, [])
     assert "VAL_FILES: of validation rows" in printed
 
@@ -158,23 +179,23 @@ def test_what_a_user_chooses_of_paper_b_goes_with_it_to_a_cluster():
 
 
 def test_the_toy_of_paper_b_is_one_command():
-    assert dry("run_paper_b", "toy", "--seeds", "3") == [STARTED[0], "examples.toys projection --seeds 3"]
+    assert dry("paper_b", "toy", "--seeds", "3") == [STARTED[0], "examples.toys projection --seeds 3"]
 
 
 def test_the_coding_pipeline_on_the_micro_model_shows_its_data_and_its_phases():
-    commands = dry("coding/micro", OUT="outputs/nowhere")
+    commands = dry("coding.micro", OUT="outputs/nowhere")
     assert commands[0] == "bash scripts/micro_start.sh"
     assert len(of_module(commands, "recipe.train")) == 2  # phases 3 and 4
     assert all("trainer.total_training_steps=8" in run for run in of_module(commands, "recipe.train"))
 
 
-def test_a_run_that_fails_stops_neither_the_next_nor_its_status(tmp_path: Path):
+def test_a_run_that_fails_stops_neither_the_next_nor_its_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     """`multirun` with a stand-in for the interpreter that fails on the first of two."""
     stub = tmp_path / "python"
     stub.write_text('#!/bin/sh\ncase "$*" in *arm=a*) exit 3 ;; esac\n')
     stub.chmod(0o755)
-    command = ". scripts/common.sh; multirun arm=a; multirun arm=b; echo status $failed"
-    environment = {**os.environ, "PYTHON": str(stub), "DRY_RUN": "", "TRAIN": "x=1", "PLATFORM": "cpu"}
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout == "status 3\n"
-    assert re.findall(r"recipe.train (.*) $", done.stderr, re.MULTILINE) == [f"--multirun arm={a} x=1" for a in "ab"]
+    steps = Steps(Options(python=str(stub), train="x=1"))
+    steps.multirun("arm=a")
+    steps.multirun("arm=b")
+    assert steps.failed == 3
+    assert shown(capfd.readouterr().err) == [f"recipe.train --multirun arm={arm} x=1" for arm in "ab"]

@@ -1,36 +1,21 @@
 """The launchers of the studies: what they would run, in which order, and what they refuse."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-from pathlib import Path
 
 import pytest
 
+from recipe.runtime.options import Options
 from recipe.settings import read_settings
+from recipe.studies import npg_muse
+from recipe.studies.steps import Steps
 from tests.composing import composed
-
-pytestmark = pytest.mark.slow  # each starts a shell, some of them dozens
-
-ROOT = Path(__file__).parents[2]
-
-
-def script(*words: str, dry: bool = True, **variables: str) -> tuple[int, list[str], str]:
-    """Exit status, commands that were shown (without the interpreter), and everything that was printed."""
-    environment = {**os.environ, "DRY_RUN": "1" if dry else "", **variables}
-    done = subprocess.run(["bash", *words], cwd=ROOT, env=environment, capture_output=True, text=True)
-    commands = re.findall(r"^\+ (?:\S*python -m )?(.*?) ?$", done.stderr, re.MULTILINE)
-    return done.returncode, [command.replace("\\", "") for command in commands], done.stdout + done.stderr
-
-
-def of_module(commands: list[str], module: str) -> list[str]:
-    return [command for command in commands if command.startswith(f"{module} ")]
+from tests.studying import ROOT, of_module, script, study
 
 
 def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_path):
-    status, commands, printed = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", DATA="d")
+    status, commands, printed = study("coding.all", "start", OUT=f"{tmp_path}/o", DATA="d")
     assert status == 0, printed
     out = f"{tmp_path}/o"
     samples = [command for command in of_module(commands, "recipe.evaluate") if "eval@k" in command]
@@ -50,16 +35,16 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
 @pytest.mark.parametrize(
     ("words", "variables", "experiment"),
     [
-        (("scripts/coding/all.sh", "start"), {"DATA": "d"}, "code_grpo"),
-        (("scripts/coding/all.sh", "start"), {"DATA": "d", "EXPERIMENT": "quickstart"}, "quickstart"),
-        (("scripts/countdown.sh", "start"), {"FOLDER": "none", "SOURCE": "countdown"}, "countdown"),
-        (("scripts/gsm8k.sh", "start"), {"FOLDER": "none", "EXPERIMENT": "code_grpo"}, "gsm8k"),
-        (("scripts/npg_muse/mixed.sh", "start", "binary", "751"), {}, "npg_muse"),
-        (("scripts/npg_muse/evaluate.sh", "start", "o"), {"WHAT": "in_task cross_task"}, "npg_muse"),
+        (("coding.all", "start"), {"DATA": "d"}, "code_grpo"),
+        (("coding.all", "start"), {"DATA": "d", "EXPERIMENT": "quickstart"}, "quickstart"),
+        (("task", "countdown", "start"), {"FOLDER": "none", "SOURCE": "countdown"}, "countdown"),
+        (("task", "gsm8k", "start"), {"FOLDER": "none", "EXPERIMENT": "code_grpo"}, "gsm8k"),
+        (("npg_muse.mixed", "start", "binary", "751"), {}, "npg_muse"),
+        (("npg_muse.evaluate", "start", "o"), {"WHAT": "in_task cross_task"}, "npg_muse"),
     ],
 )
 def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_path, words, variables, experiment):
-    status, commands, printed = script(*words, **{"OUT": f"{tmp_path}/o"} | variables)
+    status, commands, printed = study(*words, **{"OUT": f"{tmp_path}/o"} | variables)
     assert status == 0, printed
     sources = ("data_prep.sources.countdown", "data_prep.sources.gsm8k", "data_prep.graphs")
     judging = [found for name in ("recipe.evaluate", "recipe.probe", *sources) for found in of_module(commands, name)]
@@ -69,8 +54,8 @@ def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_pat
 
 
 def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
-    status, commands, printed = script(
-        "scripts/coding/phase4_repair.sh", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
+    status, commands, printed = study(
+        "coding.phase4_repair", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
     )
     assert status == 0, printed
     rows = f"{tmp_path}/o/phase4/rows"
@@ -86,7 +71,7 @@ def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_mod
 
 
 def test_phases_can_be_left_out(tmp_path):
-    _, commands, _ = script("scripts/coding/all.sh", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
+    _, commands, _ = study("coding.all", "start", OUT=f"{tmp_path}/o", WITHOUT="2 4")
     (table,) = of_module(commands, "recipe.report choose")
     assert table.split()[2:] == [f"{tmp_path}/o/phase{number}/dev" for number in (0, 1, 3)]
     assert of_module(commands, "recipe.dpo") == of_module(commands, "data_prep.sources.agents") == []
@@ -102,7 +87,7 @@ def test_phases_can_be_left_out(tmp_path):
     ],
 )
 def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path, stage, missing, first):
-    status, commands, printed = script(f"scripts/coding/{stage}.sh", dry=False, OUT=str(tmp_path))
+    status, commands, printed = study(f"coding.{stage}", dry=False, OUT=str(tmp_path))
     assert (status, commands) == (2, [])
     assert f"stopped: no {tmp_path}/{missing}; first bash scripts/coding/{first}" in printed
 
@@ -111,7 +96,7 @@ def test_a_stage_without_the_one_before_says_what_is_missing(tmp_path, stage, mi
     ("task", "module"), [("countdown", "data_prep.sources.countdown_tasks"), ("gsm8k", "data_prep.sources.gsm8k")]
 )
 def test_a_study_probes_trains_and_compares(task, module, tmp_path):
-    status, commands, printed = script(f"scripts/{task}.sh", "m", PLATFORM="gpu_1x8", NAME="dry")
+    status, commands, printed = study("task", task, "m", PLATFORM="gpu_1x8", NAME="dry")
     assert status == 0, printed
     (train,) = of_module(commands, "recipe.train")
     assert f"experiment={task} platform=gpu_1x8 actor_rollout_ref.model.path=m" in train
@@ -126,7 +111,7 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
 
 
 def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_ones():
-    status, commands, printed = script("scripts/smoke.sh", NAME="dry")
+    status, commands, printed = study("smoke", NAME="dry")
     assert status == 0, printed
     assert of_module(commands, "data_prep.sources.countdown") == [
         "data_prep.sources.countdown --out data/countdown_dry --experiment countdown --limit 640"
@@ -142,9 +127,7 @@ def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_one
 
 
 def test_the_curriculum_is_one_run_through_the_levels():
-    status, commands, printed = script(
-        "scripts/npg_muse/curriculum.sh", "m", "complicated", "45000", PLATFORM="gpu_1x8"
-    )
+    status, commands, printed = study("npg_muse.curriculum", "m", "complicated", "45000", PLATFORM="gpu_1x8")
     assert status == 0, printed
     (run,) = of_module(commands, "recipe.train")
     assert re.findall(r"45000/level(\d)/train.parquet", run) == list("12345")
@@ -160,8 +143,8 @@ def test_the_curriculum_is_one_run_through_the_levels():
 
 
 def test_the_smoke_setting_has_five_steps_on_all_levels_and_memory_is_one_variable_each():
-    _, commands, _ = script(
-        "scripts/npg_muse/mixed.sh", "m", "binary", "750", PLATFORM="gpu_1x8", SEQUENCE_PARALLEL="8", OFFLOAD_REF="true"
+    _, commands, _ = study(
+        "npg_muse.mixed", "m", "binary", "750", PLATFORM="gpu_1x8", SEQUENCE_PARALLEL="8", OFFLOAD_REF="true"
     )
     (train,) = of_module(commands, "recipe.train")
     assert train.count("/train.parquet") == 5
@@ -172,7 +155,7 @@ def test_the_smoke_setting_has_five_steps_on_all_levels_and_memory_is_one_variab
 
 
 def test_the_ablation_goes_through_the_steps_of_the_study():
-    status, commands, printed = script("scripts/npg_muse/train_ablation.sh", "m", VOLUMES="750")
+    status, commands, printed = study("npg_muse.train_ablation", "m", VOLUMES="750")
     assert status == 0, printed
     assert re.findall(r"^step (\d)", printed, re.MULTILINE) == list("12345")
     shapes = [re.search(r"shape=(\w+)", one)[1] for one in of_module(commands, "recipe.train")]
@@ -184,7 +167,7 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
 
 
 def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
-    status, commands, printed = script("scripts/npg_muse/train_ablation.sh", "m", "other", VOLUMES="750")
+    status, commands, printed = study("npg_muse.train_ablation", "m", "other", VOLUMES="750")
     assert status == 0, printed
     last = of_module(commands, "recipe.train")[-1]
     assert "model.path=other " in last
@@ -194,17 +177,17 @@ def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
 @pytest.mark.parametrize(
     ("words", "chosen", "trained"),
     [
-        (("choose_data_volume.sh", "m"), "45000", ["mixed_M_binary_45000", "mixed_M_binary_60000"]),
+        (("choose_data_volume", "m"), "45000", ["mixed_M_binary_45000", "mixed_M_binary_60000"]),
         (
-            ("compare_curriculum.sh", "m", "binary", "750"),
+            ("compare_curriculum", "m", "binary", "750"),
             "mixed",
             ["mixed_M_binary_750", "curriculum_M_binary_750"],
         ),
-        (("ablate_rewards.sh", "m", "mixed", "750"), "binary", ["mixed_M_binary_750", "mixed_M_binary_format_750"]),
+        (("ablate_rewards", "m", "mixed", "750"), "binary", ["mixed_M_binary_750", "mixed_M_binary_format_750"]),
     ],
 )
 def test_each_step_is_a_command_that_prints_what_it_chose(words, chosen, trained):
-    status, commands, printed = script(f"scripts/npg_muse/{words[0]}", *words[1:], VOLUMES="45000 60000")
+    status, commands, printed = study(f"npg_muse.{words[0]}", *words[1:], VOLUMES="45000 60000")
     assert status == 0, printed
     assert printed.splitlines()[0] == chosen  # alone on the standard output
     runs = [re.search(r"run.name=(\S+)", one)[1] for one in of_module(commands, "recipe.train")]
@@ -216,32 +199,33 @@ def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
     choose = tmp_path / "python"
     choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
-    command = '. scripts/npg_muse/settings.sh; best "mixed m binary 750" "curriculum m binary 750"'
-    environment = {**os.environ, "PYTHON": str(choose), "DRY_RUN": ""}
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("curriculum m binary 750\n", "")
+    steps = Steps(Options(python=str(choose), experiment="npg_muse"))
+    settings = [npg_muse.Setting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
+    assert npg_muse.best(steps, settings) == settings[1]
 
 
 def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_before():
-    status, commands, printed = script(
-        "scripts/npg_muse/choose_data_volume.sh", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
+    status, commands, printed = study(
+        "npg_muse.choose_data_volume", "m", VOLUMES="7501 9001", JOBS="2", PLATFORM="gpu_ray"
     )
     assert status == 0, printed
     assert len(of_module(commands, "data_prep.graphs")) == 10
     assert of_module(commands, "recipe.train") == []  # the jobs' own
-    jobs = re.findall(r"job submit .* -- env -C .+? bash (scripts/.*)", printed)
-    assert sorted(jobs) == [f"scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")]
+    jobs = [command for command in commands if "ray_submit" in command]
+    assert sorted(jobs) == [
+        f"bash scripts/ray_submit.sh scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")
+    ]
 
 
 def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
-    _, commands, _ = script("scripts/countdown.sh", "m", PLATFORM="gpu_ray")
+    _, commands, _ = study("task", "countdown", "m", PLATFORM="gpu_ray")
     elsewhere = [command.split(" -m ")[1].split()[0] for command in of_module(commands, "recipe.cluster")]
     assert elsewhere == ["recipe.probe", "recipe.export", "recipe.evaluate", "recipe.evaluate"]
     assert len(of_module(commands, "recipe.train")) == 1
 
 
 def test_an_evaluation_of_the_study_has_three_groups():
-    status, commands, printed = script("scripts/npg_muse/evaluate.sh", "m", "out", PROBLEMS="60")
+    status, commands, printed = study("npg_muse.evaluate", "m", "out", PROBLEMS="60")
     assert status == 0, printed
     made = of_module(commands, "data_prep.graphs")
     assert [("--tasks mcp mis mvc mcs ged tsp --limit 600" in one, "diameter" in one) for one in made] == [
@@ -256,7 +240,7 @@ def test_an_evaluation_of_the_study_has_three_groups():
 
 
 def test_the_smoke_setting_is_one_command():
-    status, commands, printed = script("scripts/npg_muse/smoke.sh")
+    status, commands, printed = study("npg_muse.smoke")
     assert status == 0, printed
     runs = of_module(commands, "recipe.train")
     assert len(runs) == 2  # mixed, and the curriculum
@@ -269,14 +253,14 @@ def test_the_smoke_setting_is_one_command():
         (["m", "bnary", "750"], "unknown reward 'bnary'; valid ones: binary "),
         (["m", "binary", "many"], "the volume is a number"),
         (["m"], "MODEL REWARD VOLUME"),
-        (["ablate_rewards.sh", "m", "sorted", "750"], "unknown strategy 'sorted'; valid ones: mixed curriculum"),
-        (["train_all_series.sh", "sorted", "binary", "750", "m"], "unknown strategy 'sorted'"),
-        (["evaluate.sh", "m", "out"], "unknown group 'all'; valid ones: in_task"),
+        (["ablate_rewards", "m", "sorted", "750"], "unknown strategy 'sorted'; valid ones: mixed curriculum"),
+        (["train_all_series", "sorted", "binary", "750", "m"], "unknown strategy 'sorted'"),
+        (["evaluate", "m", "out"], "unknown group 'all'; valid ones: in_task"),
     ],
 )
 def test_npg_muse_refuses_what_is_no_setting(arguments, message):
-    name, words = (arguments[0], arguments[1:]) if arguments[0].endswith(".sh") else ("mixed.sh", arguments)
-    status, commands, printed = script(f"scripts/npg_muse/{name}", *words, WHAT="all")
+    name, words = (arguments[0], arguments[1:]) if arguments[0] != "m" else ("mixed", arguments)
+    status, commands, printed = study(f"npg_muse.{name}", *words, WHAT="all")
     assert (status, commands) == (2, [])
     assert message in printed
 

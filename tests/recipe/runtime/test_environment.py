@@ -1,10 +1,9 @@
 """What nodes of a cluster get from the shell of the user."""
 
-from pathlib import Path
-
 import pytest
 
-from recipe.runtime.environment import ROOT, forwarded, job_environment, study_options
+from recipe.runtime.environment import ROOT, forwarded, job_environment
+from recipe.runtime.options import Options, forwarded_variables
 
 # What users of the launchers set, by the launchers' own comments.
 DOCUMENTED = """
@@ -15,16 +14,14 @@ DOCUMENTED = """
 
 
 def test_every_option_of_a_launcher_is_forwarded() -> None:
-    assert study_options() >= set(DOCUMENTED.split())
+    assert forwarded_variables() >= set(DOCUMENTED.split())
+    assert "DRY_RUN" not in forwarded_variables()
 
 
-def test_an_option_is_read_with_a_default(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/a.sh").write_text(
-        'x=${MINE:-1} y=${OURS?needed} z=${HOME} $PWD "${BASH_SOURCE[0]}" ${DRY_RUN:-}\n'
-    )
-    (tmp_path / "setup.sh").write_text("${TORCH_INDEX:-}\n")
-    assert study_options(tmp_path) == {"MINE", "OURS"}
+def test_an_option_that_is_not_set_has_its_default_and_an_empty_choice_is_one() -> None:
+    found = Options.of({"TRAIN": "a=b", "LENGTH": "", "ARMS": "", "SEEDS": "1 2", "HOME": "/h"})
+    assert found == Options(train="a=b", arms="", seeds="1 2")
+    assert found.variables() == {"TRAIN": "a=b", "ARMS": "", "SEEDS": "1 2"}
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN", "PATH"])

@@ -1,18 +1,13 @@
-"""The folder of a model: ``python -m recipe.model MODEL`` prints it.
+"""The folder of a model that is named by a folder or by the hub's name.
 
 A folder is itself, once it is complete. A hub's name (``owner/model``) is the folder of its snapshot in Hugging Face's
 cache (``HF_HOME``), downloaded when it is not there: commands that are given that folder read the same weights. On a
 cluster the cache has to be on storage that all nodes see.
 """
 
-import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.checks.model import missing_parts
-
-REFUSED = 2
 
 # The same weights in the formats of other programs.
 OTHER_FORMATS = ["*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.pth", "onnx/*", "original/*"]
@@ -49,19 +44,3 @@ def _snapshot(name: str) -> Path:
             f"({type(error).__name__}: {' '.join(str(error).split())}); "
             "without a network, download it elsewhere and name its folder"
         ) from error
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.model", description=__doc__)
-    options.add_argument("model", help="a Hugging Face folder, or a hub's name (owner/model)")
-    try:
-        print(model_folder(options.parse_args(arguments).model))
-    except ModelError as error:
-        print(f"stopped: {error}", file=sys.stderr)
-        return REFUSED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

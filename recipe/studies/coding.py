@@ -1,0 +1,231 @@
+"""The coding pipeline: a baseline, SFT, preferences, GRPO and repair in several turns, each from the model before it.
+
+The model that a phase leaves is OUT/phaseN/model, its evaluation on the dev set OUT/phaseN/dev.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from data_prep.files import file_hash
+from recipe.settings import SettingsError, read_agents
+from recipe.studies.steps import MadeWith, Steps, Stopped, say
+
+PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
+
+
+def _prepared(steps: Steps) -> Steps:
+    """The pipeline's defaults, and what its phases share."""
+    given = steps.options
+    experiment = given.experiment or "code_grpo"
+    data, out = given.data or "data/coding", given.out or "outputs/coding"
+    steps = steps.changed(experiment=experiment, data=data, out=out, agents=given.agents or "standard")
+    steps = steps.with_length(experiment)
+    # phase0/model links to the model that the study began with.
+    rows = {split: f"{data}/{split}.parquet" for split in ("train", "dev")}
+    steps.study = MadeWith(out, {"start": f"{out}/phase0/model"}, rows)
+    return steps
+
+
+def phase0(steps: Steps, model: str) -> None:
+    """The model as it is, evaluated on the dev set."""
+    steps = _prepared(steps)
+    given, out = steps.options, f"{steps.options.out}/phase0"
+    steps.need(
+        f"{given.data}/dev.parquet", f"python -m data_prep.govern ... --out {given.data} (docs/reference/data.md)"
+    )
+    model = steps.local_model(model)
+    manifest = Path(given.data, "manifest.jsonl")
+    say(f"data: {given.data} ({file_hash(manifest) if manifest.exists() else 'no manifest'})")
+    steps.claim_folder(MadeWith(given.out, {"start": model}))
+    _link(steps, model, out)
+    _evaluate_dev(steps, out)
+
+
+def phase1(steps: Steps) -> None:
+    """Supervised training on the model's own accepted samples (rejection sampling)."""
+    steps = _prepared(steps)
+    given, before, out = steps.options, f"{steps.options.out}/phase0", f"{steps.options.out}/phase1"
+    experiment, samples = given.sft_experiment or "verified", given.samples or "8"
+    steps.need(f"{before}/model", "bash scripts/coding/phase0_baseline.sh MODEL")
+    steps.claim(MadeWith(out, settings={"sft": f"{experiment} samples={samples} {given.sft}"}))
+    if steps.have(f"{out}/model"):
+        return
+    _evaluate_samples(steps, f"{before}/model", f"{out}/samples", samples)
+    steps.module(
+        "recipe.sft", f"sft_experiment={experiment}", f"sft_platform={steps.serving}", f"model.path={before}/model",
+        f"verified.evaluations=[{out}/samples]", f"trainer.default_local_dir={out}/sft", *given.sft.split(),
+    )  # fmt: skip
+    steps.run("cp", "-r", _last_checkpoint(f"{out}/sft"), f"{out}/model")
+    _evaluate_dev(steps, out)
+    _compare(steps, f"{before}/dev", f"{out}/dev", out)
+
+
+def phase2(steps: Steps) -> None:
+    """Preferences among verified samples of the same problem."""
+    steps = _prepared(steps)
+    given, before, out = steps.options, f"{steps.options.out}/phase1", f"{steps.options.out}/phase2"
+    samples = given.samples or "8"
+    steps.need(f"{before}/model", "bash scripts/coding/phase1_sft.sh")
+    steps.claim(MadeWith(out, {"phase1": f"{before}/model"}, settings={"dpo": f"samples={samples} {given.dpo}"}))
+    if steps.have(f"{out}/model"):
+        return
+    _evaluate_samples(steps, f"{before}/model", f"{out}/samples", samples)
+    steps.module(
+        "recipe.dpo", "--model", f"{before}/model", "--evaluations", f"{out}/samples", "--out", out,
+        "--platform", steps.serving, *given.dpo.split(),
+    )  # fmt: skip
+    _evaluate_dev(steps, out)
+    _compare(steps, f"{before}/dev", f"{out}/dev", out)
+
+
+def phase3(steps: Steps) -> None:
+    """GRPO with verifiable rewards, from phase 2's model, or phase 1's where phase 2 was left out."""
+    steps = _prepared(steps)
+    given, out = steps.options, f"{steps.options.out}/phase3"
+    steps.need(f"{given.out}/phase1/model", "bash scripts/coding/phase1_sft.sh")
+    with_two = "2" not in given.without.split() and Path(given.out, "phase2/model").exists()
+    start = f"{given.out}/phase{2 if with_two else 1}"
+    reward = given.reward or "dense"
+    if reward not in PARTIAL_CREDIT:
+        raise Stopped(f"unknown REWARD '{reward}'; valid ones: {', '.join(PARTIAL_CREDIT)}")
+    steps.claim(MadeWith(out, {"begins": f"{start}/model"}, settings={"reward": reward}))
+    name = f"{Path(given.out).name}_{reward}"
+    steps.grpo(
+        given.experiment, f"{start}/model", name, f"data.train_files={given.data}/train.parquet",
+        f"data.val_files={given.data}/dev.parquet",
+        f"reward.custom_reward_function.reward_kwargs.partial_credit={PARTIAL_CREDIT[reward]}",
+    )  # fmt: skip
+    _link(steps, f"outputs/{given.experiment}/{name}/model", out)
+    _evaluate_dev(steps, out)
+    _compare(steps, f"{start}/dev", f"{out}/dev", out)
+
+
+def phase4(steps: Steps) -> None:
+    """Repair in several turns: GRPO over whole episodes from phase 3's model.
+
+    `before` and `repair` are evaluations in several turns, with the share of first-turn failures that end accepted;
+    `dev` is one in a single turn, as of all phases. A turn has LENGTH tokens, and a response of the training as many
+    times that as there are turns.
+    """
+    steps = _prepared(steps)
+    given, out = steps.options, f"{steps.options.out}/phase4"
+    steps.need(f"{given.out}/phase3/model", "bash scripts/coding/phase3_grpo.sh")
+    turns = _max_turns(given.agents)
+    rows = _rows_for_agents(steps, f"{out}/rows")
+    _evaluate_turns(steps, f"{given.out}/phase3/model", f"{out}/before", rows["dev"])
+    name = f"{Path(given.out).name}_repair"
+    steps.grpo(
+        given.experiment, f"{given.out}/phase3/model", name, f"data.train_files={rows['train']}",
+        f"data.val_files={rows['dev']}", f"agents={given.agents}",
+        f"data.max_response_length={turns * int(given.length)}", *given.repair.split(),
+    )  # fmt: skip
+    _link(steps, f"outputs/{given.experiment}/{name}/model", out)
+    _evaluate_dev(steps, out)
+    _evaluate_turns(steps, f"{out}/model", f"{out}/repair", rows["dev"])
+    _compare(steps, f"{out}/before", f"{out}/repair", out)
+
+
+def pipeline(steps: Steps, model: str) -> None:
+    """All phases but those of WITHOUT, and one table over them."""
+    out, without = steps.options.out or "outputs/coding", steps.options.without.split()
+    phase0(steps, model)
+    phases = [number for number in PHASES if str(number) not in without]
+    for number in phases:
+        PHASES[number](steps)
+    folders = [f"{out}/phase{number}/dev" for number in (0, *phases)]
+    in_turns = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"] if 4 in phases else []
+    steps.module("recipe.report", "choose", *folders, *in_turns)
+
+
+PHASES = {1: phase1, 2: phase2, 3: phase3, 4: phase4}
+
+
+def micro(steps: Steps) -> None:
+    """All phases on the micro model and two of its skills, without a GPU; phase 2 needs .venv-dpo."""
+    data, out = "data/micro_coding", steps.options.out or "outputs/micro_coding"
+    steps.run("bash", "scripts/micro_start.sh")
+    _micro_data(steps, data)
+    without = steps.options.without if Path(".venv-dpo/.stamp").exists() else "2"
+    # Sampled answers: the most likely ones of the micro model are nearly all right before any training.
+    # An episode has three turns of 64 tokens with two answers of the environment between them.
+    of_pipeline = Steps(
+        replace(
+            steps.options, data=data, out=out, experiment="quickstart", length="64", agents="micro", samples="4",
+            without=without, evaluate="--protocol eval@k --samples 4 --vllm=--max-model-len=512",
+            sft="data.max_length=256 optim.lr=1e-4 data.train_batch_size=32 data.micro_batch_size_per_gpu=16",
+            dpo="--lr 5e-4 --epochs 2 --margin 0.3 --batch-size 16 --micro-batch-size 8 --max-length 256",
+            train="trainer.total_training_steps=8 trainer.save_freq=8 trainer.test_freq=8",
+            repair="data.max_response_length=320 actor_rollout_ref.rollout.max_model_len=480",
+        )
+    )  # fmt: skip
+    pipeline(of_pipeline, f"{data}/model")
+
+
+def _micro_data(steps: Steps, data: str) -> None:
+    """Rows of two skills, and a start that has seen second turns."""
+    if not Path(data, "dev.parquet").exists():
+        steps.module("data_prep.micro", "--out", data, "--skills", "write", "repair", "--limit", "128")
+        steps.run("cp", f"{data}/val.parquet", f"{data}/dev.parquet")
+    if Path(data, "model").exists():
+        return
+    episodes = ("data_prep.micro.episodes", "--out")
+    feedback = ("--feedback", read_agents("micro").feedback["code_agent"])
+    steps.module(*episodes, f"{data}/episodes_train.parquet", *feedback)
+    steps.module(*episodes, f"{data}/episodes_val.parquet", *feedback, "--seed", "1", "--limit", "16")
+    steps.module(
+        "recipe.sft", "sft_experiment=micro", "model.path=data/micro/model",
+        f"data.train_files={data}/episodes_train.parquet", f"data.val_files={data}/episodes_val.parquet",
+        "optim.lr=1e-3", "trainer.total_training_steps=128", f"trainer.default_local_dir={data}/sft",
+    )  # fmt: skip
+    steps.run("cp", "-r", f"{data}/sft/global_step_128/huggingface", f"{data}/model")
+
+
+def _rows_for_agents(steps: Steps, folder: str) -> dict[str, str]:
+    rows = {split: f"{folder}/{split}.parquet" for split in ("train", "dev")}
+    for split, path in rows.items():
+        source = f"{steps.options.data}/{split}.parquet"
+        steps.claim_folder(MadeWith(folder, data={split: source}))
+        if not Path(path).exists():
+            steps.module("data_prep.sources.agents", source, "--out", path)
+    return rows
+
+
+def _evaluate_dev(steps: Steps, out: str) -> None:
+    given = steps.options
+    steps.evaluate(given.experiment, f"{out}/model", f"{out}/dev", {"dev": f"{given.data}/dev.parquet"})
+
+
+def _evaluate_samples(steps: Steps, model: str, out: str, samples: str) -> None:
+    given = steps.options
+    rows = {"train": f"{given.data}/train.parquet"}
+    steps.evaluate(given.experiment, model, out, rows, "--protocol", "eval@k", "--samples", samples)
+
+
+def _evaluate_turns(steps: Steps, model: str, out: str, rows: str) -> None:
+    steps.evaluate(steps.options.experiment, model, out, {"dev": rows}, "--agents", steps.options.agents)
+
+
+def _compare(steps: Steps, before: str, after: str, out: str) -> None:
+    steps.module("recipe.report", "compare", before, after, "--out", f"{out}/report.json")
+
+
+def _link(steps: Steps, model: str, out: str) -> None:
+    """OUT/model links to a phase's model."""
+    steps.run("mkdir", "-p", out)
+    steps.run("ln", "-sfn", os.path.realpath(model), f"{out}/model")
+
+
+def _last_checkpoint(folder: str) -> str:
+    """The Hugging Face folder of the last step; a pattern in a dry run, which has none."""
+    found = sorted(
+        Path(folder).glob("global_step_*/huggingface"), key=lambda path: int(path.parent.name.split("_")[-1])
+    )
+    return str(found[-1]) if found else f"{folder}/global_step_*/huggingface"
+
+
+def _max_turns(agents: str) -> int:
+    try:
+        return read_agents(agents).max_turns
+    except SettingsError as error:
+        raise Stopped(str(error)) from error

@@ -1,0 +1,296 @@
+"""NPG-Muse: GRPO on NP-hard graph problems. Which volume of data, which order of levels, which reward?
+
+A setting is an order of the levels, a model, a reward and a volume; its run and evaluation have names made of them.
+VOLUME 750 is the smoke setting: five steps.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from recipe.studies import lm_eval
+from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, say
+
+TASKS = "mcp mis mvc mcs ged tsp"
+# Graph problems in polynomial time.
+CROSS_TASKS = "common_neighbours shortest_distance connected_components diameter"
+GROUPS = ("in_task", "cross_task", "cross_domain")
+REWARDS = ("binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated")
+ORDERS = ("mixed", "curriculum")
+VOLUMES = "45000 60000 90000"
+LEVELS = (1, 2, 3, 4, 5)
+SMOKE_VOLUME = 750
+BATCH = 128
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run of the study is."""
+
+    order: str
+    model: str
+    reward: str
+    volume: str
+
+    @classmethod
+    def checked(cls, order: str, model: str, reward: str, volume: str) -> "Setting":
+        """A setting of the user's; Stopped where one part is not valid."""
+        _check("strategy", order, ORDERS)
+        _check("reward", reward, REWARDS)
+        if not re.fullmatch(r"[1-9][0-9]*", volume):
+            raise Stopped("the volume is a number of rows, such as 45000")
+        return cls(order, model, reward, volume)
+
+    @property
+    def run(self) -> str:
+        """The name of its run."""
+        return f"{self.order}_{name_of(self.model)}_{self.reward}_{self.volume}"
+
+    @property
+    def data(self) -> str:
+        """The folder of its rows, level1 to level5 in it."""
+        return f"data/npg_muse/{self.volume}"
+
+    def files(self, split: str) -> dict[int, str]:
+        """The file of each level."""
+        return {level: f"{self.data}/level{level}/{split}.parquet" for level in LEVELS}
+
+
+def name_of(model: str) -> str:
+    """A model's last name, and digits that tell it from others with the same last name."""
+    place = model
+    if Path(model).exists():
+        here, found = Path.cwd().resolve(), Path(model).resolve()
+        place = str(found.relative_to(here)) if found.is_relative_to(here) else str(found)
+    last = re.sub(r"[^A-Za-z0-9]", "_", Path(place).name)
+    return f"{last}_{hashlib.sha256(place.encode()).hexdigest()[:6]}"
+
+
+def mixed(steps: Steps, model: str, reward: str, volume: str) -> None:
+    """GRPO on all five levels, shuffled: one run."""
+    _train(_prepared(steps), Setting.checked("mixed", model, reward, volume))
+
+
+def curriculum(steps: Steps, model: str, reward: str, volume: str) -> None:
+    """GRPO on level 1, then 2, to 5, in one run; each level has as many steps as its rows fill batches."""
+    _train(_prepared(steps), Setting.checked("curriculum", model, reward, volume))
+
+
+def choose_data_volume(steps: Steps, model: str) -> str:
+    """Step 1: mixed training with the binary reward on each volume."""
+    settings = [Setting.checked("mixed", model, "binary", volume) for volume in _volumes(steps)]
+    return _best_of_trained(_prepared(steps), settings).volume
+
+
+def compare_curriculum(steps: Steps, model: str, reward: str, volume: str) -> str:
+    """Steps 2 and 4: all levels mixed, or one after the other."""
+    settings = [Setting.checked(order, model, reward, volume) for order in ORDERS]
+    return _best_of_trained(_prepared(steps), settings).order
+
+
+def ablate_rewards(steps: Steps, model: str, order: str, volume: str) -> str:
+    """Step 3: a run with each reward, all else the same."""
+    settings = [Setting.checked(order, model, reward, volume) for reward in REWARDS]
+    return _best_of_trained(_prepared(steps), settings).reward
+
+
+def train_all_series(steps: Steps, order: str, reward: str, volume: str, *models: str) -> None:
+    """Step 5: the chosen setting on other base models."""
+    if not models:
+        raise Stopped(f"which models? {'|'.join(ORDERS)} REWARD VOLUME MODEL ...")
+    _train_all(_prepared(steps), [Setting.checked(order, model, reward, volume) for model in models])
+
+
+def train_ablation(steps: Steps, model: str, *others: str) -> None:
+    """All five steps; each takes the best setting of the one before. At the end one table over all runs."""
+    say("step 1: data volume")
+    volume = choose_data_volume(steps, model)
+    say(f"step 2: curriculum or mixed, volume {volume}")
+    first = compare_curriculum(steps, model, "binary", volume)
+    say(f"step 3: reward, {first}, volume {volume}")
+    reward = ablate_rewards(steps, model, first, volume)
+    say(f"step 4: curriculum or mixed with {reward}, volume {volume}")
+    order = compare_curriculum(steps, model, reward, volume)
+    say(f"step 5: {order} {reward} {volume} on the other models")
+    if others:
+        train_all_series(steps, order, reward, volume, *others)
+    settings = [
+        *(Setting("mixed", model, "binary", one) for one in _volumes(steps)),
+        Setting("curriculum", model, "binary", volume),
+        *(Setting(first, model, one, volume) for one in REWARDS),
+        *(Setting(one, model, reward, volume) for one in ORDERS),
+        *(Setting(order, one, reward, volume) for one in others),
+    ]
+    steps = _prepared(steps)
+    steps.module("recipe.report", "choose", *_evaluations(steps, dict.fromkeys(settings)))
+    say(f"chosen: {order} {reward} {volume}")
+
+
+def evaluate(steps: Steps, model: str, out: str) -> None:
+    """A model on problems that no run trains on: the groups of WHAT."""
+    steps = _prepared(steps)
+    given = steps.options
+    groups = (given.what or " ".join(GROUPS)).split()
+    for group in groups:
+        _check("group", group, GROUPS)
+    model = steps.local_model(model)
+    for group in groups:
+        if group == "cross_domain":
+            lm_eval.cross_domain(steps, model, f"{out}/{group}")
+            continue
+        tasks = given.tasks if group == "in_task" else CROSS_TASKS
+        rows = f"data/npg_muse/{group}"
+        limit = 10 * int(given.problems or 600)  # a tenth of the rows is for testing
+        steps.make_rows(
+            rows, "graphs", "--experiment", given.experiment, "--tasks", *tasks.split(), "--limit", str(limit)
+        )
+        steps.evaluate(given.experiment, model, f"{out}/{group}", {group: f"{rows}/test.parquet"})
+
+
+def smoke(steps: Steps) -> None:
+    """The smoke setting on the micro tokenizer and random weights, on one machine: both orders of the levels."""
+    model = "data/npg_muse/model"
+    if not Path(model).exists():
+        steps.module("data_prep.micro.model", "--out", model, "--max-length", "8192")
+    # A byte is a token: the largest prompts have some thousand. Short answers, few prompts a step.
+    overrides = (
+        "data.max_prompt_length=5000 data.train_batch_size=16 actor_rollout_ref.actor.ppo_mini_batch_size=16 "
+        "actor_rollout_ref.rollout.n=2 data.val_max_samples=10 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.rollout.max_model_len=5120"
+    )
+    small = steps.changed(train=overrides, length="32", evaluate="--limit 4")
+    print(compare_curriculum(small, model, "binary", str(SMOKE_VOLUME)))
+
+
+def _prepared(steps: Steps) -> Steps:
+    """The study's defaults."""
+    given = steps.options
+    experiment = given.experiment or "npg_muse"
+    return steps.changed(experiment=experiment, tasks=given.tasks or TASKS).with_length(experiment)
+
+
+def _check(what: str, value: str, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise Stopped(f"unknown {what} '{value}'; valid ones: {' '.join(valid)}")
+
+
+def _volumes(steps: Steps) -> list[str]:
+    return (steps.options.volumes or VOLUMES).split()
+
+
+def _train(steps: Steps, setting: Setting) -> None:
+    """One run, its model and the evaluation of it on the dev problems of every level."""
+    given, smoke_size = steps.options, int(setting.volume) <= SMOKE_VOLUME
+    overrides = _curriculum(setting, given.train) if setting.order == "curriculum" else []
+    model = steps.local_model(setting.model)
+    _make_data(steps, setting)
+    steps.study = MadeWith(
+        f"outputs/{given.experiment}",
+        {name_of(setting.model): model},
+        {
+            f"{setting.volume}_{level}_{split}": setting.files(split)[level]
+            for level in LEVELS
+            for split in ("train", "dev")
+        },
+    )
+    five = ["trainer.total_training_steps=5", "trainer.save_freq=5", "trainer.test_freq=5"] if smoke_size else []
+    memory = [
+        "adaptation=full",
+        f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={given.sequence_parallel or 4}",
+        f"actor_rollout_ref.ref.fsdp_config.param_offload={given.offload_ref or 'false'}",
+    ]
+    train, dev = ("[" + ",".join(setting.files(split).values()) + "]" for split in ("train", "dev"))
+    steps.grpo(
+        given.experiment, model, setting.run, f"data.train_files={train}", f"data.val_files={dev}",
+        f"reward.custom_reward_function.reward_kwargs.shape={setting.reward}", *(memory if steps.on_gpus else ()),
+        *five, *overrides,
+    )  # fmt: skip
+    folder = f"outputs/{given.experiment}/{setting.run}"
+    rows = {f"level{level}": path for level, path in setting.files("dev").items()}
+    steps.evaluate(given.experiment, f"{folder}/model", f"{folder}/dev", rows)
+
+
+def _curriculum(setting: Setting, train: str) -> list[str]:
+    """The overrides of a schedule with one stage a level, validated at the end of each."""
+    named = re.findall(r"data\.train_batch_size=(\d+)", train)
+    batch, rows = int(named[-1]) if named else BATCH, int(setting.volume) // len(LEVELS)
+    if rows < batch:
+        raise Stopped(f"a level of {rows} rows does not fill a batch of {batch}")
+    stage = 1 if int(setting.volume) <= SMOKE_VOLUME else rows // batch
+    levels = [f"level{level}" for level in LEVELS]
+    return [
+        "protocol=curriculum", f"protocol.levels=[{','.join(f'[{level}]' for level in levels)}]",
+        f"protocol.stage_steps={stage}", f"trainer.test_freq={stage}", "skills.by=function",
+        "skills.function=rewards.skills:level_of", f"skills.names=[{','.join(levels)}]",
+    ]  # fmt: skip
+
+
+def _make_data(steps: Steps, setting: Setting) -> None:
+    """The rows of each level, a fifth of the volume each."""
+    for level in LEVELS:
+        steps.make_rows(
+            f"{setting.data}/level{level}", "graphs", "--experiment", steps.options.experiment, "--tasks",
+            *steps.options.tasks.split(), "--levels", str(level), "--limit", str(int(setting.volume) // len(LEVELS)),
+        )  # fmt: skip
+
+
+def _train_all(steps: Steps, settings: Sequence[Setting]) -> None:
+    """Each setting's run, as parallel Ray jobs where the cluster has room, else in turn; a failure stops no other."""
+    for setting in settings:  # first, since runs that share a volume would make its data at the same time
+        _make_data(steps, setting)
+
+    def train(setting: Setting) -> int:
+        words = (setting.model, setting.reward, setting.volume)
+        try:
+            if jobs > 1:
+                submitting.run("bash", "scripts/ray_submit.sh", f"scripts/npg_muse/{setting.order}.sh", *words)
+            else:
+                _train(steps.changed(), setting)
+        except Stopped as error:
+            if not isinstance(error, CommandFailed):
+                say(f"stopped: {error}")
+            return error.status
+        return 0
+
+    jobs, submitting = _jobs(steps), steps.with_environment(**steps.options.variables())
+    statuses = _parallel(train, settings, jobs) if jobs > 1 else [train(setting) for setting in settings]
+    if failed := [setting.run for setting, status in zip(settings, statuses, strict=True) if status]:
+        raise CommandFailed(f"runs failed: {', '.join(failed)}", max(statuses))
+
+
+def _parallel(train: Callable[[Setting], int], settings: Sequence[Setting], jobs: int) -> list[int]:
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        return list(pool.map(train, settings))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an interrupted study begins no further run
+
+
+def _jobs(steps: Steps) -> int:
+    given = steps.options
+    if given.jobs or steps.platform != "gpu_ray" or steps.dry:
+        return max(1, int(given.jobs or 1))
+    room = steps.answer(
+        "recipe.cluster", "room", f"experiment={given.experiment}", "platform=gpu_ray", *given.train.split()
+    )
+    return max(1, int(room))
+
+
+def _best_of_trained(steps: Steps, settings: Sequence[Setting]) -> Setting:
+    _train_all(steps, settings)
+    return best(steps, settings)
+
+
+def best(steps: Steps, settings: Sequence[Setting]) -> Setting:
+    """The setting whose run has the highest mean accepted@1 over the levels; of equals, and in a dry run, the first."""
+    folders = _evaluations(steps, settings)
+    if steps.dry:
+        return settings[0]
+    return settings[folders.index(steps.answer("recipe.report", "choose", *folders))]
+
+
+def _evaluations(steps: Steps, settings: Iterable[Setting]) -> list[str]:
+    return [f"outputs/{steps.options.experiment}/{one.run}/dev" for one in settings]

@@ -1,0 +1,209 @@
+"""The evidence of papers A and B, and the table of docs/evidence/learning.md: runs on the micro suite, compared.
+
+A study can be stopped and started again: finished runs are not done again. The overrides of a kept run are those of
+its study, so they keep their order and spelling (docs/evidence).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipe.records.run_directory import RunDirectory
+from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, files_in
+
+ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
+ORDERS = {"forward": "[write,repair,trace,sql]", "backward": "[sql,trace,repair,write]"}
+EPSILONS = "0.01 0.03 0.1 0.3"
+ARMS_A = "grpo delete truncate shapley shuffled inverted"
+ARMS_B = "grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both"
+ARMS_OF_PAPER_B = (
+    "grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both"
+)
+# Baselines with a strength: its key, and what is tried.
+STRENGTHS = {
+    "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
+    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
+    "l2": ("penalty.strength", "0.01,0.1,1.0"),
+}
+
+
+def evidence_a(steps: Steps, *overrides: str) -> None:
+    """Plain GRPO, counterfactual credit and its controls from the same start."""
+    given, suite = steps.options, steps.options.suite or "parts"
+    joined = "_".join(suite.split())
+    name, data = "evidence_a" + ("" if suite == "parts" else f".{joined}"), f"data/{joined}"
+    out = f"outputs/{name}"
+    steps.micro_start(data, "--skills", *suite.split())
+    steps.take_kept(out)
+    steps.study = _study(steps, out, data, overrides)
+    steps.multirun(
+        "experiment=evidence_a", f"data.seed={_listed(given.seeds or '0 1 2 3 4')}",
+        f"arm={_listed(given.arms or ARMS_A)}", f"run.experiment={name}", f"run.name={ARM}.{SEED}",
+        f"data.train_files={data}/train.parquet", f"data.val_files={data}/val.parquet",
+        f"actor_rollout_ref.model.path={data}/model", f"skills.names=[{_listed(suite)}]", *overrides,
+    )  # fmt: skip
+    steps.keep_runs(out)
+    _report(steps, "speed", out, "--reach", given.reach or "0.8")
+
+
+def evidence_b(steps: Steps, *overrides: str) -> None:
+    """Every arm on the micro suite, two orders of the four skills, several seeds."""
+    given, out = steps.options, "outputs/evidence_b"
+    steps.micro_start()
+    arms, epsilons = _chosen(given.arms, ARMS_B), _chosen(given.epsilons, EPSILONS)
+    orders = (given.orders or " ".join(ORDERS)).split()
+    if unknown := set(orders) - set(ORDERS):
+        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
+    steps.take_kept(out)
+    steps.study = _study(steps, out, "data/micro", overrides)
+    # Seeds outside: a study that is stopped can be compared as far as it went.
+    for seed in (given.seeds or "0 1 2 3 4").split():
+        for order in orders:
+            common = [
+                "experiment=paper_b", "run.experiment=evidence_b", f"data.seed={seed}",
+                f"protocol.skill_sequence={ORDERS[order]}",
+            ]  # fmt: skip
+            _arms_and_epsilons(steps, common, arms, epsilons, f"{order}.{SEED}", overrides)
+    steps.keep_runs(out)
+    _report(steps, "skills", out, "--pareto", "qp_solutions")
+
+
+def evidence_b_strengths(steps: Steps, *overrides: str) -> None:
+    """How strong the baselines that have a strength should be, on a seed that the evidence does not use."""
+    given, out = steps.options, "outputs/evidence_b_strengths"
+    steps.micro_start()
+    steps.take_kept(out)
+    steps.study = _study(steps, out, "data/micro")
+    for arm in ("grpo", *STRENGTHS):
+        key, values = STRENGTHS.get(arm, ("", ""))
+        steps.multirun(
+            "experiment=paper_b", "run.experiment=evidence_b_strengths", f"data.seed={given.seed or '100'}",
+            f"arm={arm}", f"protocol.skill_sequence={ORDERS['forward']}", *([f"{key}={values}"] if key else []),
+            f"run.name={arm}{f'_${{{key}}}' if key else ''}.forward.{SEED}", *overrides,
+        )  # fmt: skip
+    steps.keep_runs(out)
+    _report(steps, "skills", out)
+
+
+def paper_b(steps: Steps, scale: str, *arguments: str) -> None:
+    """Skill-safe updates: `toy` in numpy, `micro` on the micro suite, or `real` with the user's model and rows."""
+    if scale not in SCALES:
+        raise Stopped(f"unknown scale '{scale}'; valid ones: {', '.join(SCALES)}")
+    SCALES[scale](steps, *arguments)
+
+
+def _toy(steps: Steps, *options: str) -> None:
+    steps.run("bash", "scripts/setup.sh", steps.serving)
+    steps.module("examples.toys", "projection", *options)
+
+
+def _micro(steps: Steps, *overrides: str) -> None:
+    """The baseline matrix of skill-safe updates on the micro suite, and a sweep of epsilon."""
+    steps.micro_start()
+    out = "outputs/paper_b_micro"
+    steps.study = _study(steps, out, "data/micro", overrides)
+    _paper_b(steps, out, ["experiment=paper_b"], _chosen(steps.options.arms, ARMS_OF_PAPER_B), overrides)
+
+
+def _real(steps: Steps, *overrides: str) -> None:
+    """The same with the user's model and rows, on GPUs."""
+    given = steps.options
+    steps = steps.changed(platform=given.platform or "gpu_1x8")
+    needed = (
+        ("TRAIN_FILES", given.train_files, "parquet of training rows"),
+        ("VAL_FILES", given.val_files, "of validation rows"),
+        ("SKILLS", given.skills, "their order, as [a,b,c]"),
+    )
+    for name, value, what in needed:
+        if not value:
+            raise Stopped(f"{name}: {what}")
+    out = "outputs/paper_b_real"
+    data = files_in(f"train_files={given.train_files}") | files_in(f"val_files={given.val_files}")
+    steps.study = MadeWith(out, data=data, settings={"train": f"{' '.join(overrides)} {given.train}"})
+    files = (f"data.train_files={given.train_files}", f"data.val_files={given.val_files}")
+    common = ["experiment=paper_b_real", *files, f"skills.names={given.skills}"]
+    arms = _chosen(given.arms, ARMS_OF_PAPER_B)
+    if "refresh" in arms:
+        # The arm's two steps are a quarter of the micro suite's stages, and next to nothing of a real model's.
+        arms.remove("refresh")
+        longer = (f"protocol.refresh_steps={given.refresh_steps or 500}", *overrides)
+        _arms_and_epsilons(steps, [*common, *_seeds(steps, out)], ["refresh"], [], SEED, longer)
+    _paper_b(steps, out, common, arms, overrides)
+
+
+SCALES = {"toy": _toy, "micro": _micro, "real": _real}
+
+
+def learning(steps: Steps, *overrides: str) -> None:
+    """The quickstart's training from one start with several seeds, 36 updates each; a stopped seed is continued."""
+    steps.micro_start()
+    given, runs = steps.options, []
+    steps.study = _study(steps, "outputs/learning", "data/micro")
+    platform = [f"platform={given.platform}"] if steps.on_gpus else []
+    for seed in (given.seeds or "0 1 2").split():
+        folder = f"outputs/learning/seed{seed}"
+        steps.claim(MadeWith(folder, settings={"train": f"{' '.join(overrides)} {given.train}"}))
+        if not RunDirectory(Path(folder)).finished:
+            # 13 samples a prompt, 663 a skill: a standard error of at most 1.94 points.
+            steps.module(
+                "recipe.train", *platform, "experiment=quickstart", "run.experiment=learning", f"run.name=seed{seed}",
+                f"data.seed={seed}", "actor_rollout_ref.rollout.val_kwargs.n=13", "trainer.total_training_steps=36",
+                "trainer.test_freq=18", "trainer.save_freq=18", *overrides, *given.train.split(),
+            )  # fmt: skip
+        runs.append(folder)
+    steps.module("recipe.report", "summary", *runs)
+
+
+def _study(steps: Steps, out: str, data: str, overrides: Sequence[str] | None = None) -> MadeWith:
+    """All runs begin with one model and use its rows; with `overrides` also of one setting."""
+    settings = {} if overrides is None else {"train": f"{' '.join(overrides)} {steps.options.train}"}
+    rows = {"train": f"{data}/train.parquet", "val": f"{data}/val.parquet"}
+    return MadeWith(out, {"start": f"{data}/model"}, rows, settings)
+
+
+def _paper_b(steps: Steps, out: str, common: Sequence[str], arms: Sequence[str], overrides: Sequence[str]) -> None:
+    epsilons = _chosen(steps.options.epsilons, EPSILONS)
+    _arms_and_epsilons(steps, [*common, *_seeds(steps, out)], arms, epsilons, SEED, overrides)
+    _report(steps, "skills", out, *(["--pareto", "qp_solutions"] if epsilons else []))
+
+
+def _report(steps: Steps, *arguments: str) -> None:
+    """The study's table, also where a run failed; the study's status is then that run's."""
+    steps.module("recipe.report", *arguments)
+    if steps.failed:
+        raise CommandFailed(
+            "a run failed: its message is above; start the study again to run what is missing", steps.failed
+        )
+
+
+def _seeds(steps: Steps, out: str) -> list[str]:
+    return [f"run.experiment={Path(out).name}", f"data.seed={_listed(steps.options.seeds or '0')}"]
+
+
+def _arms_and_epsilons(
+    steps: Steps,
+    common: Sequence[str],
+    arms: Sequence[str],
+    epsilons: Sequence[str],
+    name: str,
+    overrides: Sequence[str],
+) -> None:
+    """Runs with each arm, and with qp_solutions and each epsilon as a cosine; with epsilon 0 it is one of the arms.
+
+    name: the end of a run's name, after its arm.
+    """
+    if arms:
+        steps.multirun(*common, f"arm={','.join(arms)}", f"run.name={ARM}.{name}", *overrides)
+    if epsilons:
+        steps.multirun(
+            *common, "arm=qp_solutions", "projection.epsilon_kind=cosine", f"projection.epsilon={','.join(epsilons)}",
+            f"run.name=qp_solutions_epsilon${{projection.epsilon}}.{name}", *overrides,
+        )  # fmt: skip
+
+
+def _chosen(given: str | None, default: str) -> list[str]:
+    """What the user names; of an empty choice nothing."""
+    return (default if given is None else given).split()
+
+
+def _listed(words: str) -> str:
+    return ",".join(words.split())

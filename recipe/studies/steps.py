@@ -1,0 +1,283 @@
+"""The steps that studies share. Each is shown before it runs; with DRY_RUN=1 it is only shown.
+
+A folder of results keeps what it was made with (`recipe.studies.manifest`): a step that finds something else there is
+refused, and what an earlier run finished is used.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from recipe.checks.model_folder import ModelError, model_folder
+from recipe.runtime.options import Options
+from recipe.studies import manifest
+
+REFUSED = 2
+
+
+class Stopped(Exception):
+    """A study cannot go on: why and how to fix it, and the exit status."""
+
+    def __init__(self, why: str, status: int = REFUSED):
+        super().__init__(why)
+        self.status = status
+
+
+class CommandFailed(Stopped):
+    """A command ended with a status other than 0; it printed the reason."""
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """What a folder of results is made with: models, files and settings by name."""
+
+    folder: str
+    models: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        kinds = (("--model", self.models), ("--data", self.data), ("--set", self.settings))
+        named = [(option, [f"{name}={value}" for name, value in found.items()]) for option, found in kinds if found]
+        return shlex.join([self.folder, *(word for option, pairs in named for word in (option, *pairs))])
+
+
+@dataclass
+class Steps:
+    """Runs or shows a study's steps.
+
+    study: what all of them share; claimed before each. environment: further variables of their commands.
+    failed: status of the last multirun in which a run failed.
+    """
+
+    options: Options
+    study: MadeWith | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    failed: int = 0
+
+    @property
+    def dry(self) -> bool:
+        return bool(self.options.dry_run)
+
+    @property
+    def python(self) -> str:
+        return self.options.python or sys.executable
+
+    @property
+    def platform(self) -> str:
+        return self.options.platform or "cpu"
+
+    @property
+    def on_gpus(self) -> bool:
+        return self.platform != "cpu"
+
+    @property
+    def serving(self) -> str:
+        """The platform of commands that start vLLM alone."""
+        return "gpu" if self.on_gpus else "cpu"
+
+    def changed(self, **options: str) -> "Steps":
+        """Steps of another study, with other options."""
+        return Steps(replace(self.options, **options), environment=self.environment)
+
+    def with_environment(self, **variables: str) -> "Steps":
+        """The same steps, whose commands get further variables."""
+        return replace(self, environment={**self.environment, **variables})
+
+    def run(self, *command: str) -> None:
+        """Show a command and run it, its output on the error stream; CommandFailed unless it ends well."""
+        _show(command)
+        if self.dry:
+            return
+        status = subprocess.run(command, stdout=sys.stderr, env=os.environ | self.environment).returncode
+        if status:
+            raise CommandFailed(f"{command[0]} ended with status {status}", status)
+
+    def module(self, name: str, *arguments: str) -> None:
+        """`python -m name arguments`, as `run`."""
+        self.run(self.python, "-m", name, *arguments)
+
+    def answer(self, name: str, *arguments: str) -> str:
+        """What `python -m name arguments` prints; "" in a dry run."""
+        if self.dry:
+            return ""
+        command = (self.python, "-m", name, *arguments)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise CommandFailed(f"{name} ended with status {done.returncode}", done.returncode)
+        return done.stdout.strip()
+
+    def serve(self, *command: str) -> None:
+        """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU."""
+        elsewhere = (self.python, "-m", "recipe.cluster", "run") if self.platform == "gpu_ray" else ()
+        self.run(*elsewhere, *command)
+
+    def need(self, path: str, first: str) -> None:
+        """Stop when a stage is started without the one before."""
+        if not self.dry and not Path(path).exists():
+            raise Stopped(f"no {path}; first {first}")
+
+    def have(self, result: str, file: str = "") -> bool:
+        """Is a result of an earlier run there? file: in it, written last. If so, say that it is used."""
+        if found := Path(result, file).exists():
+            say(f"{result} of an earlier run is used")
+        return found
+
+    def claim(self, made_with: MadeWith | None = None) -> None:
+        """Record what the study, and one folder of it, is made with; Stopped if it was made with something else."""
+        for one in (self.study, made_with):
+            if one is not None:
+                self.claim_folder(one)
+
+    def claim_folder(self, made_with: MadeWith) -> None:
+        """The same of a folder alone."""
+        say(f"# claim {made_with}")
+        if self.dry:
+            return
+        files = {name: Path(path) for name, path in made_with.data.items()}
+        try:
+            manifest.claim(Path(made_with.folder), made_with.models, files, made_with.settings)
+        except (manifest.StudyError, OSError) as error:
+            raise Stopped(str(error)) from error
+
+    def make_rows(self, folder: str, module: str, *options: str) -> None:
+        """Make the rows of a folder once, by a module of data_prep; a folder made with other options is refused."""
+        made = f"{module.removeprefix('sources.')} {' '.join(options)}"
+        self.claim_folder(MadeWith(folder, settings={"made": made}))
+        if not Path(folder, "test.parquet").exists():
+            self.module(f"data_prep.{module}", "--out", folder, *options)
+
+    def local_model(self, model: str) -> str:
+        """The folder of a model; of a hub's name that of its snapshot."""
+        if self.dry:
+            return model
+        try:
+            return str(model_folder(model))
+        except ModelError as error:
+            raise Stopped(str(error)) from error
+
+    def with_length(self, experiment: str) -> "Steps":
+        """Steps with the answer length of an experiment's file, unless the user named one."""
+        given = self.options
+        if any(word in one for one in (given.train, given.evaluate, given.probe) for word in _LENGTHS):
+            raise Stopped("the answer length is stated once, for training and evaluations: LENGTH=TOKENS")
+        return self if given.length else self.changed(length=_answer_length(experiment))
+
+    def evaluate(self, experiment: str, model: str, out: str, data: Mapping[str, str], *options: str) -> None:
+        """Evaluate a model as the experiment judges it."""
+        given = self.options
+        how = ["--experiment", experiment, "--max-tokens", given.length]
+        settings = {"evaluate": f"{' '.join(how)} {' '.join(options)} {given.evaluate}"}
+        self.claim(MadeWith(out, {"model": model}, {**data, "experiment": _file(experiment)}, settings))
+        if self.have(out, "metrics.json"):
+            return
+        files = [f"{name}={path}" for name, path in data.items()]
+        self.serve(
+            self.python, "-m", "recipe.evaluate", "--model", model, "--platform", self.serving,
+            "--experiment", experiment, "--out", out, "--data", *files, "--max-tokens", given.length, *options,
+            *given.evaluate.split(),
+        )  # fmt: skip
+
+    def grpo(self, experiment: str, model: str, name: str, *overrides: str) -> None:
+        """Train a run, and export its model to outputs/EXPERIMENT/NAME/model."""
+        given, folder = self.options, f"outputs/{experiment}/{name}"
+        length = f"data.max_response_length={given.length}"
+        files = [one for one in overrides if one.startswith(("data.train_files=", "data.val_files="))]
+        settings = " ".join(one for one in overrides if one not in files)
+        data = {"experiment": _file(experiment)}
+        for one in files:
+            data |= files_in(one)
+        self.claim(MadeWith(folder, {"start": model}, data, {"train": f"{length} {settings} {given.train}"}))
+        if self.have(f"{folder}/model"):
+            return
+        one_machine = () if self.on_gpus or experiment == "quickstart" else _ONE_MACHINE
+        self.module(
+            "recipe.train", f"experiment={experiment}", f"platform={self.platform}",
+            f"actor_rollout_ref.model.path={model}", f"run.name={name}", length, *one_machine, *overrides,
+            *given.train.split(),
+        )  # fmt: skip
+        self.serve(
+            self.python, "-m", "recipe.export", folder, "--out", f"{folder}/model", "--platform", self.serving,
+            *given.export.split(),
+        )  # fmt: skip
+
+    def micro_start(self, *options: str) -> None:
+        """Make the environment, the micro suite and its starting model. options: of recipe.micro_start."""
+        self.run("bash", "scripts/setup.sh", self.serving)
+        self.run("bash", "scripts/micro_start.sh", *options)
+
+    def multirun(self, *overrides: str) -> None:
+        """A run for each of the overrides' values; one that fails stops neither the others nor the study."""
+        self.claim()
+        platform = [f"platform={self.platform}"] if self.on_gpus else []
+        try:
+            self.module("recipe.train", "--multirun", *platform, *overrides, *self.options.train.split())
+        except CommandFailed as error:
+            self.failed = error.status
+
+    def take_kept(self, folder: str) -> None:
+        """Count the runs of the file KEPT, made on an earlier machine, as done."""
+        if self.options.kept and Path(self.options.kept).exists():
+            self.module("recipe.keep", self.options.kept, folder)
+
+    def keep_runs(self, folder: str) -> None:
+        """Add what tables need of finished runs to the file KEPT."""
+        if self.options.kept:
+            self.module("recipe.keep", folder, self.options.kept)
+
+
+def say(text: str) -> None:
+    """Print a line for the user; the standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def files_in(override: str) -> dict[str, str]:
+    """The files of `data.train_files=[A,B]` by name: data.train1, data.train2."""
+    key, _, files = override.partition("=")
+    parts = files.strip("[]").split(",")
+    return {f"{key.partition('_')[0]}{number}": path for number, path in enumerate(parts, 1)}
+
+
+# A second place that states the answer length.
+_LENGTHS = ("max_response_length", "--max-tokens")
+# Without a GPU there is no sequence parallelism, and micro-batches are counted, not filled by tokens.
+_ONE_MACHINE = (
+    "actor_rollout_ref.actor.ulysses_sequence_parallel_size=1",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=16",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+)
+
+
+def _show(command: Sequence[str]) -> None:
+    say(f"+ {' '.join(map(_quoted, command))}")
+
+
+def _quoted(word: str) -> str:
+    """A word as bash reads it, on one line."""
+    if "\n" not in word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"$'{escaped}'"
+
+
+def _file(experiment: str) -> str:
+    return f"configs/experiment/{experiment}.yaml"
+
+
+def _answer_length(experiment: str) -> str:
+    path = Path(_file(experiment))
+    if not path.exists():
+        raise Stopped(
+            f"no {path}; valid experiments: {', '.join(sorted(one.stem for one in path.parent.glob('*.yaml')))}"
+        )
+    with suppress(KeyError, TypeError):
+        return str(yaml.safe_load(path.read_text())["data"]["max_response_length"])
+    raise Stopped(f"{path} has no data.max_response_length: name it, LENGTH=TOKENS")
