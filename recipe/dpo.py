@@ -72,7 +72,8 @@ def reward_accuracy(log: Iterable[dict[str, Any]]) -> float:
 
     Before the training it says nothing: model and reference are the same, all rewards zero.
     """
-    return [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry][-1]
+    accuracies: list[float] = [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry]
+    return accuracies[-1]
 
 
 def command(settings: DpoSettings, file: Path) -> list[str]:

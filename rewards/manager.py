@@ -106,7 +106,8 @@ class SkillCreditRewardManager(RewardManagerBase):
 
     def _turn(self, episode: Episode, number: int, token_ids: list[int]) -> str:
         start, end = episode["turns"][number]
-        return self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
+        text: str = self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
+        return text
 
     async def _first(
         self, episode: Episode, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
@@ -174,10 +175,12 @@ class SkillCreditRewardManager(RewardManagerBase):
 def _prompt_ids(item: Any) -> list[int]:
     """A prompt's tokens, without the padding before them."""
     prompt_ids = item.batch["prompts"]
-    return prompt_ids[item.batch["attention_mask"][: len(prompt_ids)].bool()].tolist()
+    token_ids: list[int] = prompt_ids[item.batch["attention_mask"][: len(prompt_ids)].bool()].tolist()
+    return token_ids
 
 
 def _response_ids(item: Any) -> list[int]:
     response_ids = item.batch["responses"]
     length = int(item.batch["attention_mask"][-response_ids.shape[-1] :].sum())
-    return response_ids[:length].tolist()
+    token_ids: list[int] = response_ids[:length].tolist()
+    return token_ids

@@ -264,7 +264,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _optimizer(self) -> torch.optim.Optimizer:
         engine: Any = self.engine  # verl's base class does not declare what its FSDP engine has
-        return engine.optimizer
+        optimizer: torch.optim.Optimizer = engine.optimizer
+        return optimizer
 
     def _shards(self) -> list[torch.Tensor]:
         engine: Any = self.engine
@@ -272,7 +273,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _trains_adapter(self) -> bool:
         """A spare copy of all weights would double the memory of full fine-tuning; that of an adapter is small."""
-        return self.model_config.get("lora_rank", 0) > 0
+        rank: int = self.model_config.get("lora_rank", 0)
+        return rank > 0
 
 
 class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):

@@ -96,7 +96,8 @@ def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> So
 
 def token_counts(data: TensorDict) -> Tensor:
     """(B,) how many tokens of each sample are trained on."""
-    return data.select("response_mask").to_padded_tensor()["response_mask"].sum(-1)
+    mask: Tensor = data.select("response_mask").to_padded_tensor()["response_mask"]
+    return mask.sum(-1)
 
 
 def passed_rows(data: TensorDict) -> TensorDict:

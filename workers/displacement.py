@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 
@@ -22,7 +23,8 @@ def shard_group(engine: Any) -> torch.distributed.ProcessGroup:
     FSDP's own, the innermost dimension of its mesh. Not the data-parallel ones: sequence parallelism makes these fewer
     than the shards, and a `fsdp_size` below the world's makes them several times as many.
     """
-    return engine.device_mesh.get_group(engine.device_mesh.ndim - 1)
+    mesh: DeviceMesh = engine.device_mesh
+    return mesh.get_group(mesh.ndim - 1)
 
 
 def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -18,7 +18,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
-from transformers import AutoModelForTokenClassification
+from transformers import AutoModelForTokenClassification, PreTrainedModel
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name, get_vendor
 from verl.utils.distributed import initialize_global_process_group_ray
@@ -174,7 +174,9 @@ class CpuValueEngine(FSDPEngineWithValueHead):
         config = self.model_config.hf_config
         config.num_labels, config.classifier_dropout = 1, 0.0
         folder = str(self.model_config.local_path)
-        module = AutoModelForTokenClassification.from_pretrained(folder, config=config, torch_dtype=torch.float32)
+        module: PreTrainedModel = AutoModelForTokenClassification.from_pretrained(
+            folder, config=config, torch_dtype=torch.float32
+        )
         if self.model_config.enable_gradient_checkpointing:
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return module

@@ -46,7 +46,8 @@ class CpuDeviceModule(types.ModuleType):
         """There are no shared device handles to collect."""
 
     def memory_allocated(self, device: Any = None) -> int:
-        return psutil.Process().memory_info().rss
+        resident: int = psutil.Process().memory_info().rss
+        return resident
 
     memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
 

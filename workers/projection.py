@@ -389,4 +389,5 @@ def _empty(tensor: Tensor) -> Tensor:
 
 def _cut(tensor: Tensor) -> Sequence[Tensor]:
     size = _CPU_BLOCK if tensor.device.type == "cpu" else max(1, tensor.shape[-1])
-    return tensor.split(size, dim=-1)
+    blocks: Sequence[Tensor] = tensor.split(size, dim=-1)
+    return blocks

@@ -38,7 +38,8 @@ def forgetting(accuracy: ArrayLike, initial: ArrayLike) -> Array:
     """
     matrix = _matrix(accuracy)
     before = np.vstack([_of_each_skill(initial, matrix), matrix[:-1]])
-    return np.fmax.reduce(before, axis=0) - matrix[-1]
+    forgotten: Array = np.fmax.reduce(before, axis=0) - matrix[-1]
+    return forgotten
 
 
 def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | None = None) -> Array:

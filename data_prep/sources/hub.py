@@ -157,7 +157,7 @@ def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
     """The records of a file; in place of a bad line the reason why it is bad."""
     if path.suffix == ".parquet":
         try:
-            records = pyarrow.parquet.read_table(path).to_pylist()
+            records: list[dict[str, Any] | str] = pyarrow.parquet.read_table(path).to_pylist()
         except (OSError, pyarrow.lib.ArrowException) as error:
             raise DataFileError(f"{path}: not a readable parquet file ({error})") from error
     else:

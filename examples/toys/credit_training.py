@@ -29,7 +29,8 @@ Array = NDArray[np.float64]
 def group_advantages(rewards: Array, tolerance: float = 1e-6) -> Array:
     """(r - mean) / (std + tolerance) over the last axis, the group (GRPO, Shao et al. 2024, arXiv 2402.03300)."""
     deviation = rewards - rewards.mean(-1, keepdims=True)
-    return deviation / (rewards.std(-1, ddof=1, keepdims=True) + tolerance)
+    advantages: Array = deviation / (rewards.std(-1, ddof=1, keepdims=True) + tolerance)
+    return advantages
 
 
 def shape_advantages(advantages: Array, credits: Array, strength: float, tolerance: float = 1e-6) -> Array:
@@ -74,15 +75,18 @@ def _either(right: Array, harmful: Array) -> Array:
 
 
 def _weighted(right: Array, harmful: Array) -> Array:
-    return right @ WEIGHTS
+    rewards: Array = right @ WEIGHTS
+    return rewards
 
 
 def _spoiled(right: Array, harmful: Array) -> Array:
-    return right[..., :3].mean(-1) * (1 - HARM * harmful[..., 3])
+    rewards: Array = right[..., :3].mean(-1) * (1 - HARM * harmful[..., 3])
+    return rewards
 
 
 def _copied(right: Array, harmful: Array) -> Array:
-    return right.mean(-1)
+    rewards: Array = right.mean(-1)
+    return rewards
 
 
 PROBLEMS = (
@@ -178,7 +182,8 @@ def steps_to_solve(problem: CausalProblem, arm: Arm, run: CreditRun) -> Indices:
 
 def softmax(logits: Array) -> Array:
     weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+    probabilities: Array = weights / weights.sum(-1, keepdims=True)
+    return probabilities
 
 
 def expected_reward(problem: CausalProblem, logits_N_C_V: Array) -> Array:

@@ -44,13 +44,15 @@ def project(step: Array, constraints: Array, epsilon: float = 0.0, method: str =
     units = unit(constraints)
     margins = (units @ unit(step)[..., None])[..., 0] + epsilon
     multipliers = _SOLVERS[method](units @ units.swapaxes(-1, -2), margins)
-    return step + size * (multipliers[:, None] @ units)[:, 0]
+    projected: Array = step + size * (multipliers[:, None] @ units)[:, 0]
+    return projected
 
 
 def unit(vectors: Array) -> Array:
     """Scaled to length 1 along the last axis; a vector of 0 stays 0."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    units: Array = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return units
 
 
 def _qp(gram: Array, margins: Array) -> Array:
@@ -137,11 +139,13 @@ class Quadratic:
         return cls(rng.normal(size=(*shape, columns)) / np.sqrt(columns), rng.normal(size=shape))
 
     def values(self, theta: Array) -> Array:
-        return 1 - (self._residuals(theta) ** 2).sum(-1) / (self.targets**2).sum(-1)
+        values: Array = 1 - (self._residuals(theta) ** 2).sum(-1) / (self.targets**2).sum(-1)
+        return values
 
     def gradients(self, theta: Array) -> Array:
         slopes = (self._residuals(theta)[..., None, :] @ self.matrices)[..., 0, :]
-        return -2 * slopes / (self.targets**2).sum(-1, keepdims=True)
+        gradients: Array = -2 * slopes / (self.targets**2).sum(-1, keepdims=True)
+        return gradients
 
     def _residuals(self, theta: Array) -> Array:
         return (self.matrices @ theta[:, None, :, None])[..., 0] - self.targets
@@ -172,12 +176,13 @@ class Tabular:
         return cls(own / cls.own, np.eye(cls.actions)[rng.integers(0, cls.actions, shape)])
 
     def values(self, theta: Array) -> Array:
-        return (self.weights * (self._policy(theta) * self.right).sum(-1)).sum(-1)
+        values: Array = (self.weights * (self._policy(theta) * self.right).sum(-1)).sum(-1)
+        return values
 
     def gradients(self, theta: Array) -> Array:
         policy = self._policy(theta)
         chance = (policy * self.right).sum(-1, keepdims=True)
-        slopes = self.weights[..., None] * chance * (self.right - policy)
+        slopes: Array = self.weights[..., None] * chance * (self.right - policy)
         return slopes.reshape(*slopes.shape[:2], self.parameters)
 
     def _policy(self, theta: Array) -> Array:
@@ -267,4 +272,5 @@ def with_noise(gradients: Array, cosine: float, rng: np.random.Generator) -> Arr
     noise = rng.normal(size=gradients.shape)
     noise = unit(noise - (noise * directions).sum(-1, keepdims=True) * directions)
     norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
-    return norms * (cosine * directions + np.sqrt(1 - cosine**2) * noise)
+    noisy: Array = norms * (cosine * directions + np.sqrt(1 - cosine**2) * noise)
+    return noisy

@@ -99,7 +99,8 @@ def _another_fetch(config: DictConfig) -> bool:
 def _scales_loss(config: DictConfig) -> bool:
     from verl.utils.torch_dtypes import PrecisionType
 
-    return PrecisionType.is_fp16(OmegaConf.select(config, FSDP_DTYPE))
+    is_fp16: bool = PrecisionType.is_fp16(OmegaConf.select(config, FSDP_DTYPE))
+    return is_fp16
 
 
 def _unheard_seeds(config: DictConfig) -> bool:

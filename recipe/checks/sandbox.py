@@ -65,7 +65,8 @@ def _rows(paths: Any) -> list[tuple[str, str]]:
 
 def _engine(truth: str) -> str | None:
     try:
-        return json.loads(truth).get("engine")
+        engine: str | None = json.loads(truth).get("engine")
+        return engine
     except (ValueError, AttributeError):
         return None
 

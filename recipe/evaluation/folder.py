@@ -119,7 +119,8 @@ class EvaluationFolder:
         path = self.path / name
         if not path.is_file():
             raise FolderError(f"{self.path} has no {name}: it holds no finished evaluation (python -m recipe.evaluate)")
-        return json.loads(path.read_text())
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         write_atomically(self.path / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

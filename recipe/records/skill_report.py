@@ -225,7 +225,7 @@ def skill_table(record: SkillRecord) -> str:
 
 def forgetting_and_new_skill(records: Sequence[SkillRecord]) -> Array:
     """Mean forgetting of earlier skills and accuracy on the new skill (runs, 2), of the runs that have both."""
-    pairs = np.array([(record.mean_forgetting, record.new_skill) for record in records]).reshape(-1, 2)
+    pairs: Array = np.array([(record.mean_forgetting, record.new_skill) for record in records]).reshape(-1, 2)
     return pairs[np.isfinite(pairs).all(axis=1)]
 
 

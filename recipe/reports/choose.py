@@ -20,7 +20,7 @@ from recipe.reports.compare import OF_THE_MODEL
 def score(metrics: Metrics, metric: str) -> float:
     """The mean of a metric over data sets (their skills do not count again); FolderError where it was not measured."""
     found = [entry.get(metric) for name, entry in metrics.items() if "/" not in name]
-    estimates = [entry["estimate"] for entry in found if entry]
+    estimates: list[float] = [entry["estimate"] for entry in found if entry]
     if not estimates or len(estimates) < len(found):
         raise FolderError(f"'{metric}' was not measured on every data set")
     return sum(estimates) / len(estimates)

@@ -131,7 +131,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
             assistant_logprobs=output.log_probs[:room] if output.log_probs else None,
         )
         talk.add_turn(merged.token_ids, mask, log_probs, output)
-        action = self.tokenizer.decode(output.token_ids[:room], skip_special_tokens=True)
+        action: str = self.tokenizer.decode(output.token_ids[:room], skip_special_tokens=True)
         messages.append({"role": "assistant", "content": action})
         return action
 

@@ -1,7 +1,7 @@
 """Which skills the next update protects, and how: peaks of accuracy, stored solutions, their checkpoints."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ class Protector:
     def _constraints(self, name: str) -> list[Constraint]:
         """One from each source; with two sources their names say which."""
         source, skill = self.settings.constraint_source, self.all_names.index(name)
-        ending = (lambda kind: f".{kind}") if source == "both" else (lambda kind: "")
+        ending: Callable[[str], str] = (lambda kind: f".{kind}") if source == "both" else (lambda kind: "")
         found: list[Constraint] = []
         if source in ("rollouts", "both"):
             found.append(Constraint(name + ending("rollouts"), skill))

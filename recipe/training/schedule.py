@@ -136,7 +136,7 @@ def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Coun
 
     ``ordered``: the stage's own level. ``linear``: the share passes from one level to the next in a straight line.
     """
-    levels = trained / trained.sum(1, keepdims=True)
+    levels: NDArray[np.float64] = trained / trained.sum(1, keepdims=True)
     if protocol.mixing == "ordered" or len(levels) == 1:
         return levels[stage]
     progress = np.linspace(0, len(levels) - 1, len(stage))

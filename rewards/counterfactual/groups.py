@@ -147,7 +147,8 @@ class SharedBoard:
 
     async def meet(self, *sample: Any) -> list[tuple[float, Changed]] | None:
         """`GroupBoard.meet`."""
-        return await self.actor.meet.remote(*sample)
+        together: list[tuple[float, Changed]] | None = await self.actor.meet.remote(*sample)
+        return together
 
     def leave(self, group: str, sample: int) -> None:
         """`GroupBoard.leave`, without waiting until it is done."""

@@ -82,4 +82,5 @@ class SharedPolicy:
             return []
         if self.actor is None:  # reward workers are started before the engines
             self.actor = ray.get_actor(POLICY)
-        return await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room, list(draw))
+        token_ids: list[int] = await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room, list(draw))
+        return token_ids

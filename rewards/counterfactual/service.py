@@ -217,7 +217,9 @@ class CreditService:
         may_wait = self._waiting < _WAITING
         self._waiting += 1
         try:
-            together = await self.board.meet(sample.group, sample.number, score, written, may_wait)
+            together: list[tuple[float, Any]] | None = await self.board.meet(
+                sample.group, sample.number, score, written, may_wait
+            )
         finally:
             self._waiting -= 1
         spent.unmet = together is None
@@ -274,6 +276,7 @@ def _resumer(sample: RolloutSample, part: _Part, tokenizer: Any, spent: _Spent) 
         drawn[kept] += 1
         new = await sample.go_on(sample.token_ids[: part.first + kept], (sample.number, drawn[kept]))
         spent.generated += len(new)
-        return tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+        text: str = tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+        return text
 
     return resume

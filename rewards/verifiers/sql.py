@@ -90,7 +90,8 @@ async def results_of(query: str, setups: Sequence[str], engine: Engine, settings
     if run.outcome in _OUTCOMES:
         return {"error": _OUTCOMES[run.outcome], "message": run.outcome.replace("_", " ")}
     if run.outcome == "passed" and not run.stdout_truncated:
-        return json.loads(run.stdout)
+        results: dict[str, Any] = json.loads(run.stdout)
+        return results
     if run.return_code == sql_driver.NO_FAULT_OF_THE_QUERY:
         raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
     # The query brought the engine down.
