@@ -391,7 +391,7 @@ def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run, 
     config = _config(tiny_arguments)
     config.reward.custom_reward_function.reward_kwargs = value
     message = _only(reward.check(config, run))
-    assert f"the reward settings are {value}, not settings by name; valid names: partial_credit, " in message
+    assert f"reward settings must be a mapping, got {value}; valid keys: partial_credit, " in message
 
 
 def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
