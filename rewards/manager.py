@@ -144,7 +144,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             text=text,
             token_ids=token_ids,
             info=info,
-            go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
+            continue_prefix=partial(self.policy.continue_prefix, prompt_ids) if self.policy else None,
             reads=partial(self._reads, str(problem["data_source"]), str(fields["uid"])),
             step=int(fields.get("global_steps", 0)),
         )
