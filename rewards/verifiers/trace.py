@@ -50,7 +50,7 @@ def _share_right(answer: object, expected: object) -> float:
 
 
 def same_literal(left: object, right: object) -> bool:
-    """Equality that distinguishes 1 from True and 1.0, also inside containers, and ignores the order of dicts and sets."""
+    """Equality that distinguishes 1, 1.0 and True, also inside containers, and ignores the order of dicts and sets."""
     if type(left) is not type(right):
         return False
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):

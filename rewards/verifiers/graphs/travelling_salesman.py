@@ -13,7 +13,7 @@ Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class TourTruth(HardTruth):
-    """Places, a symmetric matrix of the distances between them in the same order, and the length of the shortest tour."""
+    """Places, the symmetric matrix of their distances in the same order, and the length of the shortest tour."""
 
     goal = "min"
     steepness = 2
