@@ -1,1 +1,1 @@
-"""Makes the parquet files that verl reads: one module a source."""
+"""Preparation of the parquet files that verl reads: one module per source."""

@@ -1,4 +1,4 @@
-"""Files that appear under their final name only when they are complete, and what identifies one."""
+"""Atomic writing of files, and their hash."""
 
 import hashlib
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it takes the final name when the block ends well, and is removed
-    when it does not, so a reader never sees half a file. Raises OSError.
+    """A temporary path next to `path` to write to. It gets the final name if the block succeeds and is removed
+    otherwise, so a reader never sees half a file. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")

@@ -1,8 +1,8 @@
-"""Governs task files: `python -m data_prep.govern FILE [FILE ...] --out DIR [--threshold T]`.
+"""Governance of task files: `python -m data_prep.govern FILE [FILE ...] --out DIR [--threshold T]`.
 
 Finds exact and near duplicates within and across roles (docs/reference/data.md). Writes train.jsonl, dev.jsonl and
-test.jsonl (the tasks kept, with their parquet files), manifest.jsonl (every task with its fate), leakage.jsonl (train
-or dev against what it is measured by) and audit.md.
+test.jsonl (the kept tasks, with parquet files), manifest.jsonl (every task, kept or dropped), leakage.jsonl (tasks of
+train or dev that leak from a role they are measured on) and audit.md.
 """
 
 import argparse
@@ -26,18 +26,18 @@ ROLES = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Governed:
-    """All tasks, in the order of their files, and what was found about them."""
+    """All tasks, in the order of their files, and the findings about them."""
 
     tasks: list[Task]
     findings: list[Finding]
 
     def kept(self, role: str) -> list[Task]:
-        """The tasks of a role that may be used for it."""
+        """The tasks of a role that were not dropped."""
         dropped = {finding.task for finding in self.findings if finding.dropped}
         return [task for number, task in enumerate(self.tasks) if task.role == role and number not in dropped]
 
     def manifest(self) -> Iterator[dict[str, Any]]:
-        """One object a task: where it comes from, its hash and licence, and why it was dropped, if it was."""
+        """One object per task: its origin, hash and licence, and the reason if it was dropped."""
         reasons = {finding.task: finding for finding in self.findings if finding.dropped}
         for number, task in enumerate(self.tasks):
             reason = reasons.get(number)
@@ -54,7 +54,7 @@ class Governed:
             }
 
     def leakage(self) -> Iterator[dict[str, Any]]:
-        """One object a leak."""
+        """One object per leak."""
         for finding in self.findings:
             if finding.leak:
                 task, other = self.tasks[finding.task], self.tasks[finding.other]
@@ -70,20 +70,20 @@ class Governed:
 
 
 def read_all(paths: Sequence[Path]) -> list[Task]:
-    """The tasks of all files; DataFileError for a bad line or an id that two files share."""
+    """The tasks of all files; DataFileError for a bad line or an id in two files."""
     tasks: list[Task] = []
-    homes: dict[str, Path] = {}
+    origins: dict[str, Path] = {}
     for path in track(paths, "reading", console=Console(stderr=True)):
         for task in read_tasks(path):
-            if task.id in homes:
-                raise DataFileError(f"{path}: the id '{task.id}' is in {homes[task.id]} already; ids must be unique")
-            homes[task.id] = path
+            if task.id in origins:
+                raise DataFileError(f"{path}: the id '{task.id}' is also in {origins[task.id]}; ids must be unique")
+            origins[task.id] = path
             tasks.append(task)
     return tasks
 
 
 def govern(paths: Sequence[Path], out: Path, threshold: float = THRESHOLD) -> Governed:
-    """Reads, judges and writes everything that the module names."""
+    """Read the tasks, find duplicates and leaks, and write all output files of the module."""
     tasks = read_all(paths)
     governed = Governed(tasks, find(tasks, threshold))
     for role in ROLES:
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.govern", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="tasks as JSON Lines")
-    parser.add_argument("--out", type=Path, required=True, help="folder for what is written")
+    parser.add_argument("--out", type=Path, required=True, help="output folder")
     parser.add_argument("--threshold", type=_threshold, default=THRESHOLD, help="similarity of near duplicates")
     options = parser.parse_args(arguments)
     try:

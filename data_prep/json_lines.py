@@ -1,4 +1,4 @@
-"""JSON Lines files: a bad line costs that line only, and a journal of results by key survives an interruption."""
+"""JSON Lines files, in which a bad line costs only that line, and a journal of results that survives interruptions."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ MAX_LINE_BYTES = 1 << 25
 
 @dataclass(frozen=True)
 class Line:
-    """One line that is not blank: its number (from 1), and either its object or the reason why there is none."""
+    """One non-blank line: its number (from 1), and either its object or the reason why it has none."""
 
     number: int
     value: dict[str, Any] | None
@@ -23,7 +23,7 @@ class Line:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a file, one at a time; blank ones are left out. Raises DataFileError when it can't be opened."""
+    """The non-blank lines of a file, one at a time. Raises DataFileError if the file cannot be opened."""
     try:
         stream = path.open("rb")
     except OSError as error:
@@ -57,7 +57,7 @@ def _parsed(number: int, raw: bytes) -> Line:
 
 
 def write_lines(path: Path, objects: Iterable[dict[str, Any]]) -> int:
-    """Writes one object a line and returns how many; the file appears when it is complete."""
+    """Write one object per line and return their number; the file appears when it is complete."""
     count = 0
     with complete_file(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for value in objects:
@@ -67,7 +67,7 @@ def write_lines(path: Path, objects: Iterable[dict[str, Any]]) -> int:
 
 
 class Journal:
-    """The results that a file holds and those added since; a last line that an interruption cut is left out."""
+    """A file of results by key, loaded on start and appended to; a last line cut by an interruption is skipped."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,11 +83,11 @@ class Journal:
         return self._known[key]
 
     def add(self, key: str, value: Any) -> None:
-        """Keeps a result that JSON can hold, on disk when this returns to whoever kills only this process."""
+        """Keep a JSON-serialisable result. On return it is flushed, and so survives a kill of this process."""
         self._known[key] = value
         self._stream.write(json.dumps({"key": key, "value": value}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
-        """Closes the file, which stays."""
+        """Close the file."""
         self._stream.close()

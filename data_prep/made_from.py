@@ -1,7 +1,7 @@
-"""What files are made from: a command's arguments and the sources of every module that it imports.
+"""Inputs of generated files: a command's arguments and the sources of every module that it imports.
 
-Imports are read from the syntax, not executed. A string that names a module of the project counts as an import: the
-registry imports verifiers that way, and the sandbox's client starts its server.
+Imports are found by parsing, not by execution. A string that names a module of the project counts as an import: the
+registry imports verifiers that way, and the sandbox's client starts its server that way.
 """
 
 import ast
@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def sources(modules: Iterable[str], root: Path = ROOT) -> list[Path]:
-    """The files of these modules and of all modules below `root` that they import, directly or not; sorted.
+    """The files of these modules and of all modules below `root` that they import, directly or indirectly; sorted.
 
-    Raises ValueError for a module that is not there.
+    Raises ValueError for an unknown module.
     """
     waiting, found = list(modules), set[Path]()
     for module in waiting:
@@ -27,14 +27,14 @@ def sources(modules: Iterable[str], root: Path = ROOT) -> list[Path]:
         if path is None or path in found:
             continue
         found.add(path)
-        # Importing a module imports the packages that it lies in.
+        # Importing a module also imports its packages.
         waiting.extend(name.rpartition(".")[:1])
         waiting.extend(_imported(ast.parse(path.read_bytes())))
     return sorted(found)
 
 
 def key(command: Sequence[str], files: Iterable[Path], root: Path = ROOT) -> str:
-    """A digest of a command's arguments, and of the names and contents of the files that its result depends on."""
+    """A digest of a command's arguments and of the names and contents of the files that its result depends on."""
     digest = hashlib.sha256("\0".join(command).encode())
     for path in sorted(files):
         name = path.relative_to(root) if path.is_relative_to(root) else path.name

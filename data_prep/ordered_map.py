@@ -1,4 +1,4 @@
-"""Work spread over all cores, with results in the order of the items."""
+"""A map over all cores, with results in the order of the items."""
 
 import os
 from collections import deque
@@ -14,20 +14,19 @@ Result = TypeVar("Result")
 
 
 class Cores:
-    """Processes that work side by side."""
+    """A pool of worker processes."""
 
     def __init__(self, executor: Executor, count: int) -> None:
         self._executor, self._count = executor, count
 
     def ordered_map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """`work` of every item, in order; of endless items only a few are worked on before they are asked for."""
+        """`work` of every item, in order. Runs only a few items ahead, so the items may be endless."""
         rest = iter(items)
         waiting: deque[Future[Result]] = deque()
         try:
             while True:
-                waiting.extend(
-                    self._executor.submit(work, item) for item in islice(rest, self._count + 1 - len(waiting))
-                )
+                ahead = islice(rest, self._count + 1 - len(waiting))
+                waiting.extend(self._executor.submit(work, item) for item in ahead)
                 if not waiting:
                     return
                 yield waiting.popleft().result()
@@ -38,7 +37,7 @@ class Cores:
 
 @contextmanager
 def all_cores() -> Iterator[Cores]:
-    """One process for each processor that this one may use; they end with the block."""
+    """One process per processor available to this one; they stop at the end of the block."""
     count = len(os.sched_getaffinity(0))
     executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
     try:

@@ -1,4 +1,4 @@
-"""Proof that the solutions of tasks score the maximum, by the verifiers that will judge the model's answers."""
+"""Proof that the solutions of tasks score the maximum, with the verifiers that judge the model's answers."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,11 @@ _BATCH = 128
 
 
 def prove(tasks: Sequence[Task], journal: Path, judge: JudgeSettings) -> list[str]:
-    """Of each task "none" when its solution (if there is one) scores the maximum, else the kind of its error.
+    """For each task "none" if its solution scores the maximum or it has none, else the kind of the solution's error.
 
-    judge: the limits and reward settings of the proof. What is known under them is kept in `journal` after each batch,
-    so that an interrupted run resumes. Raises DataFileError when a solution could not be judged: that says nothing
-    about the task.
+    judge: the limits and reward settings of the proof. Results under these settings are kept in `journal` after each
+    batch, so that an interrupted run resumes. Raises DataFileError if a solution could not be judged: that is no
+    evidence about the task.
     """
     known = _known(journal, judge)
     waiting = list({task.fingerprint(): task for task in tasks if task.solution is not None}.items())
@@ -41,7 +41,7 @@ def _known(journal: Path, judge: JudgeSettings) -> dict[str, str]:
 
 
 def _digest(judge: JudgeSettings) -> str:
-    """A short name for these settings."""
+    """A short digest of these settings."""
     return hashlib.sha256(json.dumps(judge.record()).encode()).hexdigest()[:16]
 
 
@@ -49,7 +49,7 @@ async def _judged(waiting: list[tuple[str, Task]], journal: Path, judge: JudgeSe
     found: dict[str, str] = {}
     journal.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a") as stream, Progress(console=Console(stderr=True)) as progress:
-        stream.write("\n")  # the last line of an interrupted run may have been cut
+        stream.write("\n")  # the last line of an interrupted run may be cut
         bar = progress.add_task("proving solutions", total=len(waiting))
         for start in range(0, len(waiting), _BATCH):
             batch = waiting[start : start + _BATCH]
@@ -66,5 +66,5 @@ async def _error(task: Task, judge: JudgeSettings) -> str:
     truth = json.dumps(task.ground_truth)
     result = await compute_score(task.verifier, task.solution or "", truth, **vars(judge))
     if result["error"] == "infrastructure":
-        raise DataFileError(f"the solution of {task.id} could not be judged; see the log, then run again: it resumes")
+        raise DataFileError(f"the solution of {task.id} could not be judged; see the log, then run again to resume")
     return str(result["error"])

@@ -1,7 +1,7 @@
-"""The row of every data file, validated when it is written and when it is read.
+"""Schema of the rows of data files, validated on writing and on reading.
 
-verl reads parquet files of such rows. A row that does not fit is refused here, with the file, the row number, the field
-and the fix, rather than hours later inside a worker. With ``skills.by=column`` another column may name the skill.
+verl reads parquet files of such rows. An invalid row is refused here, with the file, the row number, the field and the
+fix, rather than hours later inside a worker. With ``skills.by=column`` another column may name the skill.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ DEFAULT_AGENT = "single_turn_agent"
 
 
 class DataFileError(ValueError):
-    """A data file is missing, unreadable, empty or holds a row that does not fit; the message says how to fix it."""
+    """A data file is missing, unreadable or empty, or has an invalid row; the message says how to fix it."""
 
 
 class Message(BaseModel):
@@ -31,7 +31,7 @@ class Message(BaseModel):
 
 
 class RewardModel(BaseModel):
-    """What the verifier needs: `ground_truth` is a JSON string whose model is declared beside the verifier."""
+    """Input of the verifier: `ground_truth` is a JSON string of the model that the verifier's module declares."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,7 +40,7 @@ class RewardModel(BaseModel):
 
 
 class ExtraInfo(BaseModel):
-    """Where a row comes from; sources may add keys of their own."""
+    """Origin of a row; sources may add their own keys."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -82,14 +82,14 @@ class Row(BaseModel):
         if self.agent_name != DEFAULT_AGENT:
             from rewards.environments import ENVIRONMENTS
 
-            # Agents that are not ours are verl's, or a user's: nothing is known of them here.
+            # Other agents are verl's or a user's, which this check knows nothing about.
             if self.agent_name in ENVIRONMENTS:
                 ENVIRONMENTS[self.agent_name].check_truth(self.reward_model.ground_truth)
         return self
 
 
 class Demonstration(BaseModel):
-    """One solved problem for supervised training; `correct` says whether its answer is right."""
+    """One solved problem for supervised training; `correct`: whether its answer is right."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -106,20 +106,20 @@ class Demonstration(BaseModel):
 
 
 def write_rows(path: Path, rows: Iterable[BaseModel]) -> int:
-    """Writes validated rows (all of one model) as parquet and returns how many.
+    """Write validated rows (all of one model) as parquet and return their number.
 
     The file appears under its name only when it is complete, so a reader never sees half of it.
     """
     records = [row.model_dump() for row in rows]
     if not records:
-        raise DataFileError(f"{path}: no rows to write; ask for at least one (--limit)")
+        raise DataFileError(f"{path}: no rows to write; set --limit to at least 1")
     with complete_file(path) as temporary:
         pd.DataFrame(records).to_parquet(temporary, index=False)
     return len(records)
 
 
 def read_rows(path: Path, model: type[BaseModel] = Row) -> list[Any]:
-    """Reads a parquet file into validated rows; `DataFileError` names file, row and field of what does not fit."""
+    """Read a parquet file into validated rows; `DataFileError` names file, row and field of an invalid value."""
     if not path.is_file():
         raise DataFileError(f"{path}: no such file; make it with python -m data_prep.<source> --out {path.parent}")
     try:
@@ -127,7 +127,7 @@ def read_rows(path: Path, model: type[BaseModel] = Row) -> list[Any]:
     except Exception as error:
         raise DataFileError(f"{path}: not a readable parquet file ({error}); make it again") from error
     if not records:
-        raise DataFileError(f"{path}: holds no rows; make it again with a --limit of at least 1")
+        raise DataFileError(f"{path}: has no rows; make it again with a --limit of at least 1")
     return [_validated(path, number, record, model) for number, record in enumerate(records)]
 
 
@@ -142,7 +142,7 @@ def _validated(path: Path, number: int, record: dict[str, Any], model: type[Base
 
 
 def explain(error: ValidationError) -> str:
-    """The first thing that does not fit, in one line: field, reason, what was found."""
+    """The first error, in one line: field, reason, and the value found."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     text = f"field '{field}': {first['msg']} (found {_short(first['input'])})" if field else first["msg"]
@@ -150,7 +150,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Parquet gives lists back as numpy arrays; pydantic wants lists."""
+    """The value with lists for the numpy arrays that parquet returns: pydantic requires lists."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -166,7 +166,7 @@ def _short(value: object, limit: int = 80) -> str:
 
 
 def row_model(by: str, column: str) -> type[Row]:
-    """`Row`, or where the skill is told by a column that it has not, `Row` with that column beside its fields."""
+    """`Row`; if the skill is named by a column that `Row` lacks, `Row` with that column in addition to its fields."""
     if by != "column" or column in Row.model_fields:
         return Row
 
@@ -178,7 +178,7 @@ def row_model(by: str, column: str) -> type[Row]:
             others = sorted(set(self.model_extra or ()) - {column})
             if others:
                 raise ValueError(
-                    f"the columns {others} are none of a row, and skills.column names another one: {column!r}"
+                    f"unknown columns {others}: the only additional column allowed is that of skills.column, {column!r}"
                 )
             return self
 

@@ -1,4 +1,4 @@
-"""Splits and roles: a text belongs to a split by hash; roles are for training, choosing (dev) or reporting (test)."""
+"""Splits and roles: a hash assigns a text to a split; roles are for training, selection (dev) or reporting (test)."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,17 +6,17 @@ from typing import Literal
 
 Role = Literal["train", "dev", "test"]
 
-# Ids that begin so are for testing only, whatever a file says: published numbers are compared on them.
+# Ids with these prefixes are only for testing, whatever role a file gives them: published numbers are compared on them.
 RESERVED_PREFIXES = ("humaneval/", "codecontests/test/")
 
 
 def is_reserved(task_id: str) -> bool:
-    """Whether a problem of this id, or the one that it was made of, may never be trained on nor chosen by."""
+    """Whether a problem of this id, or the one it was derived from, must not be used for training or selection."""
     return task_id.casefold().removeprefix("bugs/").startswith(RESERVED_PREFIXES)
 
 
 def may_train(task_id: str, role: str | None) -> bool:
-    """Whether a row may be in a training file; rows without a role (the micro suite's) are judged by their id."""
+    """Whether a row may be in a training file; for rows without a role (the micro suite's) only the id decides."""
     return role in (None, "train") and not is_reserved(task_id)
 
 

@@ -1,6 +1,6 @@
-"""The task: one problem with its ground truth and, where there is one, its solution, as a line of JSON.
+"""The task: one problem with its ground truth and its solution, if any, as a line of JSON.
 
-Every source makes tasks; governance reads them; rows for verl are made from them. Fields: docs/reference/data.md.
+Sources make tasks, governance reads them, and rows for verl are made from them. Fields: docs/reference/data.md.
 """
 
 import hashlib
@@ -51,12 +51,12 @@ class Task(BaseModel):
         return self
 
     def fingerprint(self) -> str:
-        """A hash of everything that decides how answers are asked for and judged."""
+        """A hash of everything that determines how the model is prompted and how its answers are judged."""
         parts = [self.prompt, self.verifier, json.dumps(self.ground_truth, sort_keys=True), self.solution]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def row(self, index: int) -> Row:
-        """The row that verl reads; the solution stays behind."""
+        """The row that verl reads, without the solution."""
         extra = ExtraInfo.model_validate(
             self.notes
             | {"split": self.split, "index": index, "id": self.id, "role": self.role, "source": self.source}
@@ -73,7 +73,7 @@ class Task(BaseModel):
 
 
 def checked_tasks(path: Path) -> Iterator[tuple[int, Task | str]]:
-    """Every line of a task file with its number: the task, or the reason why it is none. Ids must be unique."""
+    """Every line of a task file with its number: the task, or the reason why it is invalid. Ids must be unique."""
     seen: dict[str, int] = {}
     for line in read_lines(path):
         if line.value is None:
@@ -85,26 +85,26 @@ def checked_tasks(path: Path) -> Iterator[tuple[int, Task | str]]:
             yield line.number, explain(error)
             continue
         first = seen.setdefault(task.id, line.number)
-        yield line.number, task if first == line.number else f"the id '{task.id}' is that of line {first} already"
+        yield line.number, task if first == line.number else f"the id '{task.id}' is also in line {first}"
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """The tasks of a file that holds nothing else; DataFileError names the first bad line."""
+    """The tasks of a file; DataFileError names the first bad line."""
     tasks = []
     for number, found in checked_tasks(path):
         if isinstance(found, str):
             raise DataFileError(f"{path}:{number}: {found}; see python -m data_prep.validate {path}")
         tasks.append(found)
     if not tasks:
-        raise DataFileError(f"{path}: holds no tasks")
+        raise DataFileError(f"{path}: has no tasks; make it again with python -m data_prep.sources.<source>")
     return tasks
 
 
 def write_tasks(path: Path, tasks: Iterable[Task]) -> int:
-    """Writes tasks as JSON Lines and returns how many."""
+    """Write tasks as JSON Lines and return their number."""
     return write_lines(path, (task.model_dump() for task in tasks))
 
 
 def write_task_rows(path: Path, tasks: Iterable[Task]) -> int:
-    """Writes tasks as the parquet file that verl reads and returns how many rows it has."""
+    """Write tasks as the parquet file that verl reads and return its number of rows."""
     return write_rows(path, (task.row(index) for index, task in enumerate(tasks)))

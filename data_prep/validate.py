@@ -1,7 +1,7 @@
-"""Checks a task file: `python -m data_prep.validate FILE`.
+"""Validation of a task file: `python -m data_prep.validate FILE`.
 
-Prints line number and reason for each bad row, then a summary; the exit status is 1 when there is any. The format is
-documented in docs/reference/data.md.
+Prints the line number and the reason of each bad row, then a summary; the exit status is 1 if there is a bad row or no
+good one. docs/reference/data.md documents the format.
 """
 
 import argparse

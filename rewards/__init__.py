@@ -1,4 +1,4 @@
-"""How good an answer is: verifiers, and `compute_score`, verl's custom reward function."""
+"""Rewards: verifiers of answers, and `compute_score`, the custom reward function that verl calls."""
 
 import logging
 import math
@@ -30,16 +30,16 @@ async def compute_score(
     extra_info: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> dict[str, float | str]:
-    """Judges one answer; verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
+    """Judge one answer: verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
 
-    data_source: the verifier's name. solution_str: the response as decoded. ground_truth: the JSON string of the row.
-    kwargs: fields of `rewards.settings.JudgeSettings`, beside what verl's reward managers hand in themselves.
+    data_source: the verifier's name. solution_str: the decoded response. ground_truth: the JSON string of the row.
+    kwargs: fields of `rewards.settings.JudgeSettings`, in addition to what verl's reward managers pass themselves.
 
     Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
     repeat, guard, judge_seconds, busy_seconds.
     An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
-    score: the reward manager masks it. Raises ValueError for an unknown verifier, and for a setting that is unknown or
-    has a value that is none; the text has the valid ones.
+    score: the reward manager masks it. Raises ValueError for an unknown verifier, an unknown setting or an invalid
+    value of a setting; the message lists the valid ones.
     """
     verifier = registry.get(data_source)
     settings = _settings(kwargs)
@@ -48,7 +48,7 @@ async def compute_score(
         try:
             verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
             if not math.isfinite(verdict.score):
-                raise ValueError(f"verifier '{data_source}' gave the score {verdict.score}")
+                raise ValueError(f"verifier '{data_source}' returned the score {verdict.score}")
         except Exception as error:
             _log_once(data_source, error)
             verdict = Verdict.not_judged()
@@ -56,9 +56,9 @@ async def compute_score(
 
 
 def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
-    """What `compute_score` reads of a response: those of which it reads the same get the same verdict.
+    """The parts of a response that `compute_score` depends on: responses equal in them get the same verdict.
 
-    kwargs: as given to `compute_score`.
+    kwargs: as passed to `compute_score`.
     """
     guard = guardrails.of_response(response, _settings(kwargs).max_characters)
     return [guard, registry.get(data_source).reads(response)]
@@ -69,7 +69,7 @@ _read = JudgeSettings()
 
 
 def _settings(given: dict[str, Any]) -> JudgeSettings:
-    """The settings, read anew only where they are others: a run hands the same objects in with every answer."""
+    """The parsed settings, cached by identity: a run passes the same objects with every answer."""
     global _given, _read
     if given.keys() != _given.keys() or any(value is not _given[key] for key, value in given.items()):
         _read = JudgeSettings.among(given)
@@ -77,26 +77,26 @@ def _settings(given: dict[str, Any]) -> JudgeSettings:
     return _read
 
 
-# A row is judged once for each answer of its group, and again for each replay.
+# A row is judged once per answer of its group, and again per replay.
 @lru_cache(maxsize=256)
 def _parse(truth: type[BaseModel], ground_truth: str) -> BaseModel:
     return truth.model_validate_json(ground_truth)
 
 
 async def _guarded(verifier: Verifier, response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """The verdict on a response, or on an empty one where it shows a sign of hacking that this run refuses."""
+    """The verdict on a response, or on an empty one if it shows a sign of hacking that this run refuses."""
     guard = guardrails.of_response(response, settings.max_characters)
     verdict = await verifier.judge("" if guard in settings.refuse else response, truth, settings)
     if verdict.guard in settings.refuse:
         verdict = replace(await verifier.judge("", truth, settings), guard=verdict.guard)
     if guard == "none":
         return verdict
-    own = verdict.guard
-    return replace(verdict, guard=guard if own == "none" else own, repeats=repeats_itself(response))
+    shown_guard = guard if verdict.guard == "none" else verdict.guard
+    return replace(verdict, guard=shown_guard, repeats=repeats_itself(response))
 
 
 def _log_once(data_source: str, error: Exception) -> None:
-    """One full report for each kind of failure; a thousand samples fail alike when a sandbox is down."""
+    """Log one traceback per kind of failure: when a sandbox is down, thousands of samples fail alike."""
     kind = f"{data_source}: {type(error).__name__}"
     if kind not in _logged_failures:
         _logged_failures.add(kind)

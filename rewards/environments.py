@@ -1,8 +1,8 @@
-"""What an agent acts on: an environment answers each action (one assistant turn) with an observation.
+"""Environments for agents: each action (one assistant turn) gets an observation.
 
-An environment is made anew for each trajectory and for each replay of its turns, so it remembers nothing of others.
-It shows only what the prompt may show: visible tests, visible databases. Source of the replay of actions: the
-interventions of paper A, with turns for steps.
+Every trajectory and every replay of its turns gets a new environment, so none carries state of another. An environment
+shows only what the prompt may show: visible tests, visible databases. Source of the replay of actions: the
+interventions of paper A, with turns as steps.
 """
 
 from abc import ABC, abstractmethod
@@ -22,16 +22,16 @@ from rewards.verifiers.programs import sandbox_at
 from rewards.verifiers.sql import SqlTruth, Value, results_of
 from rewards.verifiers.stdio import StdioTruth
 
-# Where an agent leaves an Episode among the extra fields of its trajectory.
+# Key of the Episode among the extra fields of an agent's trajectory.
 EPISODE = "agent_episode"
 
 
 class Episode(TypedDict):
-    """What the reward manager must know of an agent's trajectory.
+    """An agent's trajectory as the reward manager needs it.
 
-    turns: response tokens [start, end) of each turn of the assistant. answer: the number of the turn that is the
-    answer. first_failed: the environment showed that the first action is wrong. failed: the environment could not be
-    run, so that the sample is to be masked.
+    turns: response tokens [start, end) of each assistant turn. answer: index of the turn that is the answer.
+    first_failed: the environment showed that the first action is wrong. failed: the environment could not run, so the
+    sample must be masked.
     """
 
     agent: str
@@ -43,8 +43,10 @@ class Episode(TypedDict):
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent is told. done: the episode is over and the text is not shown. valid: the action was one that can
-    be the answer (a program that parses, a query that runs). wrong: it is known that the verifier would not accept it.
+    """The environment's reply to one action.
+
+    text: shown to the agent unless the episode is done. done: the episode is over. valid: the action can be the answer
+    (a program that parses, a query that runs). wrong: the verifier is known to reject the action.
     """
 
     text: str
@@ -54,15 +56,15 @@ class Observation:
 
 
 class Environment(ABC):
-    """One episode. `feedback` is a template of the text that the agent sees, filled in by the environment.
+    """One episode. `feedback` is the template of the text that the agent sees; the environment fills it in.
 
-    answer: number of the action that is the agent's answer so far (the last valid one, else the last one), -1 before
-    the first. first_failed: the first action is known to be wrong.
+    answer: index of the action that is the agent's answer so far (the last valid one, else the last one), -1 before
+    the first action. first_failed: the first action is known to be wrong.
     """
 
-    verifiers: ClassVar[tuple[str, ...]]  # whose ground truths it can read
+    verifiers: ClassVar[tuple[str, ...]]  # verifiers whose ground truths it can read
     truths: ClassVar[TypeAdapter[Any]]
-    fields: ClassVar[tuple[str, ...]]  # what the template may name
+    fields: ClassVar[tuple[str, ...]]  # placeholders that the template may use
     first_failed = False
 
     def __init__(self, truth: BaseModel, settings: JudgeSettings, feedback: str, characters: int = 512):
@@ -77,28 +79,27 @@ class Environment(ABC):
 
     @classmethod
     def check_feedback(cls, feedback: str) -> None:
-        """ValueError for a template that names what this environment does not say."""
+        """ValueError for a template with a placeholder that this environment does not fill."""
         try:
             feedback.format(**dict.fromkeys(cls.fields, ""))
         except (KeyError, IndexError, ValueError):
-            raise ValueError(
-                f"feedback {feedback!r} may name {', '.join(cls.fields)} in braces, and nothing else"
-            ) from None
+            valid = ", ".join(f"{{{name}}}" for name in cls.fields)
+            raise ValueError(f"invalid placeholder or brace in feedback {feedback!r}; valid ones: {valid}") from None
 
     @classmethod
     def check_truth(cls, ground_truth: str) -> None:
-        """ValueError for a ground truth (JSON) that is of another task, or shows the agent nothing."""
+        """ValueError for a ground truth (JSON) of another task, or one with nothing visible to the agent."""
         cls(cls.truths.validate_json(ground_truth), JudgeSettings(), "")
 
     @abstractmethod
     def _read(self, truth: BaseModel) -> None:
-        """Take what the agent may see from the ground truth; ValueError where there is nothing."""
+        """Take what the agent may see from the ground truth; ValueError if nothing is visible."""
 
     @abstractmethod
     async def _respond(self, action: str) -> Observation: ...
 
     async def act(self, action: str) -> Observation:
-        """The environment's response to one action; raises what the sandbox raises (the episode is lost, not wrong)."""
+        """The observation after one action. Errors of the sandbox propagate: the episode is lost, not wrong."""
         observation = await self._respond(action)
         if self.played == 0:
             self.first_failed = observation.wrong
@@ -108,13 +109,13 @@ class Environment(ABC):
         self.played += 1
         return observation
 
-    def _tell(self, **fields: str) -> str:
+    def _feedback_text(self, **fields: str) -> str:
         text = self.feedback.format(**{name: fields.get(name, "") for name in self.fields})
         return text if len(text) <= self.characters else text[: self.characters] + "..."
 
 
 class CodeEnvironment(Environment):
-    """Runs the program of an action against the visible tests; over when all pass. Tells of the first that fails."""
+    """Runs the program of an action on the visible tests and reports the first that fails; done when all pass."""
 
     verifiers = ("code", "stdio")
     truths = TypeAdapter(CodeTruth | StdioTruth)
@@ -137,9 +138,10 @@ class CodeEnvironment(Environment):
         source = extract_block(action, "python")
         if source is None or parse(source) is None:
             detail = "no program found" if source is None else "syntax error"
-            text = self._tell(test=self.shown[0], detail=detail, program=source or "")
+            text = self._feedback_text(test=self.shown[0], detail=detail, program=source or "")
             return Observation(text, done=False, valid=False, wrong=True)
-        result = await sandbox_at(self.settings.sandbox_url, self.settings.sandbox_isolation).check(
+        sandbox = sandbox_at(self.settings.sandbox_url, self.settings.sandbox_isolation)
+        result = await sandbox.check(
             Program(source),
             self.cases,
             timeout=self.settings.timeout,
@@ -149,14 +151,14 @@ class CodeEnvironment(Environment):
         if result.all_passed:
             return Observation("", done=True, valid=True)
         test, case = next(pair for pair in zip(self.shown, result.cases, strict=True) if not pair[1].passed)
-        text = self._tell(test=test, detail=case.detail or case.outcome, program=source)
+        text = self._feedback_text(test=test, detail=case.detail or case.outcome, program=source)
         return Observation(text, done=False, valid=True, wrong=True)
 
 
 class SqlEnvironment(Environment):
     """Runs the query of an action on the first visible database and shows its rows, or the error.
 
-    Over when a query comes again that was the last one to run: the agent stays with its answer.
+    Done when the agent repeats the last query that ran: it confirms its answer.
     """
 
     verifiers = ("sql",)
@@ -173,15 +175,17 @@ class SqlEnvironment(Environment):
     async def _respond(self, action: str) -> Observation:
         query = extract_block(action, "sql")
         if query is None:
-            return Observation(self._tell(result="no query found"), done=False, valid=False, wrong=True)
+            text = self._feedback_text(result="no query found")
+            return Observation(text, done=False, valid=False, wrong=True)
         if query == self.confirmed:
             return Observation("", done=True, valid=True)
         answer = await results_of(query, [self.setup], self.engine, self.settings)
         if "error" in answer:
-            text = self._tell(result=f"error: {answer['message']}", query=query)
+            text = self._feedback_text(result=f"error: {answer['message']}", query=query)
             return Observation(text, done=False, valid=False, wrong=True)
         self.confirmed = query
-        return Observation(self._tell(result=_as_lines(answer["results"][0]), query=query), done=False, valid=True)
+        text = self._feedback_text(result=_as_lines(answer["results"][0]), query=query)
+        return Observation(text, done=False, valid=True)
 
 
 def _as_lines(rows: Sequence[Sequence[Value]]) -> str:
@@ -190,7 +194,7 @@ def _as_lines(rows: Sequence[Sequence[Value]]) -> str:
     return "\n".join(lines) or "no rows"
 
 
-# By the `agent_name` of a row.
+# Keyed by the `agent_name` of a row.
 ENVIRONMENTS: Mapping[str, type[Environment]] = {"code_agent": CodeEnvironment, "sql_agent": SqlEnvironment}
 
 
@@ -199,8 +203,8 @@ def environment_of(
 ) -> Environment:
     """A fresh environment for a row.
 
-    feedback: templates by agent name. Raises ValueError for an agent that has none, or a ground truth that shows it
-    nothing.
+    feedback: templates by agent name. Raises ValueError for an agent without an environment, or a ground truth with
+    nothing visible to the agent.
     """
     if agent_name not in ENVIRONMENTS:
         raise ValueError(f"agent '{agent_name}' has no environment; valid: {', '.join(ENVIRONMENTS)}")
@@ -209,7 +213,7 @@ def environment_of(
 
 
 def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
-    """`environment_of` with what a run's configuration says (groups `agents` and `reward`)."""
+    """`environment_of` with the settings of a run's configuration (groups `agents` and `reward`)."""
     return environment_of(
         agent_name,
         ground_truth,
@@ -220,7 +224,7 @@ def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
 
 
 async def play(environment: Environment, actions: Sequence[str]) -> str:
-    """Replays actions in order until the episode is over and returns the one that is the answer; "" for none."""
+    """Replay actions in order until the episode is done; returns the action that is the answer, "" for none."""
     for action in actions:
         if (await environment.act(action)).done:
             break
@@ -234,10 +238,10 @@ async def first_acceptance(
     reward: Mapping[str, Any],
     judge: Callable[[str], Awaitable[Mapping[str, Any]]],
 ) -> float | None:
-    """Whether the verifier accepts the first action of an episode, 1.0 or 0.0; None where nothing could be judged.
+    """Whether the verifier accepts the first action of an episode: 1.0 or 0.0, None if it could not be judged.
 
-    reward: what the verifier said of the answer. What the environment has shown, or the verifier has said of the same
-    text, is not judged again.
+    reward: the verifier's reward of the answer. The first action is judged only if neither the environment nor the
+    verdict on the same text already decides.
     """
     if reward["error"] == "infrastructure":
         return None
@@ -249,10 +253,10 @@ async def first_acceptance(
 
 
 def recovery(episodes: Iterable[tuple[float | None, float | None]]) -> dict[str, float]:
-    """`first_turn_accuracy`, and `recovery_rate`: the share of first-turn failures that end accepted.
+    """`first_turn_accuracy`, and `recovery_rate`: the share of first-turn failures whose answer is accepted.
 
-    episodes: acceptance of the first action and of the answer; what has a None does not count. A rate without any
-    episode to be counted is left out.
+    episodes: acceptance of the first action and of the answer; a pair with None does not count. A rate without
+    episodes is left out.
     """
     known = [(first, final) for first, final in episodes if first is not None and final is not None]
     failures = [final for first, final in known if first == 0]

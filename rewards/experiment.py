@@ -1,4 +1,4 @@
-"""How an experiment judges answers: what training, evaluation and the proof of a data set's solutions all read."""
+"""Judge settings of an experiment, shared by training, evaluation and the proof of a data set's solutions."""
 
 from importlib.resources import files
 from typing import Any
@@ -10,22 +10,22 @@ from rewards.settings import JudgeSettings, setting_names
 
 REWARD_KWARGS = "reward.custom_reward_function.reward_kwargs"
 OURS = "pkg://rewards"
-"""The reward function that JudgeSettings are for; a function of a user's own may have settings of its own."""
+"""Path of the reward function that reads JudgeSettings; a user's own function may have other settings."""
 
 
 def of_config(config: Any) -> JudgeSettings:
     """The settings of a composed configuration (groups `reward` and `sandbox`).
 
     Raises:
-        ValueError: a setting is unknown, or its value is not valid.
+        ValueError: a setting is unknown or has an invalid value.
     """
     try:
         given = config.reward.custom_reward_function.get("reward_kwargs", {})
         given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
     except OmegaConfBaseException as error:
-        raise ValueError(f"the reward settings: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"invalid reward settings: {str(error).splitlines()[0]}") from None
     if not isinstance(given, dict):
-        raise ValueError(f"the reward settings are {given!r}, not settings by name; valid names: {_names()}")
+        raise ValueError(f"reward settings must be a mapping, got {given!r}; valid keys: {_names()}")
     named = {str(key): value for key, value in given.items()}
     if config.reward.custom_reward_function.path != OURS:
         named = {key: value for key, value in named.items() if key in setting_names()}
@@ -33,17 +33,17 @@ def of_config(config: Any) -> JudgeSettings:
 
 
 def of_experiment(name: str | None) -> JudgeSettings:
-    """The settings of the experiment of that name (a file of `configs/experiment`); None: the defaults of all.
+    """The settings of the experiment of that name (a file of `configs/experiment`); None: all defaults.
 
     Raises:
-        ValueError: there is no such experiment, it does not compose, or its settings are not valid.
+        ValueError: the experiment does not exist, does not compose, or has invalid settings.
     """
     if name is None:
         return JudgeSettings()
     valid = experiments()
     if name not in valid:
         raise ValueError(f"no experiment '{name}'; valid ones: {', '.join(valid)}")
-    # Not before an experiment is named: verl's configuration takes seconds to import.
+    # Imported late: verl's configuration takes seconds to import.
     from hydra import compose, initialize_config_module
     from hydra.errors import HydraException
 
@@ -55,7 +55,7 @@ def of_experiment(name: str | None) -> JudgeSettings:
 
 
 def experiments() -> list[str]:
-    """The names that `experiment=NAME` may have, sorted."""
+    """Valid names for `experiment=NAME`, sorted."""
     folder = files("configs") / "experiment"
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 

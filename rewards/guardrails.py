@@ -1,15 +1,14 @@
 """Guardrails: signs of reward hacking. Each is detected and logged (`guard`); refused ones cost the reward.
 
-A refused response is judged as an empty one, so its score is that of no answer. `special_casing`, `empty` and
-`constant` concern only programs that fail some test: one that passes all of them is right, however it looks.
+A refused response is judged as an empty one, so it scores like no answer. `special_casing`, `empty` and `constant`
+apply only to programs that fail some test: a program that passes all of them is right.
 
-`repetition` is a piece of 20 or more characters that stands 5 or more times in a row: a string with a run of some
-minimal period q (a shorter piece counts too: "ab" fifty times is "ab" * 10 five times). Periods are looked for by
-scale: those in [m, 2m) leave, in every run of five periods, a block of 2m characters that begins at a multiple of 2m,
-lies inside the run, and stands there again first after exactly q characters, because a block as long as the period
-can fall into step with the run at its multiples only. So one search in a window of 4m characters names the only
-candidate, and the run around it is measured. Each scale reads the text twice, inside `str.find`; Python itself takes
-n/20 steps in all.
+`repetition` is a piece of 20 or more characters that occurs 5 or more times in a row: a run of some minimal period q
+(a shorter piece counts too: "ab" fifty times is "ab" * 10 five times). Periods are searched by scale. Every run of
+five periods in [m, 2m) contains a block of 2m characters that begins at a multiple of 2m and first occurs again
+exactly q characters later, because a block at least as long as the period matches the run only at multiples of the
+period. So one search in a window of 4m characters finds the only candidate, and the run around it is measured. Each
+scale reads the text twice, inside `str.find`; Python itself takes n/20 steps in all.
 """
 
 import ast
@@ -24,10 +23,10 @@ SHORTEST = 20
 TIMES = 5
 
 
-# The guardrails and the reward's shape ask about the same response.
+# Cached because the guardrails and the reward shape both ask about the same response.
 @lru_cache(maxsize=8)
 def repeats_itself(text: str) -> bool:
-    """Whether some substring of SHORTEST or more characters stands TIMES or more times in a row, anywhere."""
+    """Whether a substring of SHORTEST or more characters occurs TIMES or more times in a row anywhere."""
     scale = SHORTEST
     while TIMES * scale <= len(text):
         if any(_is_in_repeat(text, start, scale) for start in range(0, len(text) - 2 * scale, 2 * scale)):
@@ -44,7 +43,7 @@ def _is_in_repeat(text: str, start: int, scale: int) -> bool:
     period = again - start
     piece = period * -(-SHORTEST // period)
     needed = TIMES * piece - period
-    # The first block of a run begins less than 2 * scale after it, so most of the run must follow.
+    # The first block of a run begins less than 2 * scale after the run does, so most of the run must follow.
     least = needed - 2 * scale
     if text[start : start + least] != text[again : again + least]:
         return False
@@ -53,7 +52,7 @@ def _is_in_repeat(text: str, start: int, scale: int) -> bool:
 
 
 def _common_beginning(text: str, left: int, right: int, limit: int) -> int:
-    """How many characters from `left` on equal those from `right` on, up to `limit`, by bisection."""
+    """Length of the common prefix of the text from `left` and from `right`, up to `limit`, by bisection."""
     known, unknown = 0, min(limit, len(text) - right) + 1
     while unknown - known > 1:
         middle = (known + unknown) // 2
@@ -65,7 +64,7 @@ def _common_beginning(text: str, left: int, right: int, limit: int) -> int:
 
 
 def _common_end(text: str, left: int, right: int, limit: int) -> int:
-    """How many characters before `left` equal those before `right`, up to `limit`, by bisection."""
+    """Length of the common suffix of the text before `left` and before `right`, up to `limit`, by bisection."""
     known, unknown = 0, min(limit, left) + 1
     while unknown - known > 1:
         middle = (known + unknown) // 2
@@ -76,12 +75,12 @@ def _common_end(text: str, left: int, right: int, limit: int) -> int:
     return known
 
 
-# Names by which a program reads what it is given, beside its functions' parameters.
+# Names through which a program reads its input, in addition to its functions' parameters.
 _READERS = {"input", "open", "stdin", "argv"}
 
 
 def of_response(response: str, max_characters: int) -> GuardKind:
-    """`length` for a response of more than so many characters, `repetition` for one that repeats itself."""
+    """`length` for a response of more than `max_characters`, `repetition` for one that repeats itself."""
     if len(response) > max_characters:
         return "length"
     return "repetition" if repeats_itself(response) else "none"
@@ -90,10 +89,10 @@ def of_response(response: str, max_characters: int) -> GuardKind:
 def of_program(
     program: ast.Module, forbidden_imports: Collection[str], *, correct: bool, passed_inputs: Sequence[Sequence[str]]
 ) -> GuardKind:
-    """The first sign that a program shows.
+    """The first sign of hacking in a program.
 
-    correct: whether it passed all tests. passed_inputs: of each test that the prompt shows, what is put in, as
-    words (`rewards.analysis.literals.words_of`), where the program passed all those tests; else empty.
+    correct: whether it passed all tests. passed_inputs: the input of each test that the prompt shows, as words
+    (`rewards.analysis.literals.words_of`), if the program passed all those tests; else empty.
     """
     if not imported_modules(program).isdisjoint(forbidden_imports):
         return "forbidden_import"
@@ -107,7 +106,7 @@ def of_program(
 
 
 def is_empty(program: ast.Module) -> bool:
-    """Whether nothing in a program does anything: only imports, docstrings, `pass`, `...` and functions of these."""
+    """Whether a program does nothing: it has only imports, docstrings, `pass`, `...` and functions of these."""
     return all(_does_nothing(statement) for statement in program.body)
 
 
@@ -120,7 +119,7 @@ def _does_nothing(statement: ast.stmt) -> bool:
 
 
 def reads_input(program: ast.Module) -> bool:
-    """Whether a program reads any parameter of its functions, or its standard input or a file."""
+    """Whether a program reads a parameter of its functions, standard input, its arguments or a file."""
     nodes = list(ast.walk(program))
     known = _READERS | {node.arg for node in nodes if isinstance(node, ast.arg)}
     return any(

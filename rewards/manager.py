@@ -1,5 +1,5 @@
-"""verl's reward manager with our rules: what could not be verified is masked and counted, never scored; and the
-samples of a training step get credits for their steps.
+"""Reward manager for verl: samples that could not be verified are masked and counted, never scored, and the samples
+of a training step get credits for their steps.
 """
 
 import logging
@@ -25,12 +25,12 @@ from rewards.verdict import Verdict
 logger = logging.getLogger(__name__)
 
 
-# The trainer puts this field into the samples of a training step.
+# Field that the trainer adds to the samples of a training step.
 TRAINED_ON = "credit_wanted"
 
 
 def credit_service(config: Any) -> CreditService | None:
-    """The service that `credit.*` describes, None for credit=off."""
+    """The service configured by `credit.*`; None for credit=off."""
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return None
@@ -44,10 +44,10 @@ def credit_service(config: Any) -> CreditService | None:
 
 
 def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
-    """What a run's verifier of a data source reads of a text for a group.
+    """A function of (data source, group, text): the parts that the verdict on this text depends on.
 
-    Where the reward function is a user's own: all of the text, and it may know more of the group's prompt than its
-    ground truth.
+    For a user's own reward function these are the whole text and the group, as it may know more of the prompt than
+    the ground truth.
     """
     function = OmegaConf.select(config, "reward.custom_reward_function")
     if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
@@ -64,7 +64,7 @@ class SkillCreditRewardManager(RewardManagerBase):
     def __init__(self, config: Any, tokenizer: Any, compute_score: RawRewardFn, **kwargs: Any):
         super().__init__(config, tokenizer, compute_score)
         if compute_score is None:
-            raise ValueError("reward.custom_reward_function is empty: use reward=verified, or name your own function")
+            raise ValueError("reward.custom_reward_function is empty: use reward=verified, or set your own function")
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
@@ -75,9 +75,9 @@ class SkillCreditRewardManager(RewardManagerBase):
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """The reward of one trajectory (its last sequence): ``reward_score`` and ``reward_extra_info``.
 
-        The extra info has the same keys on every path: those of the verifier, ``masked`` (1.0 where the
-        verification could not be done; the score is 0.0 there and the trainer leaves the sample out) and
-        ``skill``; those of an agent also ``first_acc``, whether its first action would have been accepted.
+        The extra info has the same keys on every path: those of the verifier, ``masked`` (1.0 if verification failed;
+        the score is then 0.0 and the trainer leaves the sample out) and ``skill``; for an agent also ``first_acc``,
+        whether its first action would have been accepted.
         """
         item = data[-1:][0]
         fields = item.non_tensor_batch
@@ -118,8 +118,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         )
 
     async def _verdict(self, fields: Any, answer: str, problem: dict[str, Any]) -> dict[str, Any]:
-        """What the verifier says of the sample's answer; equal answers of a group cost as much as one where their
-        credits are asked for."""
+        """The verdict on the sample's answer; with credits, equal answers of a group are judged once."""
         if self.credits is None or TRAINED_ON not in fields:
             return await self._verify(solution_str=answer, **problem)
         return await self.credits.answers.verdict(
@@ -136,7 +135,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         problem: dict[str, Any],
         episode: Episode | None,
     ) -> dict[str, Any]:
-        """The sample's credits, or nothing where they are off or the sample is not trained on (validation)."""
+        """The sample's credits; empty if they are off or the sample is not trained on (validation)."""
         if self.credits is None or TRAINED_ON not in fields:
             return {}
         sample = RolloutSample(
@@ -146,7 +145,7 @@ class SkillCreditRewardManager(RewardManagerBase):
             text=text,
             token_ids=token_ids,
             info=info,
-            go_on=partial(self.policy.go_on, prompt_ids) if self.policy else None,
+            continue_prefix=partial(self.policy.continue_prefix, prompt_ids) if self.policy else None,
             reads=partial(self._reads, str(problem["data_source"]), str(fields["uid"])),
             step=int(fields.get("global_steps", 0)),
         )
@@ -161,7 +160,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         assert self.compute_score is not None
         try:
             return dict(await self.compute_score(**arguments))
-        except Exception as error:  # whatever a verifier raises, the run goes on without this sample
+        except Exception as error:  # any error of a verifier costs this sample, not the run
             self._report(error)
             return Verdict.not_judged().as_reward()
 

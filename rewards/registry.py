@@ -11,8 +11,8 @@ from rewards.verdict import Verdict
 
 __all__ = ["Judge", "JudgeSettings", "Verifier", "get", "names", "register", "validate_ground_truth"]
 
-# A module registers its verifier when it is imported; it is imported when its name is first asked for, so that
-# a run pays only for the verifiers that its data use.
+# A module registers its verifier on import. It is imported when its name is first requested, so that a run pays only
+# for the verifiers that its data use.
 _MODULES = {
     "code": "rewards.verifiers.code",
     "refactor": "rewards.verifiers.refactor",
@@ -33,12 +33,12 @@ _MODULES = {
     "diameter": "rewards.verifiers.graphs.diameter",
 }
 
-# Judges one response. May raise InfrastructureError, or by mistake anything else: both mean "not judged".
+# Judges one response. InfrastructureError, or any other exception raised by mistake, means "not judged".
 Judge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
 
 
 def whole(response: str) -> str:
-    """All of a response."""
+    """The whole response."""
     return response
 
 
@@ -59,19 +59,19 @@ _VERIFIERS: dict[str, Verifier] = {}
 
 
 def register(verifier: Verifier) -> None:
-    """Makes a verifier known under its name; a second one of the same name is refused."""
+    """Register a verifier under its name; ValueError if the name is taken."""
     if verifier.name in _VERIFIERS:
-        raise ValueError(f"a verifier named '{verifier.name}' is registered already")
+        raise ValueError(f"a verifier named '{verifier.name}' is already registered; choose another name")
     _VERIFIERS[verifier.name] = verifier
 
 
 def names() -> list[str]:
-    """The names that a row's `data_source` may hold, sorted."""
+    """Valid values for a row's `data_source`, sorted."""
     return sorted(_MODULES.keys() | _VERIFIERS.keys())
 
 
 def get(name: str) -> Verifier:
-    """The verifier of that name; ValueError with the valid names when there is none."""
+    """The verifier of that name; ValueError with the valid names if there is none."""
     if name not in _VERIFIERS and name in _MODULES:
         import_module(_MODULES[name])
     if name not in _VERIFIERS:
@@ -80,5 +80,5 @@ def get(name: str) -> Verifier:
 
 
 def validate_ground_truth(name: str, ground_truth: str) -> BaseModel:
-    """Parses a ground truth with its verifier's model; ValueError (pydantic's own included) when it does not fit."""
+    """Parse a ground truth with its verifier's model; ValueError (pydantic's included) if it is invalid."""
     return get(name).truth.model_validate_json(ground_truth)

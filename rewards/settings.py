@@ -1,4 +1,4 @@
-"""How answers are judged: limits, reward settings, and what each of them may be."""
+"""Judge settings: limits and reward settings, with the valid values of each."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -12,10 +12,10 @@ from rewards.verdict import GuardKind
 
 NumberExtraction = Literal["strict", "flexible", "math_verify"]
 
-# What verl's reward managers hand to a reward function beside the answer and the settings.
+# Arguments that verl's reward managers pass to a reward function in addition to the answer and the settings.
 _OF_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
 
-# What is wrong with a value; None where nothing is.
+# Describes the error in a value; None for a valid one.
 _Rule = Callable[[Any], str | None]
 
 
@@ -56,24 +56,24 @@ def _is_count(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """What a caller may set for all verifiers; ValueError for a value that is none.
+    """Settings common to all verifiers; ValueError for an invalid value.
 
     The defaults are those of `configs/reward/verified.yaml` and of the sandbox's limits in `configs/train.yaml`.
 
     partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
     timeout: seconds of execution allowed to one answer.
     memory_mb: memory allowed to one answer, in MiB.
-    sandbox_url: where answers run, a url or several; None: this machine's embedded server.
+    sandbox_url: where answers run, one url or several; None: this machine's embedded server.
     sandbox_isolation: the isolation mode of the embedded server, a name of sandbox MODES; None: `best`.
     shape: the reward of graph tasks, a name of rewards.shapes.SHAPES.
     think_opener: who writes `<think>`, for the format part of a shape.
     countdown_format, countdown_numbers: with partial credit, the score of a Countdown answer that is an expression,
         and of one that also uses the right numbers.
-    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` asks the library
-        of that name, in the sandbox.
-    max_characters: longer responses show the guard `length`.
-    forbidden_imports: modules that a program may not import.
-    refuse: the guards of rewards/guardrails.py that cost the reward; the others are logged only.
+    gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` calls the
+        library of that name in the sandbox.
+    max_characters: longer responses get the guard `length`.
+    forbidden_imports: modules that a program must not import.
+    refuse: the guards of rewards/guardrails.py that cost the reward; the others are only logged.
     """
 
     partial_credit: bool = True
@@ -92,7 +92,7 @@ class JudgeSettings:
 
     @classmethod
     def among(cls, given: Mapping[str, Any]) -> "JudgeSettings":
-        """The settings that stand among what verl hands in; ValueError, with the valid names, for an unknown one."""
+        """The settings among the arguments that verl passes; ValueError, with the valid names, for an unknown one."""
         wanted = {key: value for key, value in given.items() if key not in _OF_VERL}
         for key in wanted.keys() - _RULES.keys():
             raise ValueError(f"unknown reward setting '{key}'; valid ones: {', '.join(_RULES)}")
@@ -102,14 +102,14 @@ class JudgeSettings:
         for name, rule in _RULES.items():
             if complaint := rule(getattr(self, name)):
                 raise ValueError(f"reward setting {name}: {complaint}")
-        # A run's configuration hands in lists of its own kind, slow to look into and not to be hashed.
+        # OmegaConf's lists are slow to search and not hashable.
         object.__setattr__(self, "refuse", frozenset(self.refuse))
         object.__setattr__(self, "forbidden_imports", tuple(self.forbidden_imports))
         if not isinstance(self.sandbox_url, str | None):
             object.__setattr__(self, "sandbox_url", tuple(self.sandbox_url))
 
     def record(self) -> dict[str, Any]:
-        """All settings as JSON holds them, for the record of a run."""
+        """All settings as JSON values, for the record of a run."""
         listed = {"refuse": sorted(self.refuse), "forbidden_imports": list(self.forbidden_imports)}
         urls = self.sandbox_url
         return vars(self) | listed | {"sandbox_url": urls if isinstance(urls, str | None) else list(urls)}
@@ -117,7 +117,7 @@ class JudgeSettings:
 
 _NUMBER = _must_be("a number", _is_number)
 _COUNT = _must_be("a whole number above 0", _is_count)
-_TEXT = _must_be("a text", lambda value: isinstance(value, str))
+_TEXT = _must_be("a string", lambda value: isinstance(value, str))
 _GUARDS = [guard for guard in get_args(GuardKind) if guard != "none"]
 
 _RULES: dict[str, _Rule] = {
@@ -138,5 +138,5 @@ _RULES: dict[str, _Rule] = {
 
 
 def setting_names() -> list[str]:
-    """The settings that decide how answers are judged."""
+    """Names of the judge settings."""
     return list(_RULES)

@@ -1,6 +1,6 @@
-"""Reward shapes: named sums of parts (result, format, repetition) that turn what is known of an answer into its score.
+"""Reward shapes: named sums of parts (result, format, repetition) that score an answer from its properties.
 
-They are the rewards that the NPG-Muse study compares for graph tasks; a run selects one by `shape`.
+They are the rewards that the NPG-Muse study compares for graph tasks; a run selects one with `shape`.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Answer:
-    """What a shape looks at.
+    """Properties of an answer that a shape scores.
 
-    feasible: the answer parses and keeps the rules of its problem. optimal: it reaches the optimum. quality: how near
-    it comes to it, in [0, 1]. steepness: the power of the quality in shapes that tell tasks apart (2 for tours).
-    formatted: the response has its thinking part. repeats: the response repeats itself.
+    feasible: the answer parses and satisfies the constraints of its problem. optimal: it reaches the optimum. quality:
+    how close it is to the optimum, in [0, 1]. steepness: exponent of the quality in shapes that depend on the task (2
+    for tours). formatted: the response has its thinking part. repeats: the response repeats itself.
     """
 
     feasible: bool
@@ -44,7 +44,7 @@ def format_bonus(amount: float) -> Part:
 
 
 def repetition_penalty(amount: float) -> Part:
-    """Takes from a response that repeats itself, right or wrong."""
+    """Charges a response that repeats itself, right or wrong."""
     return lambda answer: -amount * answer.repeats
 
 

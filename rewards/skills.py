@@ -1,4 +1,4 @@
-"""Which skill a row belongs to: by a column, by its data source, or by a user's function (config group ``skills``)."""
+"""Assignment of rows to skills: by a column, by data source, or by a user's function (config group ``skills``)."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -9,16 +9,17 @@ SkillSource = Literal["column", "data_source", "function"]
 
 
 def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
-    """The function from a row of the data to the name of its skill.
+    """The function that maps a row of the data to the name of its skill.
 
-    Preflight refuses rows that have no text in the column (recipe/checks/data.py), so it is there.
+    Preflight refuses rows without text in the column (recipe/checks/data.py), so the column is present here.
 
     Args:
-        by: ``column``, ``data_source`` or ``function``. column: for the first. function: ``package.module:name`` for
-            the last; it gets the row as a mapping and returns a name.
+        by: ``column``, ``data_source`` or ``function``.
+        column: the column, for ``column``.
+        function: ``package.module:name``, for ``function``; it gets the row as a mapping and returns a name.
 
     Raises:
-        ValueError: the function is not named so, or cannot be imported.
+        ValueError: the function is not given as ``package.module:name``, or cannot be imported.
     """
     if by == "function":
         return _named_function(function)
@@ -27,7 +28,7 @@ def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
 
 
 def level_of(row: Mapping[str, Any]) -> str:
-    """``level3`` for a row whose source says its difficulty: ``skills.function=rewards.skills:level_of``.
+    """``level3`` for a row whose source gives its difficulty: ``skills.function=rewards.skills:level_of``.
 
     Raises:
         KeyError: the row's ``extra_info`` has no ``level``.

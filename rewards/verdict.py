@@ -1,4 +1,4 @@
-"""What a verifier says about one answer."""
+"""Verdict: a verifier's judgement of one answer."""
 
 import math
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ GuardKind = Literal["none", "length", "repetition", "forbidden_import", "special
 class Verdict:
     """The judgement of one answer.
 
-    score: the reward, in [0, 1] unless the run's shape says otherwise (rewards/shapes.py); NaN when the answer could
+    score: the reward, in [0, 1] unless the run's shape has another range (rewards/shapes.py); NaN if the answer could
         not be judged.
     correct: whether the answer solves the problem completely.
-    well_formed: whether the answer has the form that was asked for (it parses), right or wrong.
+    well_formed: whether the answer has the requested form (it parses), right or wrong.
     error: why the answer is not (completely) right.
     pass_ratio: share of the tests passed, in [0, 1].
-    feasible: whether the answer keeps the rules of its problem, optimal or not; None: the task has no such notion, and
-        what is correct counts as feasible.
-    quality: how near the answer comes to the optimum, in [0, 1]; None: the task has no such notion, and the pass
-        ratio is reported.
-    guard: the sign of reward hacking that was seen, whether it was punished or not.
+    feasible: whether the answer satisfies the constraints of its problem, optimal or not; None: the task has no such
+        notion, and a correct answer counts as feasible.
+    quality: how close the answer is to the optimum, in [0, 1]; None: the task has no such notion, and the pass ratio
+        is reported.
+    guard: the sign of reward hacking that was detected, punished or not.
     repeats: whether the response repeats itself (rewards/guardrails.py).
     """
 
@@ -53,18 +53,18 @@ class Verdict:
 
     @classmethod
     def failed(cls, error: ErrorKind, *, well_formed: bool = False) -> "Verdict":
-        """An answer that is worth nothing, for the reason given."""
+        """An answer that scores 0, for the given reason."""
         return cls(0.0, False, well_formed, error, 0.0)
 
     @classmethod
     def not_judged(cls) -> "Verdict":
-        """No judgement, because the machinery failed: never a reward, the sample is to be masked."""
+        """No judgement, because the infrastructure failed: never a reward, the sample must be masked."""
         return cls(math.nan, False, False, "infrastructure", math.nan)
 
     def as_reward(self, judge_seconds: float = 0.0, busy_seconds: float = 0.0) -> dict[str, float | str]:
         """The dictionary that verl's reward manager reads; the same keys for every task and on every path.
 
-        judge_seconds: until the verdict was there; busy_seconds: of sandbox workers, without waiting for one.
+        judge_seconds: wall time of the judgement. busy_seconds: time of sandbox workers, without waiting for one.
         """
         return {
             "score": self.score,

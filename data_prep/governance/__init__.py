@@ -1,1 +1,1 @@
-"""Duplicates and leaks: which tasks are alike, what was found, the audit."""
+"""Governance: similarity of tasks, duplicates and leaks, and the audit."""

@@ -1,7 +1,7 @@
-"""Governance's findings, duplicates within a role and leaks across roles, and the audit of them as Markdown.
+"""Findings of governance (duplicates within a role, leaks across roles), and their audit as Markdown.
 
-Tasks are judged in the order test, dev, train, so that of two alike the training task goes. Test tasks are reported,
-never dropped: a published benchmark is not ours to change.
+Tasks are compared in the order test, dev, train, so that of two similar tasks the training task is dropped. Test tasks
+are reported but never dropped: a published benchmark is not ours to change.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from data_prep.tasks import Task
 THRESHOLD = 0.8
 _RANKS = {"test": 0, "dev": 1, "train": 2}
 
-# Short programs are alike by chance: `return a + b` solves many problems.
+# Short programs are similar by chance: `return a + b` solves many problems.
 _MINIMUM_SOLUTION_TOKENS = 30
 
 Part = Literal["prompt", "solution"]
@@ -23,7 +23,7 @@ Part = Literal["prompt", "solution"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Task number `task` is like the kept task number `other` in its prompt or solution.
+    """Task number `task` has a prompt or solution similar to that of the kept task number `other`.
 
     similarity: 1.0 for the same normal form, else the Jaccard similarity of shingles.
     """
@@ -38,16 +38,16 @@ class Finding:
 
     @property
     def kind(self) -> str:
-        """The finding in three words: exact prompt duplicate, near solution leak, and so on."""
+        """The kind of finding in three words, such as exact prompt duplicate or near solution leak."""
         degree = "exact" if self.exact else "near"
         return f"{degree} {self.part} {'leak' if self.leak else 'duplicate'}"
 
 
 def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
-    """At most one finding for the prompt and one for the solution of each task, the closest; in the order of tasks.
+    """The closest match of each task's prompt and solution, if any: at most two findings per task, in task order.
 
-    Dropped are tasks (not of role test) whose prompt is like a kept one's, and those whose solution is like that of a
-    kept task of another role; solutions that are alike within a role are reported only.
+    Tasks outside role test are dropped if their prompt is similar to a kept one's, or their solution to that of a kept
+    task of another role. Similar solutions within a role are only reported.
     """
     parts: dict[Part, Likeness] = {
         "prompt": likeness([task.prompt for task in tasks], prompt_tokens, width=5, minimum=1, threshold=threshold),
@@ -59,7 +59,7 @@ def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
             threshold=threshold,
         ),
     }
-    # Of each class of each part, the first task kept, which has the highest role.
+    # The first kept task of each class of each part, which is the one of the highest role.
     kept: dict[tuple[Part, int], int] = {}
     findings: list[Finding] = []
     for number in sorted(range(len(tasks)), key=lambda index: (_RANKS[tasks[index].role], index)):
@@ -95,7 +95,7 @@ _EXCERPT = 160
 
 
 def audit(tasks: Sequence[Task], findings: Sequence[Finding], threshold: float) -> str:
-    """The whole report. `findings` are those of `findings.find` on these tasks."""
+    """The report as Markdown. findings: the result of `find` on these tasks."""
     leaks = [finding for finding in findings if finding.leak]
     verdict = (
         f"**{len({finding.task for finding in leaks})} tasks of train or dev are like a task of a higher role and were "

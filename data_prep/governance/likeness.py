@@ -1,9 +1,9 @@
-"""Which tasks are alike: equal in normal form, or near duplicates by MinHash.
+"""Similarity of tasks: equality of normal forms, and near duplicates by MinHash.
 
 Near duplicates: locality-sensitive hashing (Broder 1997; Indyk and Motwani 1998), with rensa. A set is a sorted array
 of 64-bit hashes. Two sets of Jaccard similarity s become a candidate pair with probability 1 - (1 - s^ROWS)^BANDS:
-0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. The reported similarity is exact. The normal form of a text or program is a
-list of tokens without its wording.
+0.28 at s = 0.5, 0.94 at 0.7, 0.998 at 0.8. The reported similarity is exact. The normal form of a text or program is
+its list of tokens, without case and layout, or without comments and names.
 """
 
 import builtins
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rensa import RMinHash, RMinHashLSH
 
-# Operators count: "a - b" and "a + b" are two problems. Other punctuation is layout.
+# Operators count: "a - b" and "a + b" are different problems. Other punctuation is layout.
 _CONTENT = re.compile(r"\w+|[-+*/%<>=&|^~]")
 
-# A lexer and not a parser: ten times faster, and it reads programs that do not parse or are in another language.
+# A lexer, not a parser: ten times faster, and it accepts programs that do not parse or are in another language.
 _LEXEME = re.compile(
     r"""
       (?P<comment> \#[^\n]* )
@@ -36,12 +36,12 @@ _KEPT_NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist)
 
 
 def prompt_tokens(text: str) -> list[str]:
-    """Words, numbers and operators of a prompt, without case, other punctuation, layout and compatibility forms."""
+    """Words, numbers and operators of a prompt, without case, other punctuation, layout and Unicode variants."""
     return _CONTENT.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def solution_tokens(text: str) -> list[str]:
-    """Tokens of a program in normal form: comments, docstrings, layout and the names it chooses do not count.
+    """Tokens of a program in normal form, without comments, docstrings, layout and the names it chooses.
 
     Names are numbered in order of appearance; keywords, builtins, attributes and constants stay.
     """
@@ -58,13 +58,13 @@ def solution_tokens(text: str) -> list[str]:
 
 
 def _is_statement(text: str, start: int, before: list[str]) -> bool:
-    """Whether a string begins a line and continues no expression: then it is documentation."""
+    """Whether a string begins a line and does not continue an expression, so that it is documentation."""
     return not text[text.rfind("\n", 0, start) + 1 : start].strip() and (not before or before[-1] not in "([{,=+%|\\")
 
 
 BANDS, ROWS = 21, 6
 
-# Of many candidates each set is compared with so many that follow it: copies of one text form a chain, not a clique of
+# Each set is compared with at most this many later candidates: copies of one text form a chain, not a clique of
 # quadratic size.
 _WINDOW = 64
 _SEED = 1
@@ -78,7 +78,7 @@ def _token_hash(token: str) -> int:
 
 
 def shingles(tokens: Sequence[str], width: int) -> Hashes:
-    """The set of runs of `width` tokens; fewer tokens than that are one run, none are the empty set."""
+    """The set of hashes of runs of `width` tokens; fewer tokens than that form one run, no tokens the empty set."""
     if not tokens:
         return np.empty(0, np.uint64)
     hashes = np.fromiter((_token_hash(token) for token in tokens), np.uint64, len(tokens))
@@ -90,27 +90,27 @@ def shingles(tokens: Sequence[str], width: int) -> Hashes:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """A bijection of 64-bit numbers that scatters its argument's bits (the finaliser of SplitMix64)."""
+    """A bijection of 64-bit numbers that mixes the bits of its argument (the finaliser of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def jaccard(left: Hashes, right: Hashes) -> float:
-    """Shared elements divided by all elements of two sets, 0.0 when both are empty."""
+    """Shared elements divided by all elements of two sets; 0.0 if both are empty."""
     shared = len(np.intersect1d(left, right, assume_unique=True))
     union = len(left) + len(right) - shared
     return shared / union if union else 0.0
 
 
 def similar_pairs(sets: Sequence[Hashes], threshold: float) -> Iterator[tuple[int, int, float]]:
-    """Pairs (i, j, similarity) of sets, i < j, that are at least as similar as `threshold` and met in some bucket.
+    """Pairs (i, j, similarity) of sets, i < j, that share a bucket and are at least as similar as `threshold`.
 
-    Empty sets are similar to nothing. Of more than _WINDOW candidates only the next are compared, so that connected
-    groups are complete while the pairs in them may not be.
+    Empty sets are similar to none. Only the next _WINDOW candidates are compared, so connected groups are complete
+    while the pairs in them may not be.
     """
     numbers = [index for index, values in enumerate(sets) if len(values)]
-    # rensa reads tokens as bytes; a hash is eight of them.
+    # rensa takes tokens as bytes; a hash has eight of them.
     signatures = RMinHash.from_token_sets([sets[index].view("V8").tolist() for index in numbers], BANDS * ROWS, _SEED)
     index = RMinHashLSH(threshold, BANDS * ROWS, BANDS)
     for number, signature in zip(numbers, signatures, strict=True):
@@ -122,16 +122,16 @@ def similar_pairs(sets: Sequence[Hashes], threshold: float) -> Iterator[tuple[in
                 yield number, other, similarity
 
 
-# A run of tokens that so many distinct texts share is wording of a template, not content: it does not make tasks alike.
+# A run of tokens in more distinct texts than this is wording of a template, not content: it does not count.
 _BOILERPLATE_SHARE, _BOILERPLATE_MINIMUM = 0.02, 50
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Texts by what is left of them.
+    """Classes of texts with equal normal forms, and near duplicates among the classes.
 
-    class_of: of each text the number of its class, None where there is too little text to tell.
-    near: of each class the classes nearly equal to it, with the similarity in [threshold, 1].
+    class_of: the class number of each text; None if the text is too short to compare.
+    near: the classes nearly equal to each class, with the similarity in [threshold, 1].
     """
 
     class_of: list[int | None]
@@ -146,8 +146,10 @@ def likeness(
     minimum: int,
     threshold: float,
 ) -> Likeness:
-    """Compares all texts with all others. width: tokens of a shingle; minimum: fewer tokens than that are too little
-    to tell; threshold: Jaccard similarity from which two texts are nearly equal.
+    """Compare all texts with each other.
+
+    width: tokens per shingle. minimum: tokens below which a text is too short to compare. threshold: Jaccard similarity
+    from which two texts are nearly equal.
     """
     numbers: dict[tuple[str, ...], int] = {}
     class_of: list[int | None] = []

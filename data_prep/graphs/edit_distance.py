@@ -1,9 +1,9 @@
 """Exact search for the smallest edit distance of two molecules of equal size.
 
 Depth-first branch and bound, compiled by numba. Its bound is that of Chang et al. (2020, "Speeding up GED verification
-for graph similarity search"): the cheapest assignment of the unmapped atoms, where a pair costs what is certain (its
-elements, and bonds to mapped atoms that only one side has) and half of the difference of its bonds to unmapped atoms,
-since each of these bonds is seen from both ends. Costs are doubled, so that they are whole numbers.
+for graph similarity search"): the cheapest assignment of the unmapped atoms. A pair costs what is certain (different
+elements, and bonds to mapped atoms that only one side has) plus half of the difference in the numbers of bonds to
+unmapped atoms, since each of these bonds counts at both ends. Costs are doubled, so that they are whole numbers.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _NEVER = 1 << 30
 def edit_distance(
     elements: Ints, neighbours: Ints, other_elements: Ints, other_neighbours: Ints, steps: int
 ) -> tuple[Ints, int, bool]:
-    """A cheapest mapping of all atoms onto those of a molecule of equal size (n,), its cost, and whether it is proved.
+    """A cheapest mapping of all atoms to those of a molecule of equal size (n,), its cost, and whether it is proved.
 
     Molecules as in data_prep/graphs/molecule_search.py; the search stops after `steps` nodes of its tree.
     """
@@ -27,8 +27,8 @@ def edit_distance(
     elements, neighbours = elements[order], _renumbered(neighbours, order)
     image, best = np.full(size, -1, np.int64), np.arange(size)
     cheapest = _mapping_cost(elements, neighbours, other_elements, other_neighbours, best)
-    # At each depth, where the atoms before it are mapped: the free images, the cost so far, and twice what mapping one
-    # atom to another costs by their elements and their bonds to mapped atoms.
+    # At each depth, with the atoms before it mapped: the free images, the cost so far, and twice the cost of mapping
+    # one atom to another due to their elements and their bonds to mapped atoms.
     free, cost = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
     certain = np.zeros((size + 1, size, size), np.int64)
     free[0] = (1 << size) - 1
@@ -75,7 +75,7 @@ def edit_distance(
 
 @njit(cache=True)
 def _connected_order(neighbours: Ints) -> Ints:
-    """The atoms, each joined to as many earlier ones as can be, then by degree."""
+    """The atoms in an order in which each has as many bonds to earlier ones as possible, then by degree."""
     size = len(neighbours)
     order, taken = np.zeros(size, np.int64), 0
     for place in range(size):
@@ -92,7 +92,7 @@ def _connected_order(neighbours: Ints) -> Ints:
 
 @njit(cache=True)
 def _renumbered(neighbours: Ints, order: Ints) -> Ints:
-    """The neighbours of the atoms in this order, numbered in it."""
+    """The neighbours of the atoms, reordered and renumbered."""
     result = np.zeros_like(neighbours)
     for place in range(len(order)):
         for other in range(len(order)):
@@ -102,7 +102,7 @@ def _renumbered(neighbours: Ints, order: Ints) -> Ints:
 
 @njit(cache=True)
 def _in_order(image: Ints, order: Ints) -> Ints:
-    """The images of the atoms as they were numbered before they were put in order."""
+    """The images of the atoms in their original order."""
     result = np.zeros_like(image)
     result[order] = image
     return result
@@ -110,7 +110,7 @@ def _in_order(image: Ints, order: Ints) -> Ints:
 
 @njit(cache=True)
 def _places(mask: int) -> Ints:
-    """The places of the bits of a mask, the lowest first."""
+    """The positions of the set bits of a mask, the lowest first."""
     result = np.zeros(bits(mask), np.int64)
     place = 0
     for number in range(len(result)):
@@ -123,7 +123,7 @@ def _places(mask: int) -> Ints:
 
 @njit(cache=True)
 def _mapping_cost(elements: Ints, neighbours: Ints, other_elements: Ints, other_neighbours: Ints, image: Ints) -> int:
-    """What a mapping of all atoms costs."""
+    """The cost of a mapping of all atoms."""
     total = 0
     for atom in range(len(image)):
         total += elements[atom] != other_elements[image[atom]]
@@ -134,7 +134,7 @@ def _mapping_cost(elements: Ints, neighbours: Ints, other_elements: Ints, other_
 
 @njit(cache=True)
 def _pair_costs(certain: Ints, neighbours: Ints, other_neighbours: Ints, free: int, columns: Ints) -> Ints:
-    """Twice the least that mapping each unmapped atom to each free one costs (m, m): a bond counts half at each end."""
+    """Twice the minimum cost of mapping each unmapped atom to each free one (m, m); a bond counts half at each end."""
     count, size = len(columns), len(neighbours)
     first = size - count
     degrees = np.array([bits(other_neighbours[column] & free) for column in columns])
@@ -148,11 +148,11 @@ def _pair_costs(certain: Ints, neighbours: Ints, other_neighbours: Ints, free: i
 
 @njit(cache=True)
 def _cheapest_assignment(costs: Ints) -> tuple[int, Ints, Ints]:
-    """The smallest sum of one cost (m, m) in each row and column, the row of each column, and by how much more at
-    least every assignment costs that gives row 0 a column (m,). Hungarian method, rows joined one by one.
+    """The cheapest assignment for a cost matrix (m, m): its cost, the row of each column (m,), and a lower bound of
+    the additional cost if row 0 gets a given column (m,). Hungarian method, adding one row at a time.
     """
     count = len(costs)
-    # Column `count` is none of them: a row enters there, and what it pays is the price of all.
+    # Column `count` is a virtual one where each row starts; its negative price is the cost of the assignment.
     row_price, column_price = np.zeros(count, np.int64), np.zeros(count + 1, np.int64)
     row_of, before = np.full(count + 1, -1, np.int64), np.zeros(count, np.int64)
     slack, done = np.empty(count, np.int64), np.empty(count + 1, np.bool_)
@@ -189,7 +189,7 @@ def _cheapest_assignment(costs: Ints) -> tuple[int, Ints, Ints]:
 
 @njit(cache=True)
 def _insert(queue: Ints, bounds: Ints, length: int, image: int, bound: int) -> None:
-    """Puts an image into a queue of so many that is sorted by bound, behind its equals."""
+    """Insert an image into a queue of `length` images sorted by bound, after those with equal bounds."""
     place = length
     while place > 0 and bounds[place - 1] > bound:
         bounds[place], queue[place] = bounds[place - 1], queue[place - 1]

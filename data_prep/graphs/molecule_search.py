@@ -1,9 +1,9 @@
 """Exact search for the largest common induced subgraph of two molecules.
 
-It is branch and bound, compiled by numba, over molecules of at most 63 atoms: `elements` (n,) small numbers,
-`neighbours` (n,) bit masks. It stops after `steps` nodes of the search tree, a limit of time that is the same on every
-machine, and says whether the best answer found is proved. A mixed integer program (HiGHS) took 1 to 9 seconds for most
-pairs of 16 to 20 atoms, and what it held before the proof was no answer to learn from.
+Branch and bound, compiled by numba, for molecules of at most 63 atoms: `elements` (n,) small numbers, `neighbours` (n,)
+bit masks. It stops after `steps` nodes of the search tree, a limit that does not depend on the machine, and reports
+whether the best answer is proved. A mixed integer program (HiGHS) took 1 to 9 seconds for most pairs of 16 to 20 atoms,
+and its answers before the proof were too poor to learn from.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 @njit(cache=True)
 def bits(mask: int) -> int:
-    """How many bits of a mask are set."""
+    """The number of set bits in a mask."""
     total = 0
     while mask:
         mask &= mask - 1
@@ -33,7 +33,7 @@ def _lowest(mask: int) -> int:
 
 @njit(cache=True)
 def _divide_by_element(elements: Ints, other_elements: Ints, left: Ints, right: Ints) -> int:
-    """Fill in the classes (C,) of atoms of one element on both sides; how many they are."""
+    """Fill in the classes (C,) of atoms of one element on both sides; returns their number."""
     count = 0
     for kind in range(max(elements.max(), other_elements.max()) + 1):
         mask, other = 0, 0
@@ -51,9 +51,8 @@ def _divide_by_element(elements: Ints, other_elements: Ints, left: Ints, right: 
 
 @njit(cache=True)
 def _bound_of(left: Ints, right: Ints, counts: Ints, depth: int) -> tuple[int, int]:
-    """How many atoms the classes (depth, C) at this depth can pair at most, and the one with the smallest larger side.
-
-    That is -1 where there is no class.
+    """An upper bound of the atoms that the classes (depth, C) at this depth can pair, and the class with the smallest
+    larger side, -1 if there is no class.
     """
     bound, narrowest, pick = 0, 1 << 30, -1
     for group in range(counts[depth]):
@@ -66,7 +65,7 @@ def _bound_of(left: Ints, right: Ints, counts: Ints, depth: int) -> tuple[int, i
 
 @njit(cache=True)
 def _most_bonds(mask: int, neighbours: Ints) -> int:
-    """The first of the atoms of this mask with the most neighbours."""
+    """The first atom in this mask with the most neighbours."""
     degree, atom = -1, -1
     for place in range(len(neighbours)):
         if (mask >> place) & 1 and bits(neighbours[place]) > degree:
@@ -76,7 +75,7 @@ def _most_bonds(mask: int, neighbours: Ints) -> int:
 
 @njit(cache=True)
 def _leave_alone(left: Ints, right: Ints, counts: Ints, depth: int, chosen: int, here: int) -> None:
-    """The classes (depth, C) one level down, without this atom of the chosen one."""
+    """Fill in the classes (depth, C) one level down, without this atom of the chosen class."""
     below = depth + 1
     counts[below] = 0
     for group in range(counts[depth]):
@@ -90,7 +89,9 @@ def _leave_alone(left: Ints, right: Ints, counts: Ints, depth: int, chosen: int,
 def _split_by_bonds(
     left: Ints, right: Ints, counts: Ints, depth: int, here: int, there: int, bonds: int, other_bonds: int
 ) -> None:
-    """The classes (depth, C) one level down, when this pair is joined: each in two, bonded to the pair and not."""
+    """Fill in the classes (depth, C) one level down, with this pair made: each class splits into atoms bonded to the
+    pair and atoms not bonded to it.
+    """
     below = depth + 1
     counts[below] = 0
     for group in range(counts[depth]):
@@ -107,18 +108,18 @@ def _split_by_bonds(
 def common_subgraph(
     elements: Ints, neighbours: Ints, other_elements: Ints, other_neighbours: Ints, steps: int
 ) -> tuple[Ints, bool]:
-    """A largest common induced subgraph and whether that is proved: of each atom its partner, -1 for none (n,).
+    """The partner of each atom in a largest common induced subgraph (n,), -1 for none, and whether it is proved.
 
-    McSplit (McCreesh, Prosser and Trimble, 2017): atoms that may still be paired form classes, of which each gives at
-    most the smaller of its two sides.
+    McSplit (McCreesh, Prosser and Trimble, 2017): atoms that may still be paired form classes, each of which gives at
+    most as many pairs as the smaller of its two sides has atoms.
     """
     size = len(elements)
     depth_limit = 2 * size + 2
     left = np.zeros((depth_limit, 2 * size + max(elements.max(), other_elements.max()) + 3), np.int64)
     right = np.zeros_like(left)
     counts = np.zeros(depth_limit, np.int64)
-    # At each depth: the class and the atom branched on, and the partners that are left to try; 0:
-    # leave it alone, -1: nothing.
+    # At each depth: the class and the atom branched on, and the partners left to try as bits; 0: only leaving the atom
+    # unpaired is left, -1: nothing is.
     chosen = np.zeros(depth_limit, np.int64)
     atom, options = np.zeros_like(chosen), np.zeros_like(chosen)
     opened = np.zeros(depth_limit, np.bool_)
@@ -150,7 +151,7 @@ def common_subgraph(
             depth -= 1
             continue
         if options[depth] == 0:
-            # All partners were tried: the atom stays alone.
+            # All partners were tried: the atom stays unpaired.
             options[depth] = -1
             _leave_alone(left, right, counts, depth, chosen[depth], here)
         else:

@@ -1,4 +1,4 @@
-"""Random molecules without hydrogen: pieces of known ones where rdkit is installed to read them, else built anew."""
+"""Random molecules without hydrogen: pieces of known molecules if rdkit is installed, else random constructions."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 
 from data_prep.graphs.molecule_search import Ints
 
-# Bonds that an atom may have, and how often it is drawn: about as in small drugs.
+# Maximum number of bonds per element, and its frequency: about as in small drugs.
 _VALENCES = {"C": 4, "N": 3, "O": 2, "S": 2, "F": 1}
 _WEIGHTS = (70, 12, 12, 3, 3)
 _RINGS = range(3, 6)
@@ -35,22 +35,22 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Molecule:
-    """Elements of the atoms, which are numbered from 0, and the pairs of atoms that a bond of any order joins."""
+    """Elements of the atoms, numbered from 0, and the pairs of atoms that a bond of any order joins."""
 
     atoms: list[str]
     bonds: list[tuple[int, int]]
 
     def truth(self) -> dict[str, Any]:
-        """As ground truths hold it."""
+        """The molecule as a field of a ground truth."""
         return {"atoms": self.atoms, "bonds": [list(bond) for bond in self.bonds]}
 
     def text(self) -> str:
-        """As prompts show it."""
+        """The molecule as text for a prompt."""
         atoms = ", ".join(f"{number}:{element}" for number, element in enumerate(self.atoms))
         return f"atoms {atoms}; bonds {', '.join(f'{left}-{right}' for left, right in self.bonds)}"
 
     def masks(self, elements: list[str]) -> tuple[Ints, Ints]:
-        """As the searches read it: the place of each atom's element in `elements`, and its neighbours as bits."""
+        """The molecule for the searches: the index of each atom's element in `elements`, and its neighbours as bits."""
         neighbours = np.zeros(len(self.atoms), np.int64)
         for left, right in self.bonds:
             neighbours[left] |= 1 << right
@@ -59,7 +59,7 @@ class Molecule:
 
 
 def built(rng: random.Random, size: int) -> Molecule:
-    """A molecule in which no atom has more bonds than its valence: a tree, grown atom by atom, with up to two rings."""
+    """A molecule that respects valences: a tree, grown atom by atom, with up to two rings."""
     while True:
         atoms = rng.choices(list(_VALENCES), _WEIGHTS, k=size)
         free = [_VALENCES[element] for element in atoms]
@@ -85,7 +85,7 @@ def _join(left: int, right: int, bonds: list[tuple[int, int]], free: list[int]) 
 
 
 def cut_out(rng: random.Random, size: int) -> Molecule:
-    """A connected piece, of so many atoms (at most 20), of a known molecule. Needs rdkit."""
+    """A connected piece of a known molecule, with `size` atoms (at most 20). Needs rdkit."""
     atoms, neighbours = rng.choice(_known())
     piece = [rng.randrange(len(atoms))]
     while len(piece) < size:
@@ -111,7 +111,7 @@ def _known() -> list[tuple[list[str], list[list[int]]]]:
 
 
 def _renumbered(rng: random.Random, atoms: list[str], bonds: list[tuple[int, int]]) -> Molecule:
-    """The same molecule with its atoms and bonds in random order, so that the numbers tell nothing."""
+    """The same molecule with its atoms and bonds in random order, so that the numbers carry no information."""
     order = rng.sample(range(len(atoms)), len(atoms))
     place = {atom: number for number, atom in enumerate(order)}
     named = [(min(place[a], place[b]), max(place[a], place[b])) for a, b in bonds]
@@ -122,5 +122,5 @@ ORIGINS: dict[str, Callable[[random.Random, int], Molecule]] = {"built": built, 
 
 
 def origin_here() -> str:
-    """Where molecules come from on this machine, a name of ORIGINS."""
+    """The origin of molecules on this machine, a name of ORIGINS."""
     return "cut_out" if find_spec("rdkit") else "built"

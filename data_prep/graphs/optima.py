@@ -1,4 +1,4 @@
-"""Exact optima of the graph tasks, by search that proves them."""
+"""Exact optima of the graph tasks, by searches that prove them."""
 
 from itertools import combinations
 
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-# The dynamic programme holds 2^(n - 1) n numbers in memory: 13 places take 0.4 MB and a tenth of a second.
+# The dynamic programme keeps 2^(n - 1) n numbers in memory: 13 places take 0.4 MB and a tenth of a second.
 DYNAMIC_PLACES = 13
 
 
@@ -28,20 +28,21 @@ def minimum_vertex_cover(graph: nx.Graph) -> list[str]:
 
 
 def shortest_tour(distances: NDArray[np.int64]) -> tuple[list[int], int]:
-    """A shortest closed tour over a symmetric matrix (n, n), as n + 1 places from 0 to 0, and its length.
+    """A shortest closed tour for a symmetric matrix (n, n), as n + 1 places from 0 to 0, and its length.
 
-    Two ways, both exact: a dynamic programme up to DYNAMIC_PLACES places, an integer programme beyond.
+    Two exact methods: a dynamic programme up to DYNAMIC_PLACES places, an integer programme beyond.
     """
     size = len(distances)
     if size < 2:
-        raise ValueError(f"{size} places have no tour")
+        raise ValueError(f"{size} places have no tour; pass at least 2")
     return tour_by_dynamic_programme(distances) if size <= DYNAMIC_PLACES else tour_by_integer_programme(distances)
 
 
 def tour_by_integer_programme(distances: NDArray[np.int64]) -> tuple[list[int], int]:
-    """As `shortest_tour`, for 3 places or more, by HiGHS: two edges at every place, and where the solution falls into
-    several rounds, two out of each of these (Dantzig, Fulkerson and Johnson, 1954), until it is one. RuntimeError when
-    the solver gives up.
+    """`shortest_tour` for 3 places or more, by HiGHS.
+
+    Every place has two edges. While the solution has several subtours, each of them gets the constraint that at least
+    two edges leave it (Dantzig, Fulkerson and Johnson, 1954). Raises RuntimeError if the solver fails.
     """
     size = len(distances)
     edges = list(combinations(range(size), 2))
@@ -53,19 +54,19 @@ def tour_by_integer_programme(distances: NDArray[np.int64]) -> tuple[list[int], 
         found = milp(costs, integrality=1, bounds=Bounds(0, 1), constraints=LinearConstraint(leaving, 2, most))
         if not found.success:
             raise RuntimeError(f"no shortest tour of {size} places was found: {found.message}")
-        rounds = nx.Graph(edge for edge, share in zip(edges, found.x, strict=True) if share > 0.5)
-        parts = list(nx.connected_components(rounds))
-        if len(parts) == 1:
-            tour = list(nx.dfs_preorder_nodes(rounds, 0))
-            return [*tour, 0], int(sum(distances[edge] for edge in rounds.edges))
-        groups += parts
+        chosen = nx.Graph(edge for edge, share in zip(edges, found.x, strict=True) if share > 0.5)
+        subtours = list(nx.connected_components(chosen))
+        if len(subtours) == 1:
+            tour = list(nx.dfs_preorder_nodes(chosen, 0))
+            return [*tour, 0], int(sum(distances[edge] for edge in chosen.edges))
+        groups += subtours
 
 
 def tour_by_dynamic_programme(distances: NDArray[np.int64]) -> tuple[list[int], int]:
-    """As `shortest_tour`, in time and memory that double with every place (Held and Karp, 1962)."""
+    """`shortest_tour` in time and memory that double with every place (Held and Karp, 1962)."""
     count = len(distances) - 1
     steps = distances[1:, 1:]
-    # lengths[visited, last]: the shortest way from place 0 through `visited` (bits, without place 0) that ends in last.
+    # lengths[visited, last]: the shortest path from place 0 through `visited` (bits, without place 0) to `last`.
     lengths = np.full((1 << count, count), np.iinfo(np.int64).max // 4)
     bits = 1 << np.arange(count)
     lengths[bits, np.arange(count)] = distances[0, 1:]

@@ -1,4 +1,4 @@
-"""Graph tasks: random graphs of several families, prompt text, ground truth and an optimal answer."""
+"""Problems of the graph tasks: random graphs of several families, prompt, ground truth and an optimal answer."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -19,17 +19,17 @@ _NAMES = [first.upper() + vowel + second for first in _CONSONANTS for vowel in _
 
 
 def random_names(rng: random.Random, count: int) -> list[str]:
-    """Different names of three letters."""
+    """Distinct names of three letters."""
     return rng.sample(_NAMES, count)
 
 
 def _geometric(rng: random.Random, size: int) -> nx.Graph:
-    """Points in a square; near ones are joined."""
+    """Points in a square; close ones are joined."""
     return nx.random_geometric_graph(size, rng.uniform(0.3, 0.6), seed=rng.randrange(2**32))
 
 
 def _scale_free(rng: random.Random, size: int) -> nx.Graph:
-    """Each new node is joined to some old ones, rather to those with many neighbours (Barabasi and Albert 1999)."""
+    """Each new node is joined to some old ones, preferably those with many neighbours (Barabasi and Albert 1999)."""
     return nx.barabasi_albert_graph(size, rng.randint(1, min(5, size - 1)), seed=rng.randrange(2**32))
 
 
@@ -64,20 +64,20 @@ def random_network(rng: random.Random, size: int) -> tuple[nx.Graph, str]:
     return named, family
 
 
-# Number of nodes by level: 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.
+# Number of nodes by level: levels 1 to 3 are the benchmark's easy range, 4 and 5 its hard one.
 NETWORK_SIZES = {1: range(4, 8), 2: range(8, 11), 3: range(11, 15), 4: range(15, 23), 5: range(23, 31)}
 # Places of a tour and atoms of a molecule.
 SMALL_SIZES = {1: range(4, 6), 2: range(6, 8), 3: range(8, 10), 4: range(10, 15), 5: range(15, 21)}
-# Nodes of a search tree: some seconds, for the few pairs of molecules that take so many.
+# Limit on nodes of a search tree: some seconds, for the few pairs of molecules that reach it.
 SEARCH_STEPS = 1_000_000
 _SIDE = 3000
 
 
 @dataclass(frozen=True)
 class GraphProblem:
-    """One problem: `text` asks for a bracketed list, `answer` is the best one known, `truth` the ground truth.
+    """One problem: `text` asks for a bracketed list, `answer` is the best known one, `truth` the ground truth.
 
-    partners: the second list, where two are asked for.
+    partners: the second list, if the problem asks for two.
     """
 
     text: str
@@ -87,13 +87,13 @@ class GraphProblem:
 
     @property
     def solution(self) -> str:
-        """The answer as a response ends with it."""
+        """The answer as it ends a response."""
         lists = [self.answer] if self.partners is None else [self.answer, self.partners]
         return " and ".join(f"[{', '.join(items)}]" for items in lists)
 
     @property
     def prompt(self) -> str:
-        """The text and how to answer."""
+        """The text and the answer format."""
         lists = "one list" if self.partners is None else "two lists"
         return f"{self.text} {extraction.REQUEST} The answer is {lists} in square brackets, items separated by commas."
 
@@ -135,7 +135,7 @@ def _tour(rng: random.Random, level: int) -> GraphProblem:
 
 
 def _pair(rng: random.Random, level: int) -> tuple[Molecule, Molecule, list[Ints], str]:
-    """Two molecules of equal size, as the searches read them, and the beginning of the text."""
+    """Two molecules of equal size, their arrays for the searches, and the beginning of the text."""
     origin = ORIGINS[origin_here()]
     size = rng.choice(SMALL_SIZES[level])
     first, second = origin(rng, size), origin(rng, size)
@@ -212,7 +212,7 @@ def _diameter(rng: random.Random, level: int) -> GraphProblem:
     return GraphProblem(_network_text(graph, question), _network_truth(graph), max(paths, key=len))
 
 
-# By the name of the verifier.
+# Keyed by the name of the verifier.
 TASKS: dict[str, Callable[[random.Random, int], GraphProblem]] = {
     "mcp": _node_set(maximum_clique, "a largest clique: nodes of which every two are joined by an edge"),
     "mis": _node_set(maximum_independent_set, "a largest independent set: nodes of which no two are joined by an edge"),

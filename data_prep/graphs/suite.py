@@ -1,8 +1,8 @@
-"""Makes graph tasks with exact optima: `python -m data_prep.graphs --out DIR [--tasks mcp tsp ...] [--levels 1 2 ...]`.
+"""Graph tasks with exact optima: `python -m data_prep.graphs --out DIR [--tasks mcp tsp ...] [--levels 1 2 ...]`.
 
-Every task and level gets the same number of problems. With one seed a smaller --limit makes a subset of a larger one,
-and `--volumes 45000 60000 90000` writes such subsets of the training problems beside it: train_45000.jsonl and .parquet
-and so on. All cores work; an interrupted run goes on where it was.
+Every task and level gets the same number of problems. With the same seed a smaller --limit makes a subset of a larger
+one, and `--volumes 45000 60000 90000` writes such subsets of the training problems to the same folder, as
+train_45000.jsonl and .parquet and so on. Uses all cores; an interrupted run resumes.
 """
 
 import random
@@ -25,7 +25,7 @@ from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
 
 LEVELS = tuple(NETWORK_SIZES)
 _MOLECULE_TASKS = ("mcs", "ged")
-# Problems that one process makes at a time.
+# Number of problems that one process makes at a time.
 _CHUNK = 4
 
 
@@ -45,7 +45,7 @@ def draw(name: str, level: int, rng: random.Random) -> dict[str, Any]:
 
 
 def drawn(name: str, level: int, seed: int, chunk: int) -> list[dict[str, Any]]:
-    """The problems of one chunk of a cell's endless sequence; each has a generator of its own."""
+    """The problems of one chunk of the endless sequence of a cell (a task and a level); each has its own generator."""
     numbers = range(chunk * _CHUNK, (chunk + 1) * _CHUNK)
     return [draw(name, level, random.Random(f"{name}/{level}/{seed}/{number}")) for number in numbers]
 
@@ -53,7 +53,7 @@ def drawn(name: str, level: int, seed: int, chunk: int) -> list[dict[str, Any]]:
 def drafts(
     tasks: Sequence[str], levels: Sequence[int], *, limit: int, seed: int, cores: Cores, journal: Journal
 ) -> Iterator[Draft]:
-    """About `limit` training problems, equally many of every task and level, and a tenth of that of dev and of test."""
+    """About `limit` training problems, equally many per task and level, and a tenth of that for dev and test each."""
     for name in tasks:
         for level in levels:
             problems = _sequence(name, level, seed, cores, journal)
@@ -66,7 +66,7 @@ def _each(limit: int, tasks: Sequence[str], levels: Sequence[int]) -> int:
 
 
 def _sequence(name: str, level: int, seed: int, cores: Cores, journal: Journal) -> Iterator[dict[str, Any]]:
-    """The problems of a cell, without end: those that the journal holds, then new ones."""
+    """The endless sequence of a cell's problems: those in the journal, then new ones."""
     key = f"{name}/{level}/{seed}/{origin_here()}/{{}}".format
     known = 0
     while key(known) in journal:
@@ -78,17 +78,20 @@ def _sequence(name: str, level: int, seed: int, cores: Cores, journal: Journal) 
 
 
 def write_volumes(out: Path, volumes: Sequence[int]) -> None:
-    """Writes the first training problems of every cell as train_VOLUME; DataFileError when there are fewer."""
+    """Write the first training problems of every cell as train_VOLUME; DataFileError if there are too few."""
     cells: dict[tuple[str, Any], list[Task]] = defaultdict(list)
     for task in read_tasks(out / "train.jsonl"):
         cells[task.skill, task.notes["level"]].append(task)
     for volume in volumes:
         each = volume // len(cells)
         if each > (fewest := min(map(len, cells.values()))):
-            raise DataFileError(f"--volumes {volume}: a task and level should have {each} problems, one has {fewest}")
+            raise DataFileError(
+                f"--volumes {volume}: every task and level needs {each} problems, one has {fewest}; raise --limit"
+            )
         tasks = [task for cell in cells.values() for task in cell[:each]]
         write_tasks(out / f"train_{volume}.jsonl", tasks)
-        print(f"{out / f'train_{volume}.parquet'}: {write_task_rows(out / f'train_{volume}.parquet', tasks):,} rows")
+        rows = out / f"train_{volume}.parquet"
+        print(f"{rows}: {write_task_rows(rows, tasks):,} rows")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--volumes {max(options.volumes)} is more than --limit {options.limit}")
     tasks, levels = tuple(options.tasks), tuple(options.levels)
     if origin_here() == "built" and set(_MOLECULE_TASKS) & set(tasks):
-        print("without rdkit molecules are built: the data differ from those of machines that have it", file=sys.stderr)
+        print("rdkit is not installed: molecules are built; with rdkit the data differ", file=sys.stderr)
     path = options.out / ".drawn.jsonl"
     with all_cores() as cores:
         made = partial(drafts, tasks, levels, limit=options.limit, seed=options.seed, cores=cores)

@@ -1,7 +1,9 @@
-"""Demonstrations of repair for the micro model: `python -m data_prep.micro.episodes --out FILE.parquet`.
+"""Demonstrations of repair for the micro model.
 
-Half of them are episodes of the code agent: a wrong program, what its environment says of it, the right one. The
-others are right at once. The starting model has seen no second turn, so it mends nothing without these.
+`python -m data_prep.micro.episodes --out FILE.parquet --feedback TEMPLATE`, with the TEMPLATE that the runs use as
+`agents.feedback.code_agent` (configs/agents). About half of the demonstrations are episodes of the code agent: a wrong
+program, the feedback of its environment, the right program. The others are right at once. The starting model has never
+seen a second turn, so it repairs nothing without these.
 """
 
 import argparse
@@ -24,7 +26,7 @@ _AT_A_TIME = 64
 
 
 async def demonstration(problem: MicroProblem, index: int, rng: random.Random, feedback: str) -> Demonstration:
-    """One demonstration; an episode where a wrong program that was drawn fails a test that the agent may see."""
+    """One demonstration; an episode if a wrong program is drawn and it fails a test that the agent may see."""
     asked = for_agent(row(problem, "sft_train", index))
     turns = [problem.gold]
     if rng.random() < 0.5:
@@ -35,13 +37,13 @@ async def demonstration(problem: MicroProblem, index: int, rng: random.Random, f
         observation = await environment.act(wrong)
         if not observation.done:
             turns = [wrong, observation.text, problem.gold]
-    said = [Message(role="user" if turn % 2 else "assistant", content=text) for turn, text in enumerate(turns)]
-    messages = [*asked.prompt, *said]
+    replies = [Message(role="user" if turn % 2 else "assistant", content=text) for turn, text in enumerate(turns)]
+    messages = [*asked.prompt, *replies]
     return Demonstration(messages=messages, skill=problem.skill, correct=True, extra_info=asked.extra_info)
 
 
 async def demonstrations(count: int, seed: int, feedback: str) -> list[Demonstration]:
-    """`count` of each skill, shuffled; the same arguments give the same ones."""
+    """`count` demonstrations of each skill, shuffled; the same arguments give the same demonstrations."""
     drawn = [one for skill in SKILLS for one in problems(skill, "sft_train", seed=seed, count=count, difficulty=1)]
     random.Random(seed).shuffle(drawn)
     made: list[Demonstration] = []
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="parquet file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=positive, default=4096, help="demonstrations per skill")
-    parser.add_argument("--feedback", required=True, help="agents.feedback.code_agent of the runs to come")
+    parser.add_argument("--feedback", required=True, help="template, agents.feedback.code_agent of the runs")
     options = parser.parse_args(arguments)
     try:
         count = write_rows(options.out, asyncio.run(demonstrations(options.limit, options.seed, options.feedback)))

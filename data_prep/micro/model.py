@@ -1,8 +1,8 @@
-"""Makes the micro model: a byte-level tokenizer and a small Qwen2 model with random weights, as a Hugging Face folder.
+"""The micro model: a byte-level tokenizer and a small Qwen2 model with random weights, as a Hugging Face folder.
 
-`python -m data_prep.micro.model --out DIR [--seed S]`. Every byte is one token, so any text round-trips and
-lengths in tokens are lengths in bytes; roles of the chat are single special tokens. `--merges N --texts PARQUET`: a
-tokenizer as pretrained models have it instead, whose tokens are parts of words, learned from demonstrations.
+`python -m data_prep.micro.model --out DIR [--seed S]`. Every byte is one token, so any text round-trips and lengths in
+tokens are lengths in bytes; chat roles are single special tokens. `--merges N --texts PARQUET` instead makes a
+tokenizer like those of pretrained models, with subword tokens learned from demonstrations.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from data_prep.sources.source import positive
 PAD, END, END_OF_TEXT = "<|pad|>", "<|im_end|>", "<|endoftext|>"
 ROLES = ("system", "user", "assistant", "tool")
 
-# `<|im_end|>` and the newline after it are what verl's Qwen chat builder expects between turns.
+# verl's Qwen chat builder expects `<|im_end|>` and a newline between turns.
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message.role + '|>' + message.content + '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
@@ -32,18 +32,18 @@ Merge = tuple[str, str]
 
 
 def make_tokenizer(max_length: int = 512, merges: Sequence[Merge] = ()) -> Qwen2Tokenizer:
-    """A byte-level BPE: 256 bytes and the results of the merges, then pad, end of turn and one token for each role.
+    """A byte-level BPE: 256 bytes and the results of the merges, then pad, end of turn and one token per role.
 
-    With merges it is as those of pretrained models: the end of a turn and the roles are special tokens that it does
-    not list among its own (`all_special_ids`), and its end-of-sequence token is another, which no answer has.
+    With merges it resembles the tokenizers of pretrained models: the end of a turn and the roles are special tokens
+    that are missing from `all_special_ids`, and the end-of-sequence token is a different one, which no answer has.
 
-    It is a Qwen2Tokenizer because transformers loads that class for every Qwen2 model folder, whatever the folder says;
-    like every Qwen tokenizer it normalises text to NFC, so round trips are exact for text that is in NFC.
+    It is a Qwen2Tokenizer because transformers loads that class for every Qwen2 model folder, even if the folder names
+    another. Like every Qwen tokenizer it normalises text to NFC, so round trips are exact for text in NFC.
     """
     symbols = dict.fromkeys([*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)])
     tokenizer = Qwen2Tokenizer(
         vocab={symbol: index for index, symbol in enumerate(symbols)},
-        merges=list(merges),  # type: ignore[arg-type]  # typed as strings, it takes pairs
+        merges=list(merges),  # type: ignore[arg-type]  # annotated as strings, but pairs are accepted
         unk_token=PAD,  # never used: no byte is unknown
         eos_token=END_OF_TEXT if merges else END,
         pad_token=PAD,
@@ -74,7 +74,7 @@ def learn_merges(texts: Iterable[str], count: int) -> list[Merge]:
 
 
 def texts_of(demonstrations: Path) -> list[str]:
-    """What is said in the conversations of a parquet file (column `messages`)."""
+    """The message contents in a parquet file of conversations (column `messages`)."""
     return [turn["content"] for turns in pd.read_parquet(demonstrations)["messages"] for turn in turns]
 
 
@@ -84,7 +84,7 @@ def make_model(
     seed: int = 0,
     hidden: int = 160,
     layers: int = 2,
-    heads: int = 5,  # 32 a head: vLLM on CPU knows only some sizes (not 40)
+    heads: int = 5,  # head size 32: vLLM on CPU supports only some sizes (not 40)
     max_length: int = 512,
 ) -> Qwen2ForCausalLM:
     """A Qwen2 model in float32 with random weights; the same seed gives the same weights."""
@@ -100,7 +100,7 @@ def make_model(
         initializer_range=hidden**-0.5,  # the default 0.02 is for wide models; a narrow one then starts on a plateau
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.convert_tokens_to_ids(END),  # what an engine stops at
+        eos_token_id=tokenizer.convert_tokens_to_ids(END),  # the token at which an engine stops
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
@@ -119,7 +119,7 @@ def make(
     max_length: int = 512,
     merges: Sequence[Merge] = (),
 ) -> int:
-    """Writes tokenizer and model into `out`; returns the number of parameters. merges: as in `make_tokenizer`."""
+    """Write tokenizer and model into `out`; returns the number of parameters. merges: as in `make_tokenizer`."""
     tokenizer = make_tokenizer(max_length, merges)
     model = make_model(tokenizer, seed=seed, hidden=hidden, layers=layers, heads=heads, max_length=max_length)
     tokenizer.save_pretrained(out)
@@ -136,11 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=5)
     parser.add_argument("--max-length", type=positive, default=512, help="tokens of prompt and answer together")
-    parser.add_argument("--merges", type=positive, default=0, help="learn so many merges of bytes (needs --texts)")
+    parser.add_argument("--merges", type=positive, default=0, help="number of byte merges to learn (needs --texts)")
     parser.add_argument("--texts", type=Path, help="parquet of demonstrations that --merges learns from")
     options = parser.parse_args(arguments)
     if bool(options.merges) != bool(options.texts):
-        parser.error("--merges and --texts go together")
+        parser.error("--merges and --texts require each other: give both or neither")
     if min(options.hidden, options.layers, options.heads) < 1 or options.hidden % (2 * options.heads):
         parser.error(f"--hidden {options.hidden} must be a positive multiple of 2 x --heads ({2 * options.heads})")
     try:

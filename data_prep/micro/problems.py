@@ -1,18 +1,18 @@
-"""The skills of the micro suite as problems: prompt, right answer, plausible wrong answers, ground truth.
+"""Problems of the micro suite's skills: prompt, right answer, plausible wrong answers, ground truth.
 
-Three skills share one small language (programs.py): `write` gives a program in words, `repair` gives it with one
-operator or constant changed, `trace` asks what it returns. `sql` asks a query in some of the same words ("under").
-A plausible wrong answer is the right one with a single part misread, so one notion, `neighbours`, serves the bugs of
+Three skills share one small language (programs.py): `write` specifies a program in words, `repair` shows it with one
+operator or constant changed, `trace` asks for its result. `sql` asks for a query, with some of the same words
+("under"). A plausible wrong answer is the right one with a single part misread: `neighbours` gives both the bugs of
 `repair` and the wrong demonstrations of every skill.
 
-The fifth skill, `parts`, is made on request: programs of independent lines, each right, wrong, redundant or harmful.
-Each line defines one operation by a name, and each name has one test; so the share of tests passed is the share of
-names that are defined rightly, and what a line adds to it is known:
+The fifth skill, `parts`, is optional: programs of independent lines, each right, wrong, redundant or harmful. Each line
+defines one named operation, and each name has one test; so the share of tests passed is the share of names defined
+correctly, and the contribution of each line is known:
 
     a right line            1 / names      without it a test fails
     a misread line          0              its test fails with it and without it
     a redundant line        0              it defines a name that the prompt does not ask for
-    a harmful line         -1 / names      it defines a name that was right once more, wrongly
+    a harmful line         -1 / names      it redefines, wrongly, a name that was right
 """
 
 import random
@@ -39,7 +39,7 @@ from rewards.verifiers.trace import TraceTruth
 
 NAMES = {1: "abcd", 2: "abcdef", 3: "abcdefgh"}
 _UNASKED = "z"
-_INPUTS = (-5, 0, 3, 11)  # tell every two parts with different operators or constants apart
+_INPUTS = (-5, 0, 3, 11)  # distinguish any two parts with different operators or constants
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Line:
     part: Part
 
     def source(self) -> str:
-        """The line in Python, as short as it goes: every byte is a token."""
+        """The line in Python, as short as possible: every byte is a token."""
         return f"{self.name}=lambda x:x{self.part.operator}{self.part.constant}"
 
     def words(self) -> str:
-        """The line as a specification says it."""
+        """The line in the words of a specification."""
         return f"{self.name} {self.part.words()}"
 
     def misread(self, rng: random.Random) -> "Line":
@@ -79,14 +79,16 @@ def redundant(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
 
 
 def flawed(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
-    """A wrong program: one or two names misread or harmed, equally often; in half of them a redundant line, too."""
+    """A wrong program: one or two names misread or harmed, equally often; half of them also have a redundant line."""
     spoilt = rng.sample(range(len(lines)), rng.choice((1, 2)))
-    written = [new for index, line in enumerate(lines) for new in (_spoil(rng, line) if index in spoilt else [line])]
+    written: list[Line] = []
+    for index, line in enumerate(lines):
+        written += _spoil(rng, line) if index in spoilt else [line]
     return redundant(rng, written) if rng.random() < 0.5 else written
 
 
 def line_test(line: Line) -> str:
-    """A test that the right line passes, and every misreading of it fails."""
+    """A test that the right line passes and every misreading of it fails."""
     calls = ",".join(f"{line.name}({value})" for value in _INPUTS)
     return f"assert ({calls})==({','.join(str(line.part.apply(value)) for value in _INPUTS)})"
 
@@ -101,7 +103,7 @@ def _random_part(rng: random.Random) -> Part:
 
 DIFFICULTIES = (1, 2, 3)
 
-# Versions of a `parts` program that a demonstration is drawn from.
+# Versions of a `parts` program from which a demonstration is drawn.
 _VERSIONS = 4
 
 _TWO_PARTS, _THREE_PARTS = (Level(parts, DIGITS, inputs=range(1, 10), bounds=DIGITS) for parts in (2, 3))
@@ -111,9 +113,10 @@ LEVELS = {1: Level(2, DIGITS, inputs=(-10, 10), bounds=DIGITS), 2: _TWO_PARTS, 3
 
 @dataclass(frozen=True)
 class MicroProblem:
-    """One problem of a skill; `verifier` is the data_source that judges its answers with the truth that `truth()` makes
-    (made when asked for: hidden tables take milliseconds, and demonstrations need none). redundant: right answers with
-    a line too many.
+    """One problem of a skill.
+
+    verifier: the data_source that judges its answers. truth: makes the ground truth on demand, as hidden tables take
+    milliseconds and demonstrations need none. redundant: right answers with one superfluous line.
     """
 
     skill: str
@@ -134,13 +137,13 @@ def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:
 
 
 def repair_problem(rng: random.Random, difficulty: int) -> MicroProblem:
-    """A function with one wrong operator (at difficulty 3 perhaps constant) and a unit test that it fails; drawn until
-    one single change makes that test pass, so that the answer is determined.
+    """A function with one wrong operator (at difficulty 3 possibly constant) and a unit test that it fails. Redrawn
+    until exactly one change makes that test pass, so that the answer is unique.
     """
     while True:
         program = random_program(rng, LEVELS[difficulty])
         buggy = rng.choice(_bugs(program, difficulty))
-        # Arguments are alike, so that which of them matters is not part of the problem.
+        # All arguments are equal, so that the problem does not depend on which of them matters.
         arguments = random_arguments(rng, program)[:1] * len(program.variables)
         failing = [test for test in program.examples(arguments) if test not in buggy.examples(arguments)]
         if failing and [other for other in buggy.neighbours() if failing[0] in other.examples(arguments)] == [program]:
@@ -155,7 +158,7 @@ def _bugs(program: MicroProgram, difficulty: int) -> list[MicroProgram]:
 
 
 def trace_problem(rng: random.Random, difficulty: int) -> MicroProblem:
-    """A function and a call; the answer is the value returned."""
+    """A function and a call; the answer is the return value."""
     program = random_program(rng, LEVELS[difficulty])
     arguments = random_arguments(rng, program)
     value = program.returns(arguments)
@@ -175,7 +178,7 @@ def sql_problem(rng: random.Random, difficulty: int) -> MicroProblem:
 
 
 def parts_problem(rng: random.Random, difficulty: int) -> MicroProblem:
-    """Operations by name; the answer is a line for each."""
+    """Named operations; the answer is one line per name."""
     lines = random_lines(rng, NAMES[difficulty])
     wrong, too_long = (tuple(source_of(make(rng, lines)) for _ in range(_VERSIONS)) for make in (flawed, redundant))
     prompt = f"parts {', '.join(line.words() for line in lines)}"

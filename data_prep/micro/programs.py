@@ -1,7 +1,7 @@
 """The small language of the micro suite's three Python skills.
 
-A `MicroProgram` is a function of two or three assignments on separate variables (pair form), or of the two arms of an
-`if` (branch form), so that its parts can be right or wrong on their own.
+A `MicroProgram` is a function with two or three assignments to separate variables (pair form), or with the two arms of
+an `if` (branch form), so that its parts are right or wrong independently.
 """
 
 import random
@@ -19,7 +19,7 @@ Value = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Level:
-    """What programs are made of: parts of a pair, constants in them, inputs of their calls, bounds of branches."""
+    """Ranges of random programs: parts of a pair, constants, inputs of calls, bounds of branches."""
 
     parts: int
     constants: Sequence[int]
@@ -39,11 +39,11 @@ class Part:
         return {"+": value + self.constant, "-": value - self.constant, "*": value * self.constant}[self.operator]
 
     def words(self) -> str:
-        """The operation as a specification says it."""
+        """The operation in the words of a specification."""
         return f"{_WORDS[self.operator]} {self.constant}"
 
     def neighbours(self, constants: Sequence[int]) -> Iterator["Part"]:
-        """The operations that differ in the operator or in the constant."""
+        """The operations that differ in the operator or the constant."""
         yield from (replace(self, operator=other) for other in _WORDS if other != self.operator)
         yield from (replace(self, constant=other) for other in constants if other != self.constant)
 
@@ -58,11 +58,11 @@ class MicroProgram:
 
     @property
     def variables(self) -> str:
-        """One letter for each argument."""
+        """One letter per argument."""
         return "a" if self.bound is not None else "abc"[: len(self.parts)]
 
     def source(self) -> str:
-        """The function in Python, as short as it goes: every byte is a token."""
+        """The function in Python, as short as possible: every byte is a token."""
         if self.bound is not None:
             first, second = (f"a{part.operator}{part.constant}" for part in self.parts)
             return f"def f(a):\n if a<{self.bound}:return {first}\n return {second}"
@@ -71,7 +71,7 @@ class MicroProgram:
         return f"def f({names}):\n{''.join(lines)} return {names}"
 
     def words(self) -> str:
-        """The function as a specification says it."""
+        """The function in the words of a specification."""
         if self.bound is not None:
             first, second = self.parts
             return f"a under {self.bound}: {first.words()}, else {second.words()}"
@@ -81,20 +81,20 @@ class MicroProgram:
         return list(zip(self.variables, self.parts, strict=True))
 
     def returns(self, arguments: tuple[int, ...]) -> Value:
-        """What the function returns."""
+        """The function's result for these arguments."""
         if self.bound is not None:
             return self.parts[0 if arguments[0] < self.bound else 1].apply(arguments[0])
         return tuple(part.apply(value) for part, value in zip(self.parts, arguments, strict=True))
 
     def tests(self, arguments: tuple[int, ...]) -> list[str]:
-        """What is true of the function at these arguments: one comparison for each part that has a say."""
+        """True comparisons of the function's result at these arguments: one per part that determines it."""
         value = self.returns(arguments)
         if isinstance(value, int):
             return [f"{call(arguments)}=={value}"]
         return [f"{call(arguments)}[{index}]=={item}" for index, item in enumerate(value)]
 
     def examples(self, arguments: tuple[int, ...]) -> list[str]:
-        """The same for a prompt: the parts of a pair have their variable's name."""
+        """The same comparisons for a prompt: the parts of a pair have their variable's name."""
         value = self.returns(arguments)
         if isinstance(value, int):
             return [f"{call(arguments)}=={value}"]
@@ -134,16 +134,16 @@ def call(arguments: tuple[int, ...]) -> str:
 
 
 def literal(value: Value) -> str:
-    """A value in Python, without the blanks and the parentheses of `repr`: every byte is a token.
+    """A value in Python, without the spaces and the parentheses of `repr`: every byte is a token.
 
-    Without parentheses, because a program of the other skills goes on after `)`: a small model that learned programs
-    went on after the answer too.
+    Without parentheses, because programs of the other skills continue after `)`: a small model trained on programs
+    continues after the answer too.
     """
     return repr(value).replace(" ", "").strip("()")
 
 
 def unit_tests(program: MicroProgram) -> CodeTruth:
-    """Tests that tell the program from every neighbour; each looks at one part only, so that partial credit exists."""
+    """Tests that distinguish the program from every neighbour, each of one part only, for partial credit."""
     bound = program.bound
     inputs = [0, 3, 11] if bound is None else [bound - 1, bound, -5, 12, 1, 25]
     calls = [tuple(value + shift for shift in range(len(program.variables))) for value in inputs]

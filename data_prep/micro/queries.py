@@ -1,4 +1,4 @@
-"""The questions of the micro suite's SQL skill, and hidden tables that tell their answers from plausible wrong ones."""
+"""Questions of the micro suite's SQL skill, and hidden tables that distinguish right from plausible wrong answers."""
 
 import random
 from collections.abc import Iterator
@@ -31,11 +31,11 @@ class Condition:
         return f"{self.column}{self.comparison}{self.bound}"
 
     def words(self) -> str:
-        """The condition as a question says it."""
+        """The condition in the words of a question."""
         return f"{self.column} {_COMPARISONS[self.comparison]} {self.bound}"
 
     def neighbours(self) -> Iterator["Condition"]:
-        """The conditions that differ in one of the three."""
+        """The conditions that differ in the column, the comparison or the bound."""
         yield from (replace(self, column=other) for other in COLUMNS if other != self.column)
         yield from (replace(self, comparison=other) for other in _COMPARISONS if other != self.comparison)
         yield from (replace(self, bound=other) for other in _BOUNDS if other != self.bound)
@@ -75,7 +75,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Listing:
-    """A column in the order of another."""
+    """A column, ordered by another column."""
 
     column: str
     key: str
@@ -104,7 +104,7 @@ Query = Aggregate | Listing
 
 
 def random_query(rng: random.Random, difficulty: int) -> Query:
-    """Now and then a listing, else an aggregate under one condition, at difficulty 3 under two."""
+    """A listing in one of ten draws, else an aggregate with one condition, or two at difficulty 3."""
     column, *others = rng.sample(COLUMNS, 3)
     if rng.random() < 0.1:
         return Listing(column, others[0], rng.choice(list(_DIRECTIONS)))
@@ -114,7 +114,7 @@ def random_query(rng: random.Random, difficulty: int) -> Query:
 
 @cache
 def hidden_tables(query: Query) -> SqlTruth:
-    """A few tables on which no neighbour gives the query's results everywhere; always the same for the same query."""
+    """A few tables such that each neighbour's result differs from the query's on one of them; deterministic."""
     rng = random.Random(query.source())
     wrong = {neighbour.source() for neighbour in query.neighbours()}
     databases = hidden_databases(query.source(), wrong, lambda: _random_setup(rng, query))
@@ -122,7 +122,7 @@ def hidden_tables(query: Query) -> SqlTruth:
 
 
 def _random_setup(rng: random.Random, query: Query) -> str:
-    """Distinct small integers and some NULLs; a condition's bound (twice) and its neighbours are always there."""
+    """Distinct small integers and some NULLs; always with a condition's bound (twice) and the integers next to it."""
     columns = {name: rng.sample(_CELLS, _ROWS) for name in COLUMNS}
     for condition in query.conditions:
         near = [condition.bound - 1, condition.bound, condition.bound, condition.bound + 1]

@@ -1,7 +1,7 @@
-"""Makes the micro suite: `python -m data_prep.micro --out DIR [--seed S] [--limit N] [--difficulty D]`.
+"""The micro suite: `python -m data_prep.micro --out DIR [--seed S] [--limit N] [--difficulty D]`.
 
-Writes train, val and test (rows for reinforcement learning) and sft_train and sft_val (demonstrations, of which a
-stated share is wrong) as parquet. docs/reference/micro_suite.md describes the skills.
+Writes train, val and test (rows for reinforcement learning) and sft_train and sft_val (demonstrations, of which a given
+share is wrong) as parquet. docs/reference/micro_suite.md describes the skills.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from data_prep.splits import split_by_hash
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
 WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5}
 
-# Share of right demonstrations that have a line too many, where a skill has such answers (`parts`).
+# Share of right demonstrations with a superfluous line, for the skill that has such answers (`parts`).
 REDUNDANT_SHARE = 0.5
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
 DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1}
 
-# A prompt belongs to one split by its hash, whatever the seed, so no two splits share a prompt, ever. Supervised
-# training may see the prompts that reinforcement learning trains on, never those of val, test or sft_val.
+# A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
+# the prompts that reinforcement learning trains on, never those of val, test or sft_val.
 _SHARES = {"val": 10, "test": 10, "sft_val": 5, "train": 75}
 _POOL = {"sft_train": "train"}
 _ATTEMPTS_PER_ROW = 400
@@ -89,7 +89,7 @@ def row(problem: MicroProblem, split: str, index: int) -> Row:
 def demonstrations(
     split: str, counts: Mapping[str, int], wrong_shares: Mapping[str, float], *, seed: int, difficulty: int
 ) -> list[Demonstration]:
-    """As many demonstrations of every skill as `counts` says, shuffled; each wrong with its skill's probability."""
+    """`counts[skill]` demonstrations of every skill, shuffled; each wrong with its skill's probability."""
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
         _demonstration(problem, rng, split, wrong_shares[skill])
@@ -127,10 +127,10 @@ def make(
     demonstration_count: int = 34_560,
     agents: bool = False,
 ) -> dict[str, int]:
-    """Writes the five files into `out` and returns the number of rows of each.
+    """Write the five files into `out` and return the number of rows of each.
 
-    limit: training rows per skill; val and test have a fifth of it. wrong_shares: of each skill, in [0, 1].
-    demonstration_count: of all skills together, dealt by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
+    demonstration_count: total of all skills, divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
@@ -147,7 +147,7 @@ def make(
 
 
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
-    """Demonstrations of each skill, at least one, about `total` together."""
+    """The number of demonstrations per skill, at least one each, about `total` in sum."""
     weights = sum(DEMONSTRATION_WEIGHTS[skill] for skill in skills)
     return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
 
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
-    parser.add_argument("--demonstrations", type=positive, default=34_560, help="of all skills together")
+    parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     options = parser.parse_args(arguments)
     share = options.wrong_share

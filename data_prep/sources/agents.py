@@ -1,7 +1,7 @@
 """Rows for agents: `python -m data_prep.sources.agents FILE.parquet --out FILE.parquet`.
 
-The same problems, for agents that look at a part of what judges them and fix their answer (`rewards.environments`).
-Rows that no agent of ours can answer stay as they are.
+The same problems, for agents that see a part of the tests and fix their answer (`rewards.environments`). Rows of other
+verifiers stay as they are.
 """
 
 import argparse
@@ -13,15 +13,15 @@ from data_prep.schema import DataFileError, Row, read_rows, write_rows
 from rewards import registry
 from rewards.environments import ENVIRONMENTS
 
-# Who answers the rows of a verifier.
+# The agent that answers the rows of a verifier.
 AGENTS = {verifier: name for name, environment in ENVIRONMENTS.items() for verifier in environment.verifiers}
 
-# Fields of ground truths that hold the tests, inputs or databases, of which an agent may see the first ones.
+# Fields of ground truths with tests, inputs or databases, of which an agent may see the first ones.
 _JUDGED = ("tests", "cases", "databases")
 
 
 def for_agent(row: Row) -> Row:
-    """The row with its agent, who may see what the prompt shows; half of it all, at least one, where it shows none."""
+    """The row for its agent, which may see the tests that the prompt shows; if it shows none, half of all tests."""
     if row.data_source not in AGENTS:
         return row
     truth = registry.validate_ground_truth(row.data_source, row.reward_model.ground_truth)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         rows = [for_agent(row) for row in read_rows(options.file)]
         if not any(row.agent_name in ENVIRONMENTS for row in rows):
-            raise DataFileError(f"{options.file}: no row for an agent; they answer {', '.join(sorted(AGENTS))}")
+            raise DataFileError(f"{options.file}: no row for an agent; agents answer {', '.join(sorted(AGENTS))}")
         count = write_rows(options.out, rows)
     except (DataFileError, OSError) as error:
         print(f"data_prep.sources.agents: {error}", file=sys.stderr)

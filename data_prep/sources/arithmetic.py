@@ -1,7 +1,7 @@
-"""Makes arithmetic word problems: `python -m data_prep.sources.arithmetic --out DIR [--steps 2 3 4 5]`.
+"""Arithmetic word problems: `python -m data_prep.sources.arithmetic --out DIR [--steps 2 3 4 5]`.
 
-A problem is a short story of steps, each of which changes a count. Judged as GSM8K is (verifier `gsm8k`), with the same
-instruction, so that one model can be asked for both.
+A problem is a short story of steps that each change a count. It has the verifier (`gsm8k`) and the instruction of
+GSM8K, so that one model can be trained and tested on both.
 """
 
 import random
@@ -27,7 +27,7 @@ class Story:
     answer: int
 
 
-# A step: the sentence, the calculation and the new number; None where the step does not fit the number there is.
+# A step: the sentence, the calculation and the new number. Makers return None if the step does not suit the number.
 Step = tuple[str, str, int]
 
 
@@ -63,7 +63,7 @@ _STEPS: tuple[Callable[[random.Random, str, str, int], Step | None], ...] = (_ga
 
 
 def random_story(rng: random.Random, steps: int) -> Story:
-    """A story of so many steps; all numbers on the way are positive and whole."""
+    """A story of `steps` steps; all intermediate numbers are positive and whole."""
     name, things, number = rng.choice(_NAMES), rng.choice(_THINGS), rng.randint(3, 60)
     sentences = [f"{name} has {number} {things}."]
     lines: list[str] = []
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("arithmetic", __doc__)
     procedural.add_limit(parser)
-    parser.add_argument("--steps", type=positive, nargs="+", default=STEPS, help="of a story, as they come")
+    parser.add_argument("--steps", type=positive, nargs="+", default=STEPS, help="numbers of steps per story")
     options = parser.parse_args(arguments)
     steps = tuple(options.steps)
     return run(

@@ -1,6 +1,6 @@
-"""Makes repair tasks of programs that pass: `python -m data_prep.sources.bugs --tasks FILE [FILE ...] --out DIR`.
+"""Repair tasks from correct programs: `python -m data_prep.sources.bugs --tasks FILE [FILE ...] --out DIR`.
 
-FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A mutant of a solution differs in one
+FILE: tasks of verifier `code` with solutions, for example MBPP's train.jsonl. A mutant differs from a solution in one
 place; it becomes a task if it fails one of the tests. Tasks keep the role of their original.
 """
 
@@ -43,14 +43,14 @@ _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A program with one change; `kind` names what was changed."""
+    """A program with one change of the kind `kind`."""
 
     source: str
     kind: str
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Every program that one change makes of a program, no two alike. Raises SyntaxError for what is no Python."""
+    """All distinct programs that differ from a program by one change. Raises SyntaxError for invalid Python."""
     tree = ast.parse(source)
     found: dict[str, Mutant] = {}
     for node in ast.walk(tree):
@@ -88,7 +88,7 @@ _BATCH = 64
 
 
 def drafts(tasks: Sequence[Task], judge: JudgeSettings, *, per_program: int, seed: int) -> Iterator[Draft]:
-    """Up to `per_program` repair tasks of each task that has a program and tests, which fail within judge's limits."""
+    """Up to `per_program` repair tasks per task with a program and tests; the mutants fail under the judge's limits."""
     usable = [task for task in tasks if task.verifier == "code" and task.solution is not None]
     for start in range(0, len(usable), _BATCH):
         for made in asyncio.run(_of_tasks(usable[start : start + _BATCH], judge, per_program, seed)):
@@ -120,7 +120,7 @@ async def _first_failing(program: str, truth: CodeTruth, judge: JudgeSettings) -
         Program(program),
         cases,
         timeout=judge.timeout,
-        # A test that was left out for want of time would pass for one that fails.
+        # With less total time, skipped tests would count as failing ones.
         total_timeout=judge.timeout * (len(cases) + 1),
         memory_mb=judge.memory_mb,
         max_timeouts=1,
@@ -150,7 +150,7 @@ def _fields(task: Task, mutant: Mutant, failing: str, number: int) -> dict[str, 
 
 
 def _with_test_shown(truth: dict[str, Any], test: str) -> dict[str, Any]:
-    """The ground truth with this test among those that the prompt shows, which come first."""
+    """The ground truth with this test among the visible ones, which come first."""
     tests, visible = truth["tests"], truth.get("visible", 0)
     if test in tests[:visible]:
         return truth
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("bugs", __doc__)
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, metavar="FILE", help="tasks as JSON Lines")
-    parser.add_argument("--per-program", type=positive, default=2, help="repair tasks of each program")
+    parser.add_argument("--per-program", type=positive, default=2, help="repair tasks per program")
     parser.add_argument("--limit", type=positive, help="programs to use (default: all)")
     options = parser.parse_args(arguments)
 

@@ -1,9 +1,9 @@
-"""Makes CodeContests: `python -m data_prep.sources.codecontests --out DIR [--max-tests N]`; test split only to test.
+"""CodeContests: `python -m data_prep.sources.codecontests --out DIR [--max-tests N]`; its test split only for testing.
 
 Ground truth of verifier `stdio`: {"cases": [{"stdin": text, "expected": text}, ...]}: published tests first, then
-private ones, then generated ones, as many as --max-tests. The published ones stand in the description, so they are
-visible. Where an expected output begins a line with blanks or has several in a row, and the solution prints them just
-so, the task is about layout and its ground truth says so.
+private ones, then generated ones, at most --max-tests. The description contains the published ones, so they are
+visible. If an expected output has a line that begins with spaces or has several in a row, and the solution prints them
+exactly so, the task is about layout and its ground truth has `layout` set.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ _TRIED = 5
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
-    """The task of a record; its solution is the shortest one in Python 3, where there is one, and its alternatives are
-    the next ones: some that were published as right fail here.
+    """The task of a record. Its solution is the shortest one in Python 3, if any, and its alternatives are the next
+    ones: some solutions published as correct fail here.
     """
     published, others = (list(filter(_is_short, _cases(record, kinds))) for kinds in (_TESTS[:1], _TESTS[1:]))
     visible = min(len(published), max_tests)
@@ -50,9 +50,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 
     if not cases:
         raise ValueError(f"no test of at most {_MAX_CASE_CHARACTERS} characters")
     programs = zip(record["solutions"]["language"], record["solutions"]["solution"], strict=True)
-    solutions = sorted(
-        {program for language, program in programs if language == _PYTHON3}, key=lambda one: (len(one), one)
-    )
+    in_python = {program for language, program in programs if language == _PYTHON3}
+    solutions = sorted(in_python, key=lambda program: (len(program), program))
     return {
         "id": f"codecontests/{split}/{record['name']}",
         "source": "codecontests",
@@ -80,20 +79,20 @@ def _cases(record: dict[str, Any], kinds: Sequence[str]) -> Iterator[dict[str, s
 
 
 def with_layout(drafts: Iterable[Draft], judge: JudgeSettings) -> Iterator[Draft]:
-    """The drafts, `layout` set where an expected output is laid out and a solution proves that it can be kept."""
+    """The drafts, with `layout` set if an expected output has a layout that a solution reproduces."""
     for draft in drafts:
         if isinstance(draft, Refusal) or not is_laid_out(draft["ground_truth"]["cases"]):
             yield draft
             continue
         truth = draft["ground_truth"] | {"layout": True}
         solutions = [draft["solution"], *draft["alternatives"]] if draft["solution"] is not None else []
-        keeping = next((one for one in solutions if asyncio.run(_passes(one, truth, judge))), None)
-        yield draft | {"ground_truth": truth, "solution": keeping} if keeping is not None else draft
+        passing = next((solution for solution in solutions if asyncio.run(_passes(solution, truth, judge))), None)
+        yield draft if passing is None else draft | {"ground_truth": truth, "solution": passing}
 
 
 def is_laid_out(cases: Sequence[dict[str, str]]) -> bool:
-    """Whether a line of an expected output begins with blanks or has several of them in a row."""
-    # What is no text is refused with the draft that holds it.
+    """Whether a line of an expected output begins with spaces or has several of them in a row."""
+    # `str`, as validation refuses a draft with another type only later.
     return any(_LAID_OUT.search(str(case["expected"])) for case in cases)
 
 
@@ -105,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("codecontests", __doc__)
     hub.add_options(parser, PUBLIC.splits)
-    parser.add_argument("--max-tests", type=positive, default=20, help="of each problem")
+    parser.add_argument("--max-tests", type=positive, default=20, help="maximum number of tests per problem")
     options = parser.parse_args(arguments)
     converted = partial(convert, max_tests=options.max_tests)
     return hub.make(PUBLIC, options, converted, "stdio", refine=lambda made: with_layout(made, judge_of(options)))

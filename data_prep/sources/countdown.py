@@ -1,6 +1,6 @@
-"""Makes Countdown: `python -m data_prep.sources.countdown --out DIR [--numbers 3 4 5 6]`. Solvable by construction.
+"""Countdown: `python -m data_prep.sources.countdown --out DIR [--numbers 3 4 5 6]`.
 
-Reach a target with + - * / and every given number exactly once.
+Reach a target with + - * / and every given number exactly once. Problems are solvable by construction.
 """
 
 import operator
@@ -22,7 +22,7 @@ Term = tuple[Fraction, str]
 
 
 def countdown_fields(numbers: Sequence[int], target: int, solution: str) -> dict[str, Any]:
-    """What a task of verifier `countdown` holds, apart from where it comes from."""
+    """The fields of a task of verifier `countdown`, without those of its origin."""
     return {
         "skill": "countdown",
         "verifier": "countdown",
@@ -38,7 +38,7 @@ def countdown_fields(numbers: Sequence[int], target: int, solution: str) -> dict
 
 
 def solve(numbers: Sequence[int], target: int) -> str | None:
-    """An expression with every number once that equals the target exactly, or None when there is none."""
+    """An expression with every number once that equals the target exactly; None if there is none."""
     return _search([(Fraction(number), str(number)) for number in numbers], Fraction(target), set())
 
 
@@ -58,7 +58,7 @@ def _search(terms: list[Term], target: Fraction, failed: set[tuple[Fraction, ...
 
 
 def _joined(left: Term, right: Term) -> Iterator[Term]:
-    """Everything that one operation makes of two terms; the order matters to - and / only."""
+    """All results of one operation on two terms; the order matters only for - and /."""
     for sign, operation in _OPERATIONS.items():
         for (one, one_text), (other, other_text) in ((left, right), (right, left))[: 1 if sign in "+*" else 2]:
             if sign != "/" or other != 0:
@@ -66,7 +66,7 @@ def _joined(left: Term, right: Term) -> Iterator[Term]:
 
 
 def random_problem(rng: random.Random, count: int) -> tuple[list[int], int, str]:
-    """Numbers, target and solution, solvable by construction: an expression is drawn, its value is the target.
+    """Numbers, target and solution: the target is the value of a random expression.
 
     Every step of the expression has a positive whole value, as in the game; the target is not one of the numbers.
     """
@@ -86,7 +86,7 @@ COUNTS = (3, 4, 5, 6)
 
 
 def draw(rng: random.Random, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
-    """A random problem with one of these counts of numbers."""
+    """A random problem; `counts`: possible counts of numbers."""
     return countdown_fields(*random_problem(rng, rng.choice(counts))) | {"licence": "apache-2.0"}
 
 
@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("countdown", __doc__)
     procedural.add_limit(parser)
-    parser.add_argument("--numbers", type=int, nargs="+", choices=COUNTS, default=COUNTS, help="how many, as they come")
+    parser.add_argument(
+        "--numbers", type=int, nargs="+", choices=COUNTS, default=COUNTS, help="count of numbers, one of these"
+    )
     options = parser.parse_args(arguments)
     counts = tuple(options.numbers)
     return run(

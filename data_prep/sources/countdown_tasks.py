@@ -1,8 +1,8 @@
-"""Makes Countdown-Tasks-3to4: `python -m data_prep.sources.countdown_tasks --out DIR`.
+"""Countdown-Tasks-3to4: `python -m data_prep.sources.countdown_tasks --out DIR`.
 
-The published set has one split; as in TinyZero its first 327,680 records are for training, the next 1,024 are test,
-and the rest is left out. The last 1,024 for training are held out as dev, to validate on. Solutions are searched for
-here; a problem without one is refused.
+The published set has one split. As in TinyZero, its first 327,680 records are for training, the next 1,024 are for
+testing, and the rest is not used. The last 1,024 for training are held out as dev, for validation. The set has no
+solutions, so they are searched for; a problem without one is refused.
 """
 
 import sys
@@ -26,7 +26,7 @@ _PARTS = {"train": range(326_656), "dev": range(326_656, 327_680), "test": range
 
 
 def parts(split: str, records: Sequence[Any]) -> dict[str, range]:
-    """The numbers of train, dev and test, as far as there are records."""
+    """The record numbers of train, dev and test that exist."""
     return {
         part: range(min(numbers.start, len(records)), min(numbers.stop, len(records)))
         for part, numbers in _PARTS.items()

@@ -1,6 +1,6 @@
-"""Makes GSM8K: `python -m data_prep.sources.gsm8k --out DIR`. Ground truth of verifier `gsm8k`: {"answer": "42"}.
+"""GSM8K: `python -m data_prep.sources.gsm8k --out DIR`. Ground truth of verifier `gsm8k`: {"answer": "42"}.
 
-A twentieth of the published training problems, by the hash of the question, is held out as `dev`, to validate on.
+A twentieth of the published training problems, by the hash of the question, is held out as `dev` for validation.
 """
 
 import re
@@ -28,7 +28,7 @@ _CALCULATION = re.compile(r"<<[^<>]*>>")
 
 
 def parts(split: str, records: Sequence[Any]) -> dict[str, list[int]]:
-    """The numbers of train, dev and test; what is no record stays with train, where it is refused."""
+    """The record numbers of train, dev and test; invalid records go to train, where they are refused."""
     if split == "test":
         return {"test": list(range(len(records)))}
     found: dict[str, list[int]] = {"train": [], "dev": []}
@@ -40,7 +40,7 @@ def parts(split: str, records: Sequence[Any]) -> dict[str, list[int]]:
 
 
 def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
-    """The task of a record; the calculator's notes (`<<3*4=12>>`) are left out of its solution."""
+    """The task of a record; its solution is without the calculator annotations (`<<3*4=12>>`)."""
     solution = _CALCULATION.sub("", record["answer"]).strip()
     _, mark, answer = solution.rpartition("####")
     if not mark or not answer.strip():

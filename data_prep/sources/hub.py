@@ -1,7 +1,7 @@
 """Records of a public set, from the Hugging Face hub or from local files with the same columns.
 
-Of the hub one commit is read, ``PublicSet.revision``. What was read stands in ``OUT/origin.json``, and the records of
-the hub in ``OUT/snapshot``: ``--from-file SPLIT=OUT/snapshot/SPLIT.parquet`` makes the same tasks of them.
+The hub is read at one commit, ``PublicSet.revision``. ``OUT/origin.json`` records the source, and ``OUT/snapshot`` the
+records of the hub: ``--from-file SPLIT=OUT/snapshot/SPLIT.parquet`` makes the same tasks from them.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from data_prep.sources.source import Draft, Refusal, command, positive, run
 
 @dataclass(frozen=True)
 class PublicSet:
-    """Where a set is and what its records hold.
+    """Location and columns of a public set.
 
-    splits: as published; columns: those that are read; revision: the commit of the repository that is read.
+    splits: as published. columns: those that are read. revision: the commit of the repository that is read.
     """
 
     name: str
@@ -37,23 +37,23 @@ class PublicSet:
     revision: str
 
 
-# The numbers of a split's records, by the part of the set that they belong to; --limit draws from each part.
+# Maps a split and its records to the record numbers of each part of the set; --limit draws from each part.
 Parts = Callable[[str, Sequence[Any]], Mapping[str, Sequence[int]]]
 
 
 def whole_split(split: str, records: Sequence[Any]) -> dict[str, Sequence[int]]:
-    """A published split is one part."""
+    """The published split as one part."""
     return {split: range(len(records))}
 
 
 class Convert(Protocol):
-    """Makes the fields of a task of the record number `index` of a split; ValueError says why it can't."""
+    """Makes the fields of a task from record number `index` of a split; ValueError with the reason if it cannot."""
 
     def __call__(self, record: dict[str, Any], split: str, index: int) -> dict[str, Any]: ...
 
 
 def add_options(parser: argparse.ArgumentParser, splits: Sequence[str]) -> None:
-    """The options of every public set."""
+    """Add the options of every public set."""
     parser.add_argument("--limit", type=positive, help="records of each split, drawn by --seed (default: all)")
     parser.add_argument("--revision", help="commit of the hub's repository to read (default: the one that is pinned)")
     parser.add_argument(
@@ -76,9 +76,9 @@ def make(
     parts: Parts = whole_split,
     refine: Callable[[Iterable[Draft]], Iterable[Draft]] = iter,
 ) -> int:
-    """Makes, proves and writes the tasks of a set, then what they were made of; returns the exit status.
+    """Make, prove and write the tasks of a set, then record their origin; returns the exit status.
 
-    module: the command, where it is not called as the set. refine: the last word over the drafts.
+    module: the name of the command, if it differs from the set's. refine: a final pass over the drafts.
     """
     records: dict[str, Any] = {}
     module = module or public.name
@@ -93,9 +93,9 @@ def make(
 def drafts(
     public: PublicSet, options: argparse.Namespace, convert: Convert, parts: Parts, records: dict[str, Any]
 ) -> Iterator[Draft]:
-    """A draft for each record that is asked for, in the published order within each part.
+    """A draft per requested record, in the published order within each part.
 
-    convert is given the part as the split of a record. records: filled with what was read, split by split.
+    convert: gets the part as the split of a record. records: filled with the records that were read, by split.
     """
     files = _files(public, options.from_file)
     for split in files or public.splits:
@@ -142,19 +142,20 @@ def _files(public: PublicSet, texts: Sequence[str]) -> Mapping[str, Path]:
     for text in texts:
         split, _, path = text.partition("=")
         if split not in public.splits or not path:
-            raise DataFileError(f"--from-file {text}: SPLIT=FILE is asked for, SPLIT one of {', '.join(public.splits)}")
+            raise DataFileError(
+                f"--from-file {text}: expected SPLIT=FILE, with SPLIT one of {', '.join(public.splits)}"
+            )
         if split in files:
             raise DataFileError(f"--from-file {text}: the split {split} is given twice; join its files into one")
-        if (
-            twice := next((other for other, one in files.items() if one.resolve() == Path(path).resolve()), None)
-        ) is not None:
-            raise DataFileError(f"--from-file {text}: the file is that of the split {twice}")
+        for other, file in files.items():
+            if file.resolve() == Path(path).resolve():
+                raise DataFileError(f"--from-file {text}: the file is already given for the split {other}")
         files[split] = Path(path)
     return files
 
 
 def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
-    """The records of a file; in place of a bad line the reason why it is bad."""
+    """The records of a file; for a bad line, the reason instead of a record."""
     if path.suffix == ".parquet":
         try:
             records: list[dict[str, Any] | str] = pyarrow.parquet.read_table(path).to_pylist()
@@ -171,11 +172,11 @@ def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
 
 
 def _of_hub(public: PublicSet, split: str, revision: str) -> Any:
-    import datasets  # takes seconds to import, and files of one's own do not need it
+    import datasets  # takes seconds to import, and local files do not need it
 
     try:
         found = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
-    except Exception as error:  # the hub's client raises errors of many libraries, none of them ours to tell apart
+    except Exception as error:  # the hub's client raises errors of many libraries
         raise DataFileError(
             f"the split {split} of {public.repository} at {revision} could not be loaded from the Hugging Face hub "
             f"({type(error).__name__}: {error}); without a network, download it elsewhere and name the files: "

@@ -1,4 +1,4 @@
-"""Makes HumanEval: `python -m data_prep.sources.humaneval --out DIR [--show-tests none|one|all]`.
+"""HumanEval: `python -m data_prep.sources.humaneval --out DIR [--show-tests none|one|all]`.
 
 For testing only: preflight refuses to train on it.
 """
@@ -27,7 +27,7 @@ _INSTRUCTION = "Complete this function. Answer with the whole program, imports i
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "none") -> dict[str, Any]:
-    """The task of a record; the examples in its docstring stand in the prompt whatever `show_tests` says."""
+    """The task of a record; the prompt has the examples of its docstring with any `show_tests`."""
     solution = record["prompt"] + record["canonical_solution"]
     units = unit_tests(record["prompt"], record["test"], record["entry_point"])
     tests = [entry_points.with_imports(solution, test) for test in units]
@@ -47,8 +47,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
 
 
 def unit_tests(prompt: str, test: str, entry_point: str) -> list[str]:
-    """The published `check(candidate)` as unit tests: one for each assertion where it holds nothing but assertions on
-    its argument, so that partial credit exists, else one for all of it. Tests may use the prompt's helper functions.
+    """The published `check(candidate)` as unit tests: one per assertion if it contains only assertions, which allows
+    partial credit, else one for all of it. Tests may use the prompt's helper functions.
     """
     tree = ast.parse(test)
     (check,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check")
@@ -69,7 +69,7 @@ def _helpers(prompt: str, entry_point: str) -> list[ast.stmt]:
 
 
 def _is_idle(node: ast.stmt) -> bool:
-    """Whether a statement does nothing that a test needs: documentation, METADATA, `assert True`."""
+    """Whether a test does not need a statement: documentation, METADATA, `assert True`."""
     if isinstance(node, ast.Assert):
         return isinstance(node.test, ast.Constant) and bool(node.test.value)
     if isinstance(node, ast.Assign):

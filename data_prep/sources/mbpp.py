@@ -1,7 +1,7 @@
-"""Makes MBPP: `python -m data_prep.sources.mbpp --out DIR [--version full|sanitized] [--show-tests none|one|all]`.
+"""MBPP: `python -m data_prep.sources.mbpp --out DIR [--version full|sanitized] [--show-tests none|one|all]`.
 
-Writes train, mbpp_reg, test and prompt. `mbpp_reg` is for quick regression checks: the published validation split and
-60 fixed problems of train, 150 problems in the full version, role dev; the test split stays as published.
+Writes train, mbpp_reg, test and prompt. `mbpp_reg` (role dev) is for quick regression checks: the published validation
+split and 60 fixed problems of train, 150 problems in the full version. The test split stays as published.
 """
 
 import ast
@@ -44,7 +44,7 @@ _ROLES = {"train": "train", "prompt": "train", "mbpp_reg": "dev", "test": "test"
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "one") -> dict[str, Any]:
-    """The task of a record of either version; `show_tests`: which tests the prompt holds."""
+    """The task of a record of either version. show_tests: the tests that the prompt shows."""
     number = int(record["task_id"])
     split = "mbpp_reg" if split == "validation" or number in _REGRESSION_IDS else split
     text = record["text"] if "text" in record else record["prompt"]

@@ -1,4 +1,4 @@
-"""What procedural sources share: distinct problems, dealt to train, dev and test by the hash of what they ask."""
+"""Shared parts of procedural sources: distinct problems, assigned to train, dev and test by a hash."""
 
 import argparse
 import hashlib
@@ -14,12 +14,12 @@ from data_prep.splits import split_by_hash
 _SHARES = {"train": 80, "dev": 10, "test": 10}
 _ATTEMPTS = 2_000
 
-# Of a task (data_prep/tasks.py).
+# The fields of a task (data_prep/tasks.py).
 Fields = dict[str, Any]
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """The option that says how many problems to make."""
+    """Add the option for the number of problems."""
     parser.add_argument("--limit", type=positive, default=1_000, help="training problems; dev and test have a tenth")
 
 
@@ -31,17 +31,17 @@ def drafts(
     seed: int,
     split_by: Literal["prompt", "solution"] = "prompt",
 ) -> Iterator[dict[str, Any]]:
-    """`limit` problems of train and a tenth of that of dev and of test, no two with the same prompt.
+    """`limit` problems for train and a tenth of that for dev and for test each, no two with the same prompt.
 
     draw: makes the fields of a random task, without id, source, split and role. split_by: the field that no two splits
-    share, where one problem can be put in many ways. Raises DataFileError when there are fewer problems than that.
+    share, for problems that can be phrased in many ways. Raises DataFileError if there are too few problems.
     """
     rng = random.Random(f"{source}/{seed}")
     return deal(source, (draw(rng) for _ in count()), limit=limit, split_by=split_by)
 
 
 def size(limit: int) -> int:
-    """How many problems `deal` makes in all splits together."""
+    """The number of problems that `deal` makes in all splits."""
     return limit + 2 * _held_out(limit)
 
 
@@ -52,7 +52,7 @@ def _held_out(limit: int) -> int:
 def deal(
     source: str, problems: Iterator[dict[str, Any]], *, limit: int, split_by: Literal["prompt", "solution"] = "prompt"
 ) -> Iterator[dict[str, Any]]:
-    """As `drafts`, of problems that come without end; takes no more of them than it needs."""
+    """Like `drafts`, from an endless sequence of problems, of which it takes only as many as it needs."""
     wanted = {"train": limit, "dev": _held_out(limit), "test": _held_out(limit)}
     seen: set[str] = set()
     failures = 0

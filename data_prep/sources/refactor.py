@@ -1,10 +1,10 @@
-"""Makes refactoring tasks: `python -m data_prep.sources.refactor --out DIR [--levels 1 2 3]`.
+"""Refactoring tasks: `python -m data_prep.sources.refactor --out DIR [--levels 1 2 3]`.
 
-The prompt shows a working program with needless complexity; the answer does the same in at most half of its statements.
-Hidden tests tell the program from every one that differs in one comparison, operator, number or in what it returns.
+The prompt shows a correct program with needless complexity; the answer does the same in at most half of its statements.
+Hidden tests distinguish the program from all that differ in one comparison, operator or number, or in the fold.
 
-A `Pipeline` filters and maps the items of a list and folds the rest into one value. Written plainly it is one
-comprehension; written badly it has a loop per step, with superfluous indices, flags and variables.
+A `Pipeline` filters and maps the items of a list and folds the rest into one value. The plain version is one
+comprehension; the bad version has a loop per step, with superfluous indices, flags and variables.
 """
 
 import ast
@@ -36,18 +36,18 @@ _LISTS = 200
 
 @dataclass(frozen=True)
 class Step:
-    """`x sign number`: a condition that an item must meet, or what becomes of it."""
+    """`x sign number`: a condition on an item, or a new value for it."""
 
     sign: str
     number: int
 
     @property
     def keeps(self) -> bool:
-        """Whether this is a condition."""
+        """Whether this step is a condition."""
         return self.sign in _COMPARISONS
 
     def source(self, item: str) -> str:
-        """The expression over this item."""
+        """The expression for this item."""
         return f"{item} {self.sign} {self.number}"
 
     def of(self, values: list[int]) -> list[int]:
@@ -57,7 +57,7 @@ class Step:
         return [_CHANGES[self.sign](value, self.number) for value in values]
 
     def neighbours(self) -> Iterator["Step"]:
-        """The steps of this kind that differ in the sign, or in the number by one."""
+        """The steps of the same kind that differ in the sign, or by one in the number."""
         signs = _COMPARISONS if self.keeps else _CHANGES
         yield from (replace(self, sign=sign) for sign in signs if sign != self.sign)
         yield from (replace(self, number=self.number + by) for by in (-1, 1))
@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Fold:
-    """What becomes of the items in the end: the plain expression over a generator, and the loop that does the same."""
+    """The final value of the items: the plain expression over a generator, and the loop that computes the same."""
 
     value: Callable[[list[int]], Value]
     plain: str
@@ -100,7 +100,7 @@ class Pipeline:
     fold: str
 
     def returns(self, values: list[int]) -> Value:
-        """What the function returns."""
+        """The function's result for these values."""
         for step in self.steps:
             values = step.of(values)
         return FOLDS[self.fold].value(values)
@@ -121,11 +121,11 @@ class Pipeline:
             else:
                 item = f"({step.source(item)})"
         chosen = f"{item} for item in values" + (f" if {' and '.join(conditions)}" if conditions else "")
-        # Parsed and written again, it has the parentheses that it needs and no others.
+        # Parsing and unparsing removes unnecessary parentheses.
         return ast.unparse(ast.parse(f"def f(values):\n    return {FOLDS[self.fold].plain.format(chosen)}"))
 
     def needless(self, rng: random.Random) -> str:
-        """The function with a loop for every step, each complicated in a way drawn by chance."""
+        """The function with a loop per step, each complicated in a random way."""
         lines, source = [], "values"
         for number, step in enumerate(self.steps, 1):
             target = f"step_{number}"
@@ -157,7 +157,7 @@ def _loop(rng: random.Random, source: str, body: Sequence[str]) -> list[str]:
 
 
 def _kept(rng: random.Random, step: Step, target: str) -> list[str]:
-    """An item goes to the target where it meets the condition."""
+    """Lines that append an item to the target if it meets the condition."""
     condition, add = step.source("item"), f"{target}.append(item)"
     return rng.choice(
         [
@@ -170,7 +170,7 @@ def _kept(rng: random.Random, step: Step, target: str) -> list[str]:
 
 
 def _changed(rng: random.Random, step: Step, target: str) -> list[str]:
-    """What an item becomes goes to the target."""
+    """Lines that append the new value of an item to the target."""
     change = step.source("item")
     return rng.choice(
         [
@@ -182,10 +182,12 @@ def _changed(rng: random.Random, step: Step, target: str) -> list[str]:
 
 
 def random_pipeline(rng: random.Random, steps: int) -> tuple[Pipeline, list[list[int]]]:
-    """A function of so many steps with lists that tell it from every neighbour, so that no part of it is idle."""
+    """A function with this number of steps, and lists that distinguish it from every neighbour, so that every part
+    of it matters.
+    """
     while True:
         pipeline = Pipeline(tuple(_random_step(rng) for _ in range(steps)), rng.choice(list(FOLDS)))
-        if lists := _telling_lists(rng, pipeline):
+        if lists := _distinguishing_lists(rng, pipeline):
             return pipeline, lists
 
 
@@ -195,8 +197,8 @@ def _random_step(rng: random.Random) -> Step:
     return Step(rng.choice(list(_CHANGES)), rng.choice(_CONSTANTS))
 
 
-def _telling_lists(rng: random.Random, pipeline: Pipeline) -> list[list[int]]:
-    """The empty list and others, until each neighbour gives a wrong value for one of them; none where they don't."""
+def _distinguishing_lists(rng: random.Random, pipeline: Pipeline) -> list[list[int]]:
+    """The empty list and others, until each neighbour has a wrong result for one of them; [] if that fails."""
     lists: list[list[int]] = [[]]
     alike = list(pipeline.neighbours())
     for _ in range(_LISTS):
@@ -251,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "refactor",
         options,
         ("refactor",),
-        # One function is written badly in many ways: all of them belong to one split.
+        # All bad versions of one function belong to one split.
         lambda: procedural.drafts("refactor", one, limit=options.limit, seed=options.seed, split_by="solution"),
     )
 

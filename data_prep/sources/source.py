@@ -1,8 +1,8 @@
-"""What the command of every source shares: its options, and the way from drafts to files.
+"""Shared parts of the sources' commands: options, and the steps from drafts to files.
 
-A draft is what a source says about one problem: the fields of a `Task`, or why there is none. A draft becomes a row
-only when it fits and its solution, or else one of its `alternatives`, scores the maximum; the others are listed in
-refused.jsonl.
+A draft is a source's output for one problem: the fields of a `Task`, or the reason for refusing it. A draft becomes a
+row only if it is valid and its solution, or else one of its `alternatives`, scores the maximum; the others are listed
+in refused.jsonl.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from rewards.settings import JudgeSettings
 
 @dataclass(frozen=True)
 class Refusal:
-    """A problem that makes no row, and why."""
+    """A refused problem and the reason."""
 
     id: str
     reason: str
@@ -39,14 +39,14 @@ Draft = dict[str, Any] | Refusal
 
 @dataclass
 class Harvest:
-    """The tasks that are good and the problems that are not. alternatives: id -> other solutions to be tried."""
+    """Accepted tasks and refused problems. alternatives: other solutions to try, by task id."""
 
     tasks: list[Task] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     alternatives: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, draft: Draft, seen: set[str]) -> None:
-        """Takes a draft in, as a task if it is one and its id is new."""
+        """Add a draft: as a task if it is valid and its id is new, else as a refusal."""
         if isinstance(draft, Refusal):
             self.refused.append(draft)
             return
@@ -64,16 +64,18 @@ class Harvest:
             self.alternatives[task.id] = list(draft.get("alternatives", ()))
 
     def proved(self, journal: Path, judge: JudgeSettings) -> "Harvest":
-        """Without the tasks of which no solution scores the maximum; the first that does is kept."""
+        """The harvest with refusals for the tasks without a solution that scores the maximum; the first that does is
+        kept.
+        """
         tasks, errors = list(self.tasks), prove(self.tasks, journal, judge)
-        while failed := [
+        while retried := [
             number for number, error in enumerate(errors) if error != "none" and self.alternatives[tasks[number].id]
         ]:
-            for number in failed:
+            for number in retried:
                 solution = self.alternatives[tasks[number].id].pop(0)
                 tasks[number] = tasks[number].model_copy(update={"solution": solution})
-            again = prove([tasks[number] for number in failed], journal, judge)
-            for number, error in zip(failed, again, strict=True):
+            again = prove([tasks[number] for number in retried], journal, judge)
+            for number, error in zip(retried, again, strict=True):
                 errors[number] = error
         pairs = list(zip(tasks, errors, strict=True))
         wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
@@ -81,7 +83,7 @@ class Harvest:
 
 
 def collect(drafts: Iterable[Draft], total: int | None = None) -> Harvest:
-    """The drafts with a progress bar, which knows its end where `total` says how many there are."""
+    """Collect the drafts, with a progress bar. total: the number of drafts, if known."""
     harvest, seen = Harvest(), set[str]()
     for draft in track(drafts, "making tasks", total, console=Console(stderr=True)):
         harvest.add(draft, seen)
@@ -89,7 +91,7 @@ def collect(drafts: Iterable[Draft], total: int | None = None) -> Harvest:
 
 
 def write(harvest: Harvest, out: Path) -> dict[str, int]:
-    """Writes SPLIT.jsonl and SPLIT.parquet of every split, and refused.jsonl; returns the rows of each split."""
+    """Write SPLIT.jsonl and SPLIT.parquet of every split, and refused.jsonl; returns the number of rows per split."""
     if not harvest.tasks:
         reasons = ", ".join(f"{item.id}: {item.reason}" for item in harvest.refused[:3]) or "there were none"
         raise DataFileError(f"no task is good enough to write ({reasons})")
@@ -98,7 +100,7 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
         splits.setdefault(task.split, []).append(task)
     stale = sorted(path.stem for path in out.glob("*.jsonl") if path.with_suffix(".parquet").exists())
     if stale := [split for split in stale if split not in splits]:
-        raise DataFileError(f"{out} has {', '.join(stale)} of an earlier set: remove them, or choose another --out")
+        raise DataFileError(f"{out} has {', '.join(stale)} from another set: remove them, or choose another --out")
     for split, tasks in splits.items():
         write_tasks(out / f"{split}.jsonl", tasks)
         write_task_rows(out / f"{split}.parquet", tasks)
@@ -107,12 +109,12 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
 
 
 def command(module: str) -> str:
-    """The name behind `python -m` of a source's command."""
+    """The module name of a source's command, for `python -m`."""
     return f"data_prep.{module}" if module == "graphs" else f"data_prep.sources.{module}"
 
 
 def source_parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that every source has."""
+    """A parser with the options common to all sources."""
     parser = argparse.ArgumentParser(prog=f"python -m {command(module)}", description=description)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--seed", type=int, default=0)
@@ -121,7 +123,7 @@ def source_parser(module: str, description: str | None) -> argparse.ArgumentPars
 
 
 def judge_of(options: argparse.Namespace) -> JudgeSettings:
-    """How the experiment that the options name judges; DataFileError where there is none of that name."""
+    """The judge settings of the experiment given in the options; DataFileError for an unknown one."""
     try:
         return experiment.of_experiment(options.experiment)
     except ValueError as error:
@@ -129,7 +131,7 @@ def judge_of(options: argparse.Namespace) -> JudgeSettings:
 
 
 def positive(text: str) -> int:
-    """An option's value that counts something."""
+    """Parse a positive count given as an option."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
@@ -144,9 +146,9 @@ def run(
     *,
     total: int | None = None,
 ) -> int:
-    """Makes, proves and writes the tasks of a source and prints a summary; returns the exit status.
+    """Make, prove and write the tasks of a source and print a summary; returns the exit status.
 
-    options: of `source_parser`. How the solutions were judged is kept in run_info.json.
+    options: from `source_parser`. run_info.json records the judge settings of the proof.
     """
     out: Path = options.out
     journal = out / ".proved.jsonl"

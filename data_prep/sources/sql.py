@@ -1,7 +1,7 @@
-"""Makes SQL tasks over new schemas: `python -m data_prep.sources.sql --out DIR [--levels 1 2 3] [--engine duckdb]`.
+"""SQL tasks over random schemas: `python -m data_prep.sources.sql --out DIR [--levels 1 2 3] [--engine duckdb]`.
 
-The prompt shows two tables, a parent and its children, without rows; the answer is one SELECT. Hidden databases tell it
-from the queries that a misread question gives.
+The prompt shows two tables, a parent and its children, without rows; the answer is one SELECT. Hidden databases
+distinguish it from the queries for misread questions.
 """
 
 import random
@@ -62,7 +62,7 @@ class Schema:
         return f"{self.one_parent}_id"
 
     def tables(self) -> str:
-        """The script that makes the tables."""
+        """The script that creates the tables."""
         return (
             f"CREATE TABLE {self.parent}(id INTEGER PRIMARY KEY, name TEXT, {self.kind} TEXT);\n"
             f"CREATE TABLE {self.child}(id INTEGER PRIMARY KEY, {self.key} INTEGER REFERENCES {self.parent}(id), "
@@ -70,22 +70,22 @@ class Schema:
         )
 
     def values(self, column: str) -> tuple[str, ...]:
-        """What a text column may hold."""
+        """The possible values of a text column."""
         return _TEXTS[column]
 
     def setup(self, rng: random.Random) -> str:
-        """The script of a database with random rows. Numbers of a column are distinct, so that orders are; one is NULL;
-        some parent has no child.
+        """The script of a database with random rows. The numbers in a column are distinct, so that its order is unique;
+        one is NULL; at least one parent has no child.
         """
         names = rng.sample([a + b for a in _SYLLABLES for b in _SYLLABLES], _PARENTS + _CHILDREN)
         parents = [(index + 1, names[index], rng.choice(_TEXTS[self.kind])) for index in range(_PARENTS)]
         first, second = (rng.sample(range(1, _LARGEST), _CHILDREN) for _ in range(2))
         with_children = rng.sample(range(1, _PARENTS + 1), _PARENTS - 1)
-        hole = rng.randrange(_CHILDREN)
+        null_row = rng.randrange(_CHILDREN)
         children = [
             (
                 *(index + 1, rng.choice(with_children), names[_PARENTS + index], rng.choice(_TEXTS[self.group])),
-                *("NULL" if index == hole else first[index], second[index]),
+                *("NULL" if index == null_row else first[index], second[index]),
             )
             for index in range(_CHILDREN)
         ]
@@ -101,7 +101,7 @@ def _literal(cell: int | str) -> str:
 
 
 def random_schema(rng: random.Random) -> Schema:
-    """Names of a family of tables and of columns that are all different."""
+    """A schema with a random family of tables and distinct columns."""
     (parent, one_parent), (child, _) = rng.choice(_FAMILIES)
     first, second = rng.sample(_NUMBERS, 2)
     kind, group = rng.sample(sorted(_TEXTS), 2)
@@ -114,7 +114,9 @@ _COMPARISONS = {"more than": ">", "less than": "<", "at least": ">=", "at most":
 
 @dataclass(frozen=True)
 class Question:
-    """`wrong`: queries that answer another question; `ordered`: whether the order of rows is asked for."""
+    """A question in words, its query, and `wrong` queries that answer other questions; `ordered`: the question asks for
+    an order of rows.
+    """
 
     words: str
     query: str
@@ -251,8 +253,8 @@ _NAMES: dict[Engine, str] = {"sqlite": "SQLite", "duckdb": "DuckDB"}
 def draw(rng: random.Random, levels: Sequence[int] = LEVELS, engine: Engine = "sqlite") -> dict[str, Any]:
     """A random problem of one of these levels.
 
-    The results expected are those of SQLite, whatever the engine: the queries mean the same to both, and a problem
-    where they don't fails its proof (data_prep/sources/source.py) and is refused.
+    The expected results are those of SQLite for both engines: the queries are equivalent in both, and a problem for
+    which they are not fails its proof (data_prep/sources/source.py) and is refused.
     """
     level = rng.choice(levels)
     while True:
@@ -282,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("sql", __doc__)
     procedural.add_limit(parser)
     parser.add_argument("--levels", type=int, nargs="+", choices=LEVELS, default=LEVELS)
-    parser.add_argument("--engine", choices=_NAMES, default="sqlite", help="that runs the queries")
+    parser.add_argument("--engine", choices=_NAMES, default="sqlite", help="engine that runs the queries")
     options = parser.parse_args(arguments)
     one = partial(draw, levels=tuple(options.levels), engine=options.engine)
     return run("sql", options, ("sql",), lambda: procedural.drafts("sql", one, limit=options.limit, seed=options.seed))

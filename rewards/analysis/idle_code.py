@@ -1,7 +1,7 @@
-"""Remove code that does nothing where it stands: constants, `pass`, annotations, `if True:`, dead ends, `+ 0`.
+"""Removal of code without effect: constants, `pass`, annotations, `if True:`, unreachable statements, `+ 0`.
 
-Unused assignments, imports and definitions are the subject of unused_code.py. Statements only become fewer, so one pass
-from the inside out finds them all.
+unused_code.py removes unused assignments, imports and definitions. Statements are only removed, never added, so one
+pass from the inside out finds them all.
 """
 
 import ast
@@ -37,7 +37,7 @@ _IDENTITIES = {ast.Add: 0, ast.Sub: 0, ast.Mult: 1, ast.Pow: 1, ast.BitOr: 0, as
 
 
 def is_pure(node: ast.AST | None) -> bool:
-    """Whether computing an expression has no effect but its value; names of builtins mean the builtins."""
+    """Whether an expression has no side effects, if the names of builtins refer to the builtins."""
     return node is None or all(_is_pure_part(part) for part in ast.walk(node))
 
 
@@ -48,7 +48,7 @@ def _is_pure_part(part: ast.AST) -> bool:
 
 
 def truth_of(test: ast.expr) -> bool | None:
-    """Whether a condition of constants holds; None for any other."""
+    """The truth value of a constant condition; None for any other condition."""
     if isinstance(test, ast.Constant):
         return bool(test.value)
     if isinstance(test, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in test.elts):
@@ -79,16 +79,13 @@ def _compared(operator: ast.cmpop, left: object, right: object) -> bool | None:
 
 def is_identity(operator: ast.operator, right: ast.expr) -> bool:
     neutral = _IDENTITIES.get(type(operator))
-    return (
-        neutral is not None
-        and isinstance(right, ast.Constant)
-        and right.value is not True
-        and (type(right.value) is int and right.value == neutral)
-    )
+    if neutral is None or not isinstance(right, ast.Constant):
+        return False
+    return type(right.value) is int and right.value == neutral
 
 
 class Expressions(ast.NodeTransformer):
-    """Takes out of expressions what leaves their value as it is."""
+    """Removes the parts of expressions that do not change their value."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)
@@ -99,8 +96,8 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if is_identity(node.op, node.right):
             return node.left
-        turned = isinstance(node.op, ast.Add | ast.Mult | ast.BitOr | ast.BitXor) and is_identity(node.op, node.left)
-        return node.right if turned else node
+        commutes = isinstance(node.op, ast.Add | ast.Mult | ast.BitOr | ast.BitXor)
+        return node.right if commutes and is_identity(node.op, node.left) else node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -112,14 +109,17 @@ class Expressions(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
         inner = node.operand
-        same = isinstance(inner, ast.UnaryOp) and type(inner.op) is type(node.op) and not isinstance(node.op, ast.Not)
-        return inner.operand if same and isinstance(inner, ast.UnaryOp) and not isinstance(node.op, ast.UAdd) else node
+        cancels = isinstance(node.op, ast.USub | ast.Invert)
+        if cancels and isinstance(inner, ast.UnaryOp) and type(inner.op) is type(node.op):
+            return inner.operand
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Lambda) and not (node.args or node.keywords or list(ast.walk(node.func.args))[1:]):
-            return node.func.body
-        return node
+        if not isinstance(node.func, ast.Lambda) or node.args or node.keywords:
+            return node
+        has_parameters = len(list(ast.walk(node.func.args))) > 1
+        return node if has_parameters else node.func.body
 
 
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
@@ -127,7 +127,7 @@ _Body = TypeVar("_Body", bound=ast.While | ast.For | ast.With | ast.FunctionDef 
 
 
 def without_idle_code(tree: ast.Module) -> ast.Module:
-    """The module with what does nothing taken out; the tree given is used up."""
+    """The module without code that has no effect; changes the given tree."""
     tree = Expressions().visit(tree)
     tree.body = _block(tree.body)
     return tree
@@ -143,7 +143,7 @@ def _block(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
 
 
 def _reduced(node: ast.stmt) -> Sequence[ast.stmt]:
-    """The statements that do what this one does."""
+    """The statements that replace this one, with the same effect."""
     if isinstance(node, ast.Pass | ast.Assert | ast.Global | ast.Nonlocal):
         return [node] if isinstance(node, ast.Global | ast.Nonlocal) else []
     if isinstance(node, ast.Expr):
@@ -230,15 +230,15 @@ def _try(node: ast.Try) -> Sequence[ast.stmt]:
     node.body, node.orelse, node.finalbody = _block(node.body), _block(node.orelse), _block(node.finalbody)
     for handler in node.handlers:
         handler.body = _block(handler.body) or [ast.Pass()]
-    # A handler that raises what it caught is none, unless a later one is thereby shut out.
-    while node.handlers and _raises_again(node.handlers[-1]):
+    # A last handler that re-raises has no effect; an earlier one keeps the exception from later handlers.
+    while node.handlers and _re_raises(node.handlers[-1]):
         node.handlers.pop()
     if not node.body or not (node.handlers or node.finalbody):
         return [*node.body, *node.orelse, *node.finalbody]
     return [node]
 
 
-def _raises_again(handler: ast.ExceptHandler) -> bool:
+def _re_raises(handler: ast.ExceptHandler) -> bool:
     (first, *others) = handler.body
     if others or not isinstance(first, ast.Raise) or first.cause is not None:
         return False
@@ -261,7 +261,7 @@ def _is_none(node: ast.expr | None) -> bool:
 
 
 def _class(node: ast.ClassDef) -> Sequence[ast.stmt]:
-    # Annotations make the fields of a dataclass, so they stay.
+    # Annotations stay, since they define the fields of a dataclass.
     kept = [part if isinstance(part, ast.AnnAssign) else _reduced(part) for part in node.body]
     node.body = [one for part in kept for one in ([part] if isinstance(part, ast.stmt) else part)]
     return [_filled(node)]

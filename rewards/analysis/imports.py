@@ -1,10 +1,9 @@
-"""Which modules a program imports, by statement, by call, or in text that it executes.
+"""Modules that a program imports: by statement, by call, or in text that it executes.
 
-Constant text is computed (`'g' + 'c'`, `''.join(['g', 'c'])`, `chr(103) + chr(99)`) and read as a program. Only
-expressions without side effects are computed, each once, up to MAX_CHARACTERS at a time and MAX_TOTAL in all. Text that
-a program makes of its input, of a file or in a loop is not: this guard discourages a habit; the sandbox contains a
-program.
-`hides_code` asks whether a program could execute text at all, used or not.
+Constant text is computed (`'g' + 'c'`, `''.join(['g', 'c'])`, `chr(103) + chr(99)`) and parsed as a program. Only
+expressions without side effects are computed, each once, up to MAX_CHARACTERS at a time and MAX_TOTAL in all. Text from
+input, files or loops is not computed: this guard only discourages a habit, while the sandbox contains the program.
+`hides_code` checks whether a program could execute text at all, used or not.
 """
 
 import ast
@@ -19,17 +18,17 @@ _METHODS = frozenset(
     ("join", "lower", "upper", "strip", "lstrip", "rstrip", "replace", "decode", "encode", "title", "capitalize")
 ) | {"format", "removeprefix", "removesuffix", "swapcase", "casefold", "fromhex"}
 
-Value = Union[str, bytes, int, list["Value"]]  # noqa: UP007 - it names itself
+Value = Union[str, bytes, int, list["Value"]]  # noqa: UP007 - recursive type
 
 
 class NotConstant(Exception):
-    """The expression is no constant text, number, or list of these."""
+    """The expression is not a constant text, number, or list of these."""
 
 
 class Constants:
     """The constant expressions of one program.
 
-    names: the names that the program assigns once, with what it assigns.
+    names: the names that the program assigns exactly once, with the assigned expressions.
     """
 
     def __init__(self, names: Mapping[str, ast.expr]) -> None:
@@ -38,9 +37,9 @@ class Constants:
         self.known: dict[int, Value | None] = {}
 
     def fold(self, node: ast.AST, depth: int = _MAX_TEXT_DEPTH) -> Value | None:
-        """The value of an expression; None where it is not constant."""
+        """The value of an expression; None if it is not constant."""
         if id(node) not in self.known:
-            self.known[id(node)] = None  # what contains itself has no value
+            self.known[id(node)] = None  # ends the recursion of an expression that contains itself
             self.known[id(node)] = self._value(node, depth)
         return self.known[id(node)]
 
@@ -88,7 +87,7 @@ class Constants:
         if not isinstance(node.op, ast.Add):
             left, right = self._need([node.left, node.right], depth)
             return _computed(node.op, left, right)
-        # Long sums lean to the left: a loop instead of a call for each of their signs.
+        # A long sum is a deep left-leaning tree: a loop instead of one recursive call per `+`.
         parts, first = [node.right], node.left
         while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add):
             parts.append(first.right)
@@ -115,34 +114,39 @@ class Constants:
         if isinstance(node.func, ast.Name):
             if node.func.id == "map" and getattr(node.args[0], "id", None) == "chr":
                 (codes,) = self._need(node.args[1:], depth)
-                return (
-                    [chr(code) for code in codes if isinstance(code, int)] if isinstance(codes, list | bytes) else None
-                )
+                if not isinstance(codes, list | bytes):
+                    return None
+                return [chr(code) for code in codes if isinstance(code, int)]
             return _by_builtin(node.func.id, self._need(node.args, depth))
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
             return None
         owner: object = bytes if getattr(node.func.value, "id", None) == "bytes" else None
         if owner is None:
             (owner,) = self._need([node.func.value], depth)
-        given = self._need(node.args, depth)
-        # A template may ask for any width, a replacement grow with each place that it is made in.
-        grows = isinstance(owner, str | bytes) and len(owner) * _size(given) > MAX_CHARACTERS * 8
-        if grows or (node.func.attr == "format" and any(map(str.isdigit, str(owner)))):
+        arguments = self._need(node.args, depth)
+        # Bounds the result: a replacement grows with each match, and a format template may ask for any width.
+        may_grow = isinstance(owner, str | bytes) and len(owner) * _size(arguments) > MAX_CHARACTERS * 8
+        if may_grow or (node.func.attr == "format" and any(map(str.isdigit, str(owner)))):
             return None
-        return getattr(owner, node.func.attr)(*given)
+        return getattr(owner, node.func.attr)(*arguments)
 
 
 def _size(values: Sequence[Value]) -> int:
-    return sum(
-        8 if isinstance(value, int) else 8 + (_size(value) if isinstance(value, list) else len(value))
-        for value in values
-    )
+    return sum(8 + _content_size(value) for value in values)
+
+
+def _content_size(value: Value) -> int:
+    if isinstance(value, int):
+        return 0
+    return _size(value) if isinstance(value, list) else len(value)
 
 
 def _computed(operator: ast.operator, left: Value, right: Value) -> object:
     if isinstance(left, int) and isinstance(right, int):
-        if isinstance(operator, ast.Sub | ast.BitXor):
-            return left - right if isinstance(operator, ast.Sub) else left ^ right
+        if isinstance(operator, ast.Sub):
+            return left - right
+        if isinstance(operator, ast.BitXor):
+            return left ^ right
         return left * right if isinstance(operator, ast.Mult) else None
     if isinstance(operator, ast.Mod) and isinstance(left, str) and not any(one.isdigit() or one == "*" for one in left):
         return left % (tuple(right) if isinstance(right, list) else right)
@@ -156,9 +160,7 @@ def _by_builtin(name: str, values: Sequence[Value]) -> object:
     if name == "bytes" and isinstance(value, list):
         return bytes(one for one in value if isinstance(one, int))
     if name == "reversed":
-        return [value[place : place + 1] if isinstance(value, str) else value[place] for place in range(len(value))][
-            ::-1
-        ]
+        return list(reversed(value))
     if name in ("list", "tuple"):
         return list(value)
     return value if name == "str" and isinstance(value, str) else None
@@ -168,7 +170,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Modules that run no text and open no file; what is reached through others is not counted as statements.
+# Modules that execute no text and open no file. Code reached through other modules would escape the statement count.
 _PLAIN_MODULES = _words("""
     __future__ abc array bisect cmath collections copy datetime decimal enum fractions functools heapq itertools
     json math numbers numpy operator random re statistics string time typing dataclasses contextlib textwrap
@@ -189,7 +191,7 @@ _DUNDERS = frozenset(("__init__", "__name__", "__doc__"))
 
 
 def hides_code(source: str) -> bool:
-    """Whether a program names anything that runs text, reaches other namespaces, or imports a module that may."""
+    """Whether a program names anything that executes text or reaches other namespaces, or imports such a module."""
     tree = ast.parse(source)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
@@ -247,7 +249,7 @@ def imported_modules(program: ast.Module, depth: int = _MAX_DEPTH) -> set[str]:
 
 
 class _Reading:
-    """One program, with the names that it gives to functions and texts."""
+    """One program, with the names that it assigns to functions and texts."""
 
     def __init__(self, program: ast.Module, depth: int) -> None:
         self.names = _assigned_once(program)
@@ -255,7 +257,7 @@ class _Reading:
         self.depth = depth
 
     def imported_by(self, node: ast.AST) -> Iterator[str]:
-        """The modules that this node imports, with all that their names hold."""
+        """The dotted names of the modules that this node imports."""
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -279,12 +281,12 @@ class _Reading:
                 yield from _of_text(text, self.depth - 1)
 
     def meaning(self, function: ast.AST, depth: int = 20) -> str:
-        """The name under which others know a function: `exec` for run, where `run = exec` stands."""
+        """The original name of a function: `exec` for `run` after `run = exec`."""
         if depth == 0:
             return ""
         if isinstance(function, ast.Name):
-            given = self.names.get(function.id)
-            return (self.meaning(given, depth - 1) if given else "") or function.id
+            assigned = self.names.get(function.id)
+            return (self.meaning(assigned, depth - 1) if assigned else "") or function.id
         if isinstance(function, ast.Attribute):
             return self.meaning(function.value, depth - 1) if function.attr == "__call__" else function.attr
         if isinstance(function, ast.Subscript):
@@ -316,7 +318,7 @@ def _of_text(text: str, depth: int) -> set[str]:
 
 
 def _assigned_once(program: ast.Module) -> dict[str, ast.expr]:
-    """The names that a program binds in one place only, by `=`, import or a default, with what they mean there."""
+    """The names that a program binds only once, by `=`, import or a default, with the expressions bound to them."""
     times: Counter[str] = Counter()
     found: dict[str, ast.expr] = {}
     for node in ast.walk(program):

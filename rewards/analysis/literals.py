@@ -1,5 +1,5 @@
-"""Literals of a model's answer as text and as values, whatever their size. Python refuses to write whole numbers of
-more than 4,300 digits, which hexadecimal ones of an answer may have.
+"""Literals in a model's answer as text and as values, of any size. Python refuses to print whole numbers of more than
+4,300 digits, and an answer may contain such numbers in hexadecimal.
 """
 
 import ast
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def text_of(value: object) -> str:
-    """What `str` gives, for whole numbers of any size: large ones in hexadecimal."""
+    """`str(value)`, but with whole numbers too long for `str` in hexadecimal."""
     try:
         return str(value)
     except ValueError:
@@ -15,13 +15,13 @@ def text_of(value: object) -> str:
 
 
 def words_of(node: ast.AST) -> list[str]:
-    """The words of all constants under a node: `f("a b", [3])` has a, b and 3."""
+    """The words in all constants under a node: `f("a b", [3])` has a, b and 3."""
     constants = (inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant))
     return [word for constant in constants for word in text_of(constant).split()]
 
 
 def typed(items: Iterable[object]) -> set[object]:
-    """Hashable literals so marked that equal ones of different types differ: 1, 1.0 and True."""
+    """Hashable literals tagged with their types, so that 1, 1.0 and True differ."""
     return {_typed(item) for item in items}
 
 

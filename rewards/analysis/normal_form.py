@@ -1,8 +1,8 @@
-"""Compare programs by a normal form without layout, comments, chosen names and idle code.
+"""Comparison of programs by a normal form without layout, comments, the program's own names and idle code.
 
-`same_program`: equal normal forms. `only_adds`: every statement of the original is there, in order. Idle are
+`same_program`: equal normal forms. `only_adds`: the program has every statement of the original, in order. Idle code:
 annotations, constants, `pass`, `if True:`, unreachable code, unused assignments, imports and functions, and functions
-that only pass their arguments on.
+that only forward their arguments.
 """
 
 import ast
@@ -19,13 +19,13 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def only_adds(program: str, original: str, kept: Collection[str]) -> bool:
-    """Whether a program holds every statement of the original, in order, whatever its own names are called.
+    """Whether a program has every statement of the original, in order, up to the names that it chooses.
 
-    kept: names that others ask for, which are never renamed. A program whose statements have no text (a number of more
-    digits than Python writes, too deep a nest) is not told from any other: that is True.
+    kept: names that the caller uses, which are never renamed. Also True if a statement of either program cannot be
+    printed (a number with more digits than Python prints, too deep nesting).
     """
     names = tuple(kept)
-    # With its own names as well: one more name may shift those that renaming gives.
+    # Compared without renaming too: one added name may shift the numbers that renaming assigns.
     return any(_contains(_statements(program, chosen), _statements(original, chosen)) for chosen in (names, None))
 
 
@@ -33,14 +33,16 @@ def _contains(statements: Sequence[str] | None, wanted: Sequence[str] | None) ->
     if statements is None or wanted is None:
         return True
     left = iter(statements)
-    # Each membership test takes up where the one before it has found its statement.
+    # Each membership test resumes after the statement that the previous one found.
     return bool(wanted) and all(statement in left for statement in wanted)
 
 
 @lru_cache(maxsize=256)
 def _statements(source: str, kept: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The statements of a program in the order of its text, compound ones without what is inside them; renamed but for
-    the names that are kept, or as they are (None). None where one of them has no text."""
+    """The statements of a program in the order of its text, compound ones without their bodies.
+
+    kept: names that are not renamed; None: no name is. Returns None if a statement cannot be printed.
+    """
     tree = parse(source)
     if tree is None:
         return ()
@@ -67,30 +69,30 @@ def _shown(value: object) -> str:
     return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
 
 
-# Each pass may leave something idle for the next: a loop whose body was unused, a name that only that loop read.
+# A pass may expose more idle code: a loop whose body was unused, then a name that only that loop read.
 _PASSES = 3
-# So that the form of a hostile text takes no more than a second of the process that judges.
+# Keeps the time for the normal form of a hostile text below a second in the judging process.
 MAX_CHARACTERS = 16_384
 
 
 def same_program(program: str, original: str, kept: Collection[str]) -> bool:
-    """Whether two programs have one normal form. kept: names that others ask for, which are never renamed.
+    """Whether two programs have the same normal form. kept: names that the caller uses, which are never renamed.
 
-    A program that has none (it does not compile, nests too deep or is longer than MAX_CHARACTERS) is not told from any
-    other: that is True.
+    Also True if either program has no normal form (it does not compile, nests too deep, or is longer than
+    MAX_CHARACTERS).
     """
     form, expected = normal_form(program, kept), _known_form(original, tuple(kept))
     return form is None or expected is None or form == expected
 
 
-# A row's original is compared with every answer of its group.
+# Cached because a row's original is compared with every answer of its group.
 @lru_cache(maxsize=256)
 def _known_form(source: str, kept: tuple[str, ...]) -> object | None:
     return normal_form(source, kept)
 
 
 def normal_form(source: str, kept: Collection[str]) -> object | None:
-    """What is left of a program, to be compared only; None where it has no normal form."""
+    """The normal form of a program, only for comparisons; None if it has none."""
     if len(source) > MAX_CHARACTERS:
         return None
     try:
@@ -106,14 +108,13 @@ def normal_form(source: str, kept: Collection[str]) -> object | None:
 
 
 def _without_forwarding(tree: ast.Module) -> ast.Module:
-    """Takes `f = g` and `def f(x): return g(x)` away where g is a function of the module: g is then called f."""
+    """Remove `f = g` and `def f(x): return g(x)` if nothing else uses the module's function g; rename g to f."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in list(tree.body):
         name, target = _forwarded(node)
         if name != target and target in functions and name is not None:
-            uses = sum(isinstance(part, ast.Name) and part.id == target for part in ast.walk(tree))
-            inside = sum(isinstance(part, ast.Name) and part.id == target for part in ast.walk(functions[target]))
-            if uses - inside == 1:
+            recursive_uses = _uses(functions[target], target)
+            if _uses(tree, target) - recursive_uses == 1:
                 tree.body.remove(node)
                 functions[target].name = name
                 functions[name] = functions.pop(target)
@@ -123,21 +124,25 @@ def _without_forwarding(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def _uses(tree: ast.AST, name: str) -> int:
+    return sum(isinstance(part, ast.Name) and part.id == name for part in ast.walk(tree))
+
+
 def _forwarded(node: ast.stmt) -> tuple[str | None, str | None]:
-    """The name that a statement binds, and the one that it hands everything on to."""
+    """The name that a statement binds, and the function that it forwards to."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         name, value = node.targets[0].id, node.value
         if isinstance(value, ast.Lambda):
-            return name, _handed_on(value.args, value.body)
+            return name, _forwarded_to(value.args, value.body)
         return name, getattr(value, "id", None)
     if isinstance(node, ast.FunctionDef) and not node.decorator_list and len(node.body) == 1:
         (last,) = node.body
-        return node.name, _handed_on(node.args, last.value) if isinstance(last, ast.Return) else None
+        return node.name, _forwarded_to(node.args, last.value) if isinstance(last, ast.Return) else None
     return None, None
 
 
-def _handed_on(arguments: ast.arguments, value: ast.expr | None) -> str | None:
-    """The function that gets just these arguments, in their order."""
+def _forwarded_to(arguments: ast.arguments, value: ast.expr | None) -> str | None:
+    """The function that is called with exactly these arguments, in order."""
     if not isinstance(value, ast.Call) or value.keywords or not isinstance(value.func, ast.Name):
         return None
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
@@ -150,7 +155,7 @@ def _handed_on(arguments: ast.arguments, value: ast.expr | None) -> str | None:
 
 
 def _of_code(code: CodeType) -> object:
-    """A code object without names of local variables, places in the text and the order of what does not matter."""
+    """A code object as a comparable value, without names of local variables and positions in the source."""
     constants = tuple(
         _of_code(one) if isinstance(one, CodeType) else (type(one), _distinct(one)) for one in code.co_consts
     )
@@ -159,7 +164,7 @@ def _of_code(code: CodeType) -> object:
 
 
 def _distinct(value: object) -> object:
-    """A constant as something to compare: 1 and True, 0.0 and -0.0 differ, and large numbers have no text."""
+    """A constant as a comparable value: 1 and True, 0.0 and -0.0 differ. Large whole numbers have no repr."""
     if isinstance(value, tuple | frozenset):
         parts = [(type(one).__name__, _distinct(one)) for one in value]
         return tuple(parts) if isinstance(value, tuple) else frozenset(parts)

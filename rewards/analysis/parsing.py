@@ -1,11 +1,11 @@
-"""Programs as syntax trees, and where their statements stand in the text."""
+"""Syntax trees of programs, and the positions of their statements in the text."""
 
 import ast
 from collections.abc import Iterator
 
 
 def parse(code: str) -> ast.Module | None:
-    """The syntax tree of a program, None when it has none."""
+    """The syntax tree of a program; None if it cannot be parsed."""
     try:
         return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -13,7 +13,7 @@ def parse(code: str) -> ast.Module | None:
 
 
 def written(tree: ast.AST) -> str | None:
-    """The text of a syntax tree, None when it has none: a number of more digits than Python writes, too deep a nest."""
+    """The text of a syntax tree; None for a number with more digits than Python prints, or too deep nesting."""
     try:
         return ast.unparse(ast.fix_missing_locations(tree))
     except (ValueError, RecursionError):
@@ -21,7 +21,7 @@ def written(tree: ast.AST) -> str | None:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below this node in the order of the text, a compound statement before its body."""
+    """Every statement below this node in text order, a compound statement before its body."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.stmt):
             yield child
@@ -31,7 +31,7 @@ def statements(tree: ast.AST) -> Iterator[ast.stmt]:
 
 
 class LineOffsets:
-    """Translates the syntax tree's positions (line, byte in the line) into characters of the program."""
+    """Converts positions of the syntax tree (line, byte in the line) to character offsets in the program."""
 
     def __init__(self, code: str):
         self.lines = code.encode().splitlines(keepends=True) or [b""]
@@ -40,13 +40,13 @@ class LineOffsets:
             self.starts.append(self.starts[-1] + len(line.decode()))
 
     def character(self, line: int, byte: int) -> int:
-        """The character at a 1-based line and a byte of it."""
+        """The character offset of a byte in a line; lines count from 1."""
         return self.starts[line - 1] + len(self.lines[line - 1][:byte].decode())
 
     def span(self, node: ast.stmt) -> tuple[int, int]:
         """Characters [start, end) of a whole statement, decorators included."""
         first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
-        byte = first.col_offset - (1 if first is not node else 0)  # the "@"
+        byte = first.col_offset - (1 if first is not node else 0)  # includes the "@" of a decorator
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.character(first.lineno, byte), self.character(node.end_lineno, node.end_col_offset)
@@ -62,6 +62,6 @@ class LineOffsets:
 
 
 def stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without blanks at its ends."""
+    """The span without white space at its ends."""
     part = text[start:end]
     return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))

@@ -1,6 +1,6 @@
-"""Gives every name that a program chooses a number, scope by scope: programs that differ in such names only are alike.
+"""Renaming of the names that a program chooses to numbers, scope by scope, so that programs compare equal up to names.
 
-Builtins, attributes, keywords of calls, what a class defines and the names that the caller keeps stay as they are.
+Builtins, attributes, keywords of calls, names defined in a class and the names that the caller keeps are unchanged.
 """
 
 import ast
@@ -15,7 +15,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def rename(tree: ast.Module, kept: Collection[str]) -> set[str]:
-    """Renames in place, names numbered in order of appearance; returns the names that the module itself binds."""
+    """Rename in place, numbering names in order of appearance; returns the new names that the module itself binds."""
     renaming = _Renaming()
     names = {name: name for name in bound_by(tree) if name in kept}
     renaming.scopes.append(names | {name: renaming.fresh() for name in bound_by(tree) if name not in kept})
@@ -25,7 +25,7 @@ def rename(tree: ast.Module, kept: Collection[str]) -> set[str]:
 
 
 def bound_by(scope: ast.AST) -> list[str]:
-    """The names that a module, function or comprehension binds itself, in order of appearance."""
+    """The names that a module, function or comprehension binds in its own scope, in order of appearance."""
     found: dict[str, None] = {}
     outside: set[str] = set()
     for node in _own_nodes(scope):
@@ -37,13 +37,13 @@ def bound_by(scope: ast.AST) -> list[str]:
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope in order, without those of the scopes inside it, but with these scopes' own nodes."""
+    """The nodes of a scope in order: nested scopes appear as single nodes, without their contents."""
     waiting = list(reversed(_parts(scope)))
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, _COMPREHENSIONS):
-            # A walrus in a comprehension binds outside of it.
+            # A walrus in a comprehension binds in the enclosing scope.
             yield from (inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
         elif not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             waiting += reversed(list(ast.iter_child_nodes(node)))
@@ -69,7 +69,7 @@ def _bound_at(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        # `import a.b` binds a: no other name can be given to it in one way.
+        # `import a.b` binds a, and `as` would bind a.b instead: it cannot be renamed.
         yield from (alias.asname or alias.name for alias in node.names if alias.asname or "." not in alias.name)
 
 
@@ -82,7 +82,7 @@ class _Renaming(ast.NodeVisitor):
         self.count += 1
         return f"name {self.count}"
 
-    def now(self, name: str) -> str:
+    def new_name(self, name: str) -> str:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), name)
 
     def _within(self, node: ast.AST) -> None:
@@ -93,20 +93,19 @@ class _Renaming(ast.NodeVisitor):
         self.scopes.append({name: self.fresh() for name in names})
 
     def visit_Name(self, node: ast.Name) -> None:
-        node.id = self.now(node.id)
+        node.id = self.new_name(node.id)
 
     def visit_arg(self, node: ast.arg) -> None:
-        node.arg = self.now(node.arg)
+        node.arg = self.new_name(node.arg)
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         scopes = self.scopes[:1] if isinstance(node, ast.Global) else self.scopes
-        known = [next((scope[name] for scope in reversed(scopes) if name in scope), name) for name in node.names]
-        node.names = known
+        node.names = [next((scope[name] for scope in reversed(scopes) if name in scope), name) for name in node.names]
 
     visit_Nonlocal = visit_Global
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        node.name = self.now(node.name)
+        node.name = self.new_name(node.name)
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
         self.scopes.append({name: name for name in bound_by_class(node)})
@@ -116,7 +115,7 @@ class _Renaming(ast.NodeVisitor):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         if not isinstance(node, ast.Lambda):
-            node.name = self.now(node.name)
+            node.name = self.new_name(node.name)
             for decorator in node.decorator_list:
                 self.visit(decorator)
         for default in (*node.args.defaults, *(one for one in node.args.kw_defaults if one)):
@@ -141,18 +140,18 @@ class _Renaming(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if alias.asname or "." not in alias.name:
-                alias.asname = self.now(alias.asname or alias.name)
+                alias.asname = self.new_name(alias.asname or alias.name)
 
     visit_ImportFrom = visit_Import
 
     def generic_visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            node.name = self.now(node.name)
+            node.name = self.new_name(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
-            node.rest = self.now(node.rest)
+            node.rest = self.new_name(node.rest)
         super().generic_visit(node)
 
 
 def bound_by_class(node: ast.ClassDef) -> list[str]:
-    """The names that a class body binds: its attributes, which others may ask for by name."""
+    """The names that a class body binds: its attributes, which other code may access by name."""
     return bound_by(ast.Module(node.body, []))

@@ -1,9 +1,9 @@
-"""Whether a program spells out the inputs of the tests that its prompt shows, where it decides what to return.
+"""Detection of special-cased inputs: a program that hard-codes the inputs of visible tests where it chooses its result.
 
-Looked at are comparisons, conditions, tables (dicts, `dict(zip(...))`, lists of pairs, `match`) and formulas through
-given points. Honest programs have small constants there too: base cases, divisors, bounds, letters and months. So a
-bound on one side names nothing, nor does a divisor; words that any program may hold (SMALL) and tables of more rows
-than the prompt gives a reason for count only where the program does nothing with its parameters but look them up.
+The search covers comparisons, conditions, tables (dicts, `dict(zip(...))`, lists of pairs, `match`) and formulas
+through given points. Honest programs have small constants there too: base cases, divisors, bounds, letters and months.
+So one-sided bounds and divisors do not count. Common words (_SMALL), and tables with more rows than the number of
+visible tests explains, count only if the program only looks its parameters up.
 """
 
 import ast
@@ -22,9 +22,9 @@ _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 
 
 def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
-    """Whether all that one of the tests puts in is spelled out where a program decides.
+    """Whether a program hard-codes all words of some test's input where it chooses its result.
 
-    inputs: of each test, the words of what it puts in (`words_of`).
+    inputs: the words (`words_of`) in the input of each test.
     """
     shown = [set(words) for words in inputs if words]
     if not shown:
@@ -33,23 +33,24 @@ def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
         words = set(words_of(program))
         return any(inputs <= words for inputs in shown)
     looks_up = only_looks_up(program)
-    rows = max(4, 2 * len(shown))
-    places = list(_choices(program, rows, looks_up))
-    spelled = {word for place in places for word in words_of(place)}
-    # Words that stand together in one text are an input, however small each is: '2 3'.
-    texts = [set(words_of(part)) for place in places for part in ast.walk(place) if isinstance(part, ast.Constant)]
-    together = [words for words in texts if len(words) > 1]
+    max_rows = max(4, 2 * len(shown))
+    choices = list(_choices(program, max_rows, looks_up))
+    hard_coded = {word for choice in choices for word in words_of(choice)}
+    # Words together in one text are an input, even if each is a small constant: '2 3'.
+    constants = [part for choice in choices for part in ast.walk(choice) if isinstance(part, ast.Constant)]
+    phrases = [words for words in map(set, map(words_of, constants)) if len(words) > 1]
     for words in shown:
-        telling = looks_up or not words <= _SMALL or any(map(words.issubset, together))
-        if words <= spelled and telling:
+        is_specific = looks_up or not words <= _SMALL or any(map(words.issubset, phrases))
+        if words <= hard_coded and is_specific:
             return True
-    points = {word for place in _points(program) for word in words_of(place)}
+    points = {word for point in _points(program) for word in words_of(point)}
     return len(shown) > 1 and all(words <= points for words in shown)
 
 
 def _is_within_bounds(program: ast.Module) -> bool:
-    """Whether a program is small and flat enough to be looked into: some of what follows looks at a node once for each
-    level above it. In others every constant counts."""
+    """Whether a program is small and flat enough for the search, which may visit a node once per level above it. In
+    other programs every constant counts.
+    """
     level, nodes = [program], 0
     for _ in range(MAX_LEVELS):
         nodes += len(level)
@@ -59,9 +60,9 @@ def _is_within_bounds(program: ast.Module) -> bool:
     return not level and nodes <= MAX_NODES
 
 
-def _choices(program: ast.Module, rows: int, looks_up: bool) -> Iterator[ast.AST]:
+def _choices(program: ast.Module, max_rows: int, looks_up: bool) -> Iterator[ast.AST]:
     """The parts of a program that decide between cases."""
-    negated: set[int] = set()  # operands of a `not` that has been looked into, which long chains of them have
+    negated: set[int] = set()  # operands of `not` that were searched already, for long chains of `not`
     for node in ast.walk(program):
         if id(node) in negated:
             negated.add(id(getattr(node, "operand", node)))
@@ -78,13 +79,11 @@ def _choices(program: ast.Module, rows: int, looks_up: bool) -> Iterator[ast.AST
         elif isinstance(node, ast.BoolOp | ast.Compare):
             yield from _condition(node, looks_up)
         else:
-            yield from (part for part, size in _tables(node) if looks_up or size <= rows)
+            yield from (part for part, rows in _tables(node) if looks_up or rows <= max_rows)
 
 
 def _condition(test: ast.expr, looks_up: bool) -> Iterator[ast.AST]:
-    """The parts of a condition that name a value: not a bound on one side, not a divisor, not a group (unless the
-    program only looks values up).
-    """
+    """The parts of a condition that name a value: no one-sided bounds, no divisors, and no groups unless `looks_up`."""
     while isinstance(test, ast.UnaryOp):
         test = test.operand
     if isinstance(test, ast.BoolOp):
@@ -94,12 +93,10 @@ def _condition(test: ast.expr, looks_up: bool) -> Iterator[ast.AST]:
     elif isinstance(test, ast.Compare):
         yield from _both_bounds([test])
         orderings = [isinstance(operator, _ORDERINGS) for operator in test.ops]
-        sides = [test.left, *test.comparators]
-        beside = [
-            (orderings[:1] + orderings)[place] and (orderings + orderings[-1:])[place] for place in range(len(sides))
-        ]
-        for side, is_bound in zip(sides, beside, strict=True):
-            # `abs(x - 7) < 1` is no bound on one side.
+        before, after = orderings[:1] + orderings, orderings + orderings[-1:]  # the operators around each side
+        for side, left, right in zip([test.left, *test.comparators], before, after, strict=True):
+            is_bound = left and right
+            # `abs(x - 7) < 1` is not a one-sided bound.
             if not is_bound or (isinstance(side, ast.Call) and _name(side.func) == "abs"):
                 yield from _named(side, looks_up)
     else:
@@ -107,7 +104,7 @@ def _condition(test: ast.expr, looks_up: bool) -> Iterator[ast.AST]:
 
 
 def _both_bounds(compares: Sequence[ast.Compare]) -> Iterator[ast.AST]:
-    """The constants that bound a value from below and from above at once: `7 <= x <= 7`."""
+    """The constants that bound a value from both sides: `7 <= x <= 7`."""
     seen: set[tuple[object, ...]] = set()
     for compare in compares:
         if all(isinstance(operator, _ORDERINGS) for operator in compare.ops):
@@ -119,7 +116,7 @@ def _both_bounds(compares: Sequence[ast.Compare]) -> Iterator[ast.AST]:
 
 
 def _key(node: ast.AST) -> tuple[object, ...]:
-    """Equal for equal constants below equal signs; a number of any length, which `ast.dump` can't write."""
+    """A key that is equal for equal constants with equal signs. Works for long numbers, unlike `ast.dump`."""
     signs: list[object] = []
     while isinstance(node, ast.UnaryOp):
         signs.append(type(node.op))
@@ -128,7 +125,9 @@ def _key(node: ast.AST) -> tuple[object, ...]:
 
 
 def _named(node: ast.AST, groups: bool) -> Iterator[ast.AST]:
-    """The constants of an expression but those that scale (`x % 2`) and those of a group (`x in (4, 6, 9, 11)`)."""
+    """The constants of an expression, except those that scale (`x % 2`) and, unless `groups`, those of a group
+    (`x in (4, 6, 9, 11)`).
+    """
     waiting = [node]
     while waiting:
         part = waiting.pop()
@@ -149,7 +148,7 @@ def _are_constant(nodes: Sequence[ast.expr]) -> bool:
 
 
 def _tables(node: ast.AST) -> Iterator[tuple[ast.AST, int]]:
-    """The keys of a table that a node writes down, with the number of its rows."""
+    """The keys of a node that is a table, each with the table's number of rows."""
     if isinstance(node, ast.Dict):
         yield from ((key, len(node.keys)) for key in node.keys if key is not None)
     elif isinstance(node, ast.Call) and _name(node.func) in _TABLE_MAKERS:
@@ -170,7 +169,9 @@ def _has_constant(node: ast.expr) -> bool:
 
 
 def _points(program: ast.Module) -> Iterator[ast.AST]:
-    """What a formula through given points holds: `x - 11` for a parameter x, the lists given to an interpolation."""
+    """The constants of a formula through given points: 11 in `x - 11` for a parameter x, lists passed to an
+    interpolation.
+    """
     parameters = {node.arg for node in ast.walk(program) if isinstance(node, ast.arg)}
     for node in ast.walk(program):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitXor):
@@ -182,21 +183,18 @@ def _points(program: ast.Module) -> Iterator[ast.AST]:
 
 
 def only_looks_up(program: ast.Module) -> bool:
-    """Whether a program does nothing with its parameters, or with names that hold what it reads, but compare them, look
-    them up and hand them back.
-    """
+    """Whether a program only compares, looks up and returns its parameters and the names assigned from its input."""
     parameters = {node.arg for node in ast.walk(program) if isinstance(node, ast.arg)}
     for node in ast.walk(program):
         if isinstance(node, ast.Assign) and any(_reads(part) for part in ast.walk(node.value)):
-            parameters.update(
-                part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)
-            )
+            targets = [part for target in node.targets for part in ast.walk(target)]
+            parameters.update(part.id for part in targets if isinstance(part, ast.Name))
     allowed: set[int] = set()
     for node in ast.walk(program):
         if id(node) not in allowed:
-            allowed.update(id(part) for place in _looked_at(node) for part in ast.walk(place))
-    reads = [node for node in ast.walk(program) if _uses(node, parameters)]
-    return bool(reads) and all(id(node) in allowed for node in reads)
+            allowed.update(id(part) for place in _lookups(node) for part in ast.walk(place))
+    uses = [node for node in ast.walk(program) if _uses(node, parameters)]
+    return bool(uses) and all(id(node) in allowed for node in uses)
 
 
 def _uses(node: ast.AST, names: Collection[str]) -> bool:
@@ -209,8 +207,8 @@ def _reads(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) in ("input", "read", "readline", "readlines")
 
 
-def _looked_at(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a node in which a value decides and is not computed with."""
+def _lookups(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node that compare, look up or return a value without computing with it."""
     if isinstance(node, ast.Compare | ast.Match) or _looks_up(node):
         yield node
     elif isinstance(node, ast.If | ast.IfExp | ast.While):

@@ -1,5 +1,5 @@
-"""Takes out of a program the statements that only serve names which nothing uses. Names must be unique in the program
-(rewards/analysis/renaming.py), so that one graph over names and statements says what is used.
+"""Removal of statements that only serve unused names. Names must be unique in the program
+(rewards/analysis/renaming.py), so that one graph of names and statements determines what is used.
 """
 
 import ast
@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterable, Iterator
 from rewards.analysis.idle_code import is_pure
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Expressions whose value is a new object; calls are checked separately.
+_CREATES = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.BinOp)
 _MUTATORS = frozenset(("append", "extend", "insert", "add", "update", "remove", "discard", "sort", "reverse", "clear"))
 
 Node = ast.AST | str
 
 
 def without_unused_code(tree: ast.Module, kept: Collection[str]) -> ast.Module:
-    """The module without what serves neither an effect nor a name of `kept`; the tree given is used up."""
+    """The module without statements that serve neither an effect nor a name of `kept`; changes the given tree."""
     for block in _blocks(tree):
         block[:] = _without_dead_stores(block, kept)
     graph = _Graph(tree, kept)
@@ -47,7 +49,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _without_dead_stores(block: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
-    """The statements but those that assign what a later one of them assigns again before anything reads it."""
+    """The statements without assignments that a later one overwrites before anything reads the name."""
     left: list[ast.stmt] = []
     overwritten: set[str] = set()
     for statement in reversed(block):
@@ -72,8 +74,8 @@ def _plain_target(statement: ast.stmt) -> str | None:
 
 
 class _Graph:
-    """What is used: a statement that is brings the names that it reads and the statements around it, a name all
-    statements that bind it.
+    """The used names and statements: a used statement needs the names that it reads and the statements around it, a
+    used name all statements that bind it.
     """
 
     def __init__(self, tree: ast.Module, kept: Collection[str]) -> None:
@@ -91,13 +93,13 @@ class _Graph:
                 waiting += self.needs[node]
 
     def _read(self, block: Iterable[ast.stmt], around: list[Node], owner: Node, loop: ast.stmt | None) -> None:
-        """owner: what brings the effects of these statements: the module, or the function or class around them."""
+        """owner: the module or the function around these statements: if it is used, their effects are."""
         for node in block:
             self.needs[node] += around
             self._connect(node, owner, loop)
             inside = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else owner
             if isinstance(node, ast.ClassDef):
-                # Its body runs where it stands, and all of it is asked for by name.
+                # A class body runs at its definition, and any part of it may be accessed by name.
                 self.needs[node] += node.body
             is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
             for field in ("body", "orelse", "finalbody", "handlers", "cases"):
@@ -142,7 +144,7 @@ class _Graph:
         return True
 
     def _is_own(self, target: ast.expr) -> bool:
-        """Whether a store in this target is seen through names only."""
+        """Whether a store to this target is visible only through the program's names."""
         if isinstance(target, ast.Tuple | ast.List):
             return all(map(self._is_own, target.elts))
         return isinstance(target, ast.Name) or _changed(target) in self.fresh
@@ -153,7 +155,7 @@ def _targets(node: ast.Assign | ast.AugAssign) -> list[ast.expr]:
 
 
 def _own_parts(node: ast.stmt) -> Iterator[ast.AST]:
-    """The parts of a statement that belong to no statement inside it."""
+    """The parts of a statement that belong to no nested statement."""
     if isinstance(node, _DEFINES):
         yield ast.Name(node.name, ast.Store())
     for child in ast.iter_child_nodes(node):
@@ -175,21 +177,25 @@ def _changed(node: ast.AST) -> str | None:
 
 
 def _fresh_names(tree: ast.Module) -> set[str]:
-    """Names that only ever hold what was made for them, so that a change of it is seen through no other name."""
+    """Names that only ever hold values created for them, so that no other name sees a change of the value."""
     values: dict[str, list[bool]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             values[node.arg].append(False)
         elif isinstance(node, ast.Assign):
-            made = isinstance(
-                node.value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.SetComp | ast.DictComp
-            ) or (isinstance(node.value, ast.BinOp) or (isinstance(node.value, ast.Call) and is_pure(node.value)))
+            creates = isinstance(node.value, _CREATES) or (isinstance(node.value, ast.Call) and is_pure(node.value))
             for target in node.targets:
-                for part in ast.walk(target):
-                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                        values[part.id].append(made and part is target)
-        elif isinstance(node, ast.For | ast.comprehension | ast.With | ast.NamedExpr):
-            for part in ast.walk(getattr(node, "target", node) if not isinstance(node, ast.With) else node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    values[part.id].append(False)
-    return {name for name, made in values.items() if all(made)}
+                for part in _stores(target):
+                    values[part.id].append(creates and part is target)
+        elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr):
+            for part in _stores(node.target):
+                values[part.id].append(False)
+        elif isinstance(node, ast.With):
+            for part in _stores(node):
+                values[part.id].append(False)
+    return {name for name, created in values.items() if all(created)}
+
+
+def _stores(node: ast.AST) -> Iterator[ast.Name]:
+    """The names that a node assigns."""
+    return (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))

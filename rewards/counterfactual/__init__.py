@@ -1,7 +1,7 @@
 """Counterfactual credit: which step of a solution earned its reward (paper A).
 
-The public face of `segments` (what a step is), `interventions` (a solution with a step changed) and `replay` (what
-the verifier says of it).
+The public API of `segments` (the steps of a solution), `interventions` (a solution with one step changed) and `replay`
+(credits from the verifier's scores of changed solutions).
 """
 
 from rewards.counterfactual.interventions import KINDS, intervene

@@ -1,7 +1,7 @@
-"""Samples of one prompt: what siblings scored and wrote, and whether the group has any advantage.
+"""Groups of samples of one prompt: scores and texts of siblings, and whether the group has any advantage.
 
-verl spreads a group over reward workers, and only an agent loop knows of a failed sample: one named actor, the board,
-brings them together.
+verl spreads a group over reward workers, and only an agent loop sees a failed sample. One named actor, the board,
+collects the scores and texts of each group.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ import ray
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-from rewards.counterfactual.interventions import Changed
+from rewards.counterfactual.interventions import Solution
 
-# Whether any sample of a group with these scores (of those that could be judged) has an advantage other than 0.
+# Whether any sample of a group with these scores (of the judged samples) has a nonzero advantage.
 GroupAdvantage = Callable[[Sequence[float]], bool]
 
-# Groups remembered at once, where nobody says that their samples have ended; the oldest goes first.
+# Limit on remembered groups, for groups whose samples never report their end; the oldest is dropped first.
 KEPT_GROUPS = 65_536
 
 
 @dataclass
 class _Group:
     complete: asyncio.Event = field(default_factory=asyncio.Event)
-    samples: dict[int, tuple[float, Changed]] = field(default_factory=dict)
+    samples: dict[int, tuple[float, Solution]] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
 
 
 class GroupBoard:
-    """Where samples post their scores and wait for their siblings'; also usable as an actor that processes share.
+    """Samples post their scores here and wait for those of their siblings; also usable as an actor across processes.
 
-    size: samples of a group (rollout.n). patience: seconds that a sample waits for siblings that are under way.
+    size: samples per group (rollout.n). patience: seconds that a sample waits for unfinished siblings.
     """
 
     def __init__(self, size: int, patience: float):
@@ -43,14 +43,14 @@ class GroupBoard:
         self._groups: OrderedDict[str, _Group] = OrderedDict()
 
     async def meet(
-        self, group: str, sample: int, score: float, text: Changed, wait: bool = True
-    ) -> list[tuple[float, Changed]] | None:
-        """Scores and texts (or actions) of the group in the order of its samples, without those that ended before they
-        had a score; None when some are still under way and patience is over, or `wait` is false.
+        self, group: str, sample: int, score: float, text: Solution, wait: bool = True
+    ) -> list[tuple[float, Solution]] | None:
+        """Scores and texts (or actions) of the group in sample order, without samples that ended before they had a
+        score. None if some are unfinished after `patience`, or at once with `wait` false.
         """
         here = self._group(group)
         here.samples[sample] = (score, text)
-        self._look_for_the_end_of(here)
+        self._check_complete(here)
         if not here.complete.is_set():
             try:
                 await asyncio.wait_for(here.complete.wait(), self.patience if wait else 0.0)
@@ -59,12 +59,12 @@ class GroupBoard:
         return [here.samples[index] for index in sorted(here.samples)]
 
     async def leave(self, group: str, sample: int) -> None:
-        """A sample has ended, with a score or without one: its siblings do not wait for it. When all have, the group is
-        forgotten.
+        """Report that a sample has ended, with or without a score: its siblings do not wait for it. After the last
+        one the group is forgotten.
         """
         here = self._group(group)
         here.ended.add(sample)
-        self._look_for_the_end_of(here)
+        self._check_complete(here)
         if len(here.ended) >= self.size:
             del self._groups[group]
 
@@ -74,20 +74,20 @@ class GroupBoard:
             self._groups.popitem(last=False)
         return here
 
-    def _look_for_the_end_of(self, here: _Group) -> None:
+    def _check_complete(self, here: _Group) -> None:
         if len(here.samples.keys() | here.ended) >= self.size:
             here.complete.set()
 
 
-# verl's estimators that compare a score with those of its group and with nothing else. Others look at values of a
-# critic, at a greedy sample, or whiten over the batch.
+# verl's estimators that compare a score only with those of its group. Others use a critic's values or a greedy sample,
+# or whiten over the batch.
 GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg")
 
 
 def group_advantage(algorithm: Any) -> GroupAdvantage | None:
-    """The rule of a run's estimator; None where scores of the group alone do not decide.
+    """The rule of a run's estimator; None if the scores of the group alone do not decide.
 
-    algorithm: verl's group of that name. With a KL penalty in the reward samples of equal scores differ.
+    algorithm: verl's config group of that name. With a KL penalty in the reward, samples with equal scores differ.
     """
     name = algorithm.adv_estimator
     if name not in GROUP_RELATIVE or algorithm.use_kl_in_reward:
@@ -97,7 +97,7 @@ def group_advantage(algorithm: Any) -> GroupAdvantage | None:
     def has_advantage(scores: Sequence[float]) -> bool:
         if len(set(scores)) != 1:
             return len(scores) > 0
-        # One stands for any score but 0: the mean of some equal numbers differs from them by a rounding.
+        # 1.0 replaces any nonzero score, since rounding makes the mean of some equal numbers differ from them.
         rewards = torch.full((len(scores), 1), float(scores[0] != 0.0))
         advantages, _ = estimator(
             token_level_rewards=rewards,
@@ -114,7 +114,7 @@ BOARD = "credit_group_board"
 
 
 def skips(config: Any) -> GroupAdvantage | None:
-    """What decides whether a run replays a group, by its scores; None where it replays all of them."""
+    """The rule by which a run decides from a group's scores whether to replay it; None: it replays all groups."""
     credit = config.credit
     if not credit.skip_equal_groups or credit.zero_advantage:
         return None
@@ -122,7 +122,7 @@ def skips(config: Any) -> GroupAdvantage | None:
 
 
 def wanted(config: Any) -> bool:
-    """Whether samples of a run need to know of their siblings."""
+    """Whether samples of a run need the scores or texts of their siblings."""
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return False
@@ -130,7 +130,7 @@ def wanted(config: Any) -> bool:
 
 
 class SharedBoard:
-    """A process's way to the board, which starts when somebody first needs it."""
+    """A process's handle of the board actor, which starts on first use."""
 
     def __init__(self, config: Any):
         self.size = config.actor_rollout_ref.rollout.n
@@ -145,11 +145,11 @@ class SharedBoard:
             self._actor = board.options(**options).remote(self.size, self.patience)
         return self._actor
 
-    async def meet(self, *sample: Any) -> list[tuple[float, Changed]] | None:
+    async def meet(self, *sample: Any) -> list[tuple[float, Solution]] | None:
         """`GroupBoard.meet`."""
         together: list[tuple[float, Changed]] | None = await self.actor.meet.remote(*sample)
         return together
 
     def leave(self, group: str, sample: int) -> None:
-        """`GroupBoard.leave`, without waiting until it is done."""
+        """`GroupBoard.leave`, without waiting for it to finish."""
         self.actor.leave.remote(group, sample)

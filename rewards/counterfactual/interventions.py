@@ -1,8 +1,9 @@
-"""Interventions: a solution with one step changed, and the changes that a replay may make to a program or to turns.
+"""Interventions: a solution with one step changed, for programs and for the turns of an agent.
 
 Interventions on Python statements edit the syntax tree, so the result is valid: a body that loses its last statement
-gets `pass`, and a compound statement goes with its body. The rest is unparsed from the tree: comments and layout may
-differ, behaviour may not. `keep` with all steps gives the solution in that layout, to compare with.
+gets `pass`, and a removed compound statement takes its body with it. The remaining code is unparsed from the tree:
+comments and layout may differ, behaviour may not. `keep` with all steps returns the solution in that layout, as the
+reference for comparisons.
 """
 
 import ast
@@ -21,32 +22,33 @@ KINDS: tuple[Kind, ...] = ("delete", "truncate", "replace")
 def intervene(
     solution: str, steps: Sequence[Step], index: int, kind: Kind, *, replacement: str | None = None
 ) -> str | None:
-    """The solution with step `index` changed, or None when no valid one exists.
+    """The solution with step `index` changed, or None if no valid change exists.
 
-    delete: without the step. truncate: with this step and those before it only. replace: with `replacement` in its
-    place (the same step of another solution of the group).
+    delete: without the step. truncate: only this step and those before it. replace: `replacement` in the step's place
+    (the same step of another solution of the group).
 
     Args:
-        steps: what `rewards.counterfactual.segments.segment` gave for this solution.
+        steps: the steps of this solution, from `rewards.counterfactual.segments.segment`.
 
-    Raises ValueError for an unknown kind, an index that is no step, or a replacement that is missing.
+    Raises ValueError for an unknown kind, an index out of range, or a missing replacement.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown intervention '{kind}'; valid: {', '.join(KINDS)}")
     if not 0 <= index < len(steps):
-        raise ValueError(f"step {index} of {len(steps)} steps")
+        raise ValueError(f"no step {index}: the solution has {len(steps)} steps, counted from 0")
     if kind == "replace":
         if replacement is None:
-            raise ValueError("intervention 'replace' needs the replacement")
+            raise ValueError("intervention 'replace' needs the argument `replacement`")
         return _replace(solution, steps, index, replacement)
-    chosen = range(index + 1) if kind == "truncate" else [other for other in range(len(steps)) if other != index]
-    return keep(solution, steps, chosen)
+    if kind == "truncate":
+        return keep(solution, steps, range(index + 1))
+    return keep(solution, steps, [other for other in range(len(steps)) if other != index])
 
 
 def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str | None:
-    """The solution with these steps only, or None when it would not be valid; what is no step stays.
+    """The solution with only these steps, or None if that is not valid. Text that belongs to no step stays.
 
-    A statement inside a compound statement that is not kept goes with it.
+    A compound statement that is not kept takes the statements inside it along.
     """
     tree, positions = _tree_of(solution, steps)
     if tree is None:
@@ -60,21 +62,21 @@ def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str |
 
 def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str) -> str | None:
     tree, positions = _tree_of(solution, steps)
-    if tree is None or index not in positions or _is_compound(list(statements(tree))[positions.index(index)]):
+    old = list(statements(tree))[positions.index(index)] if tree is not None and index in positions else None
+    if tree is None or old is None or _is_compound(old):
         text = solution[: steps[index].start] + replacement + solution[steps[index].end :]
         if not _still_parses(solution, text):
             return None
-        return text if tree is None else _written_anew(text)
+        return text if tree is None else _reformatted(text)
     patch = parse(replacement.strip())
     if patch is None or not patch.body:
         return None
-    place = list(statements(tree))[positions.index(index)]
-    _filter_bodies(tree, lambda node: True, lambda node: patch.body if node is place else [node])
+    _filter_bodies(tree, lambda node: True, lambda node: patch.body if node is old else [node])
     return _with_code(solution, tree, [])
 
 
-def _written_anew(solution: str) -> str | None:
-    """The solution with its program in the layout of its tree."""
+def _reformatted(solution: str) -> str | None:
+    """The solution with its program unparsed from its tree."""
     block = find_block(solution, "python")
     tree = parse(solution[slice(*block)]) if block else None
     return solution if tree is None else _with_code(solution, tree, [])
@@ -85,7 +87,7 @@ def _is_compound(node: ast.stmt) -> bool:
 
 
 def _tree_of(solution: str, steps: Sequence[Step]) -> tuple[ast.Module | None, list[int]]:
-    """The program's tree and the step of each of its statements; no tree where the steps are not its statements."""
+    """The program's tree and the step of each of its statements; no tree if the steps are not its statements."""
     block = find_block(solution, "python")
     tree = parse(solution[slice(*block)]) if block else None
     if block is None or tree is None:
@@ -102,7 +104,7 @@ def _filter_bodies(
     kept: Callable[[ast.stmt], bool],
     replaced: Callable[[ast.stmt], list[ast.stmt]] = lambda node: [node],
 ) -> None:
-    """Keep in every body below this node the statements that are wanted, each as `replaced` gives it."""
+    """Keep the statements for which `kept` holds in every body below this node; `replaced` maps each kept one."""
     for field, value in ast.iter_fields(node):
         if not isinstance(value, list):
             continue
@@ -125,9 +127,7 @@ def _may_be_empty(node: ast.AST, field: str) -> bool:
 
 
 def _with_code(solution: str, tree: ast.Module, dropped: Sequence[Step]) -> str | None:
-    """The solution with another program in the place of its own, without the dropped text; None where the program
-    has no text.
-    """
+    """The solution with this tree as its program, without the dropped text; None if the tree cannot be unparsed."""
     code = written(tree)
     if code is None:
         return None
@@ -139,14 +139,14 @@ def _with_code(solution: str, tree: ast.Module, dropped: Sequence[Step]) -> str 
         code,
         "" if after in dropped else solution[block[1] :],
     ]
-    # A fence is part of the text around the code: without its opening the closing one would stand alone.
+    # A fence belongs to the text around the code: dropping one of its ends would leave the other unpaired.
     if before in dropped or after in dropped:
         parts = [f"```python\n{code}\n```" if "```" in parts[0] + parts[2] else code]
     return "".join(parts)
 
 
 def _without(solution: str, dropped: Sequence[Step]) -> str:
-    """The text without these spans; a line that becomes empty goes whole."""
+    """The text without these spans; a line that becomes empty is removed."""
     pieces, position = [], 0
     for step in dropped:
         start, end = step.start, step.end
@@ -158,37 +158,37 @@ def _without(solution: str, dropped: Sequence[Step]) -> str:
 
 
 def _still_parses(before: str, after: str) -> bool:
-    """False where code that parsed does so no longer: every step would look necessary."""
+    """Whether the change keeps code that parses parseable; otherwise every step would look necessary."""
     programs = [text[slice(*block)] if (block := find_block(text, "python")) else "" for text in (before, after)]
     return parse(programs[0]) is None or parse(programs[1]) is not None
 
 
-# What is verified: a text, or the actions of an agent in order.
-Changed = str | tuple[str, ...]
+# A text, or the actions of an agent in order.
+Solution = str | tuple[str, ...]
 
 
 class Edits(Protocol):
-    """What the estimation asks of a solution; None where no valid change exists."""
+    """The edits of a solution that the estimation needs; None if no valid edit exists."""
 
-    def whole(self) -> Changed:
+    def whole(self) -> Solution:
         """The solution as the policy wrote it."""
         ...
 
-    def rewritten(self) -> Changed | None:
-        """The solution with all its steps, in the layout that its changes have."""
+    def rewritten(self) -> Solution | None:
+        """The solution with all its steps, in the layout of its edits."""
         ...
 
-    def keep(self, chosen: Collection[int]) -> Changed | None:
-        """The solution with these steps only."""
+    def keep(self, chosen: Collection[int]) -> Solution | None:
+        """The solution with only these steps."""
         ...
 
-    def swap(self, index: int, rng: random.Random) -> Changed | None:
-        """The solution with this step as one of the siblings wrote it; None where all wrote the same."""
+    def swap(self, index: int, rng: random.Random) -> Solution | None:
+        """The solution with this step as a sibling wrote it; None if all siblings wrote the same."""
         ...
 
 
 class ProgramEdits:
-    """Changes of one text whose steps are parts of it (`rewards.counterfactual.interventions`).
+    """Edits of a text whose steps are spans of it.
 
     siblings: other solutions of the same problem.
     """
@@ -212,7 +212,7 @@ class ProgramEdits:
         return keep(self.solution, self.steps, chosen)
 
     def swap(self, index: int, rng: random.Random) -> str | None:
-        """With the step of a sibling that has as many steps."""
+        """The solution with the step of a sibling that has equally many steps."""
         own = self.solution[self.steps[index].start : self.steps[index].end]
         others: list[str] = []
         for sibling in self.siblings:
@@ -228,7 +228,7 @@ class ProgramEdits:
 
 
 class TurnEdits:
-    """Changes of what an agent did: any of its actions may go, since the rest is replayed from a fresh environment.
+    """Edits of an agent's actions. Any of them may be dropped, since the rest is replayed in a fresh environment.
 
     actions: text of each assistant turn in order. siblings: the actions of other trajectories of the same problem.
     """
@@ -247,7 +247,7 @@ class TurnEdits:
         return tuple(self.actions[index] for index in sorted(chosen))
 
     def swap(self, index: int, rng: random.Random) -> tuple[str, ...] | None:
-        """With what a sibling did in the same turn."""
+        """The actions with this one replaced by a sibling's action in the same turn."""
         others = [
             sibling[index]
             for sibling in self.siblings

@@ -1,4 +1,4 @@
-"""Judge answers and replays in a reward worker, with a time limit for replays and a cache of scores by content."""
+"""Judging of answers and replays in a reward worker: time limits for replays, and a cache of scores by content."""
 
 import asyncio
 import hashlib
@@ -15,10 +15,10 @@ Value = TypeVar("Value")
 
 
 class ScoreCache(Generic[Value]):
-    """Scores of programs by their content, so that equal programs are verified once, also while the first still runs.
+    """Scores of programs by content: equal programs are verified once, even while the first is still running.
 
-    size: entries kept; the least recently used one goes first. judged: whether a value is one to keep; what could not
-    be judged is asked again.
+    size: entries kept; the least recently used one is evicted first. judged: whether a value is kept; a program that
+    could not be judged is verified again.
     """
 
     def __init__(self, size: int = 65_536, judged: Callable[[Any], bool] = math.isfinite):
@@ -35,14 +35,14 @@ class ScoreCache(Generic[Value]):
         return self._digest(key) in self._scores
 
     def known(self, key: Sequence[str]) -> Value | None:
-        """The score under this key; None where it was not asked for, is not there yet, or could not be had."""
+        """The score under this key; None if it was not requested, is pending, or failed."""
         score = self._scores.get(self._digest(key))
         return score.result() if score is not None and score.done() and not score.exception() else None
 
     async def score(self, key: Sequence[str], verify: Callable[[], Awaitable[Value]]) -> Value:
-        """The score under this key, asked of `verify` when it is not known.
+        """The score under this key; calls `verify` if it is not known.
 
-        Raises what `verify` raises, and RuntimeError where that of an equal program, asked for before, raised.
+        Raises what `verify` raises, and RuntimeError if a pending verification of an equal program raised.
         """
         digest = self._digest(key)
         known = self._scores.get(digest)
@@ -58,7 +58,7 @@ class ScoreCache(Generic[Value]):
         except BaseException as error:
             self._scores.pop(digest, None)
             pending.set_exception(RuntimeError(f"the verification of an equal program failed: {error!r}"))
-            pending.exception()  # nobody may wait for it, and that is no mistake
+            pending.exception()  # marks it as retrieved: asyncio warns otherwise if no caller waits
             raise
         pending.set_result(value)
         if not self.judged(value):
@@ -68,21 +68,21 @@ class ScoreCache(Generic[Value]):
         return value
 
 
-# Verdicts on answers that are kept: the answers of a group come close together, so few are enough.
+# Verdicts on answers that are kept: the answers of a group arrive close together, so few suffice.
 _ANSWERS = 4096
 
-# A replay may take so many times as long as the answer itself, and never has less than so many seconds.
+# Time limit of a replay: this multiple of the time of the answer itself, and at least this many seconds.
 _TIMES_OWN = 4.0
 _LEAST_SECONDS = 0.5
 
-# What compute_score says of an answer, or of a changed one, to the same problem.
+# The result of compute_score for an answer, or a changed one, to the same problem.
 Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 def reward_of(info: Mapping[str, Any]) -> float:
-    """R in [0, 1] that credits are measured in: the share of tests passed where the verifier tells it, else the score.
+    """R in [0, 1], the unit of credits: the share of tests passed if the verifier reports it, else the score.
 
-    NaN when the verification could not be done.
+    NaN if verification failed.
     """
     if info.get("error") == "infrastructure":
         return math.nan
@@ -91,7 +91,7 @@ def reward_of(info: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class Judged:
-    """One judgement: the verdict, what it took in seconds of sandbox workers, runs that met their time limit."""
+    """One judgement: the verdict, the seconds of sandbox workers that it took, the runs that hit their time limit."""
 
     info: Mapping[str, Any]
     seconds: float
@@ -102,15 +102,15 @@ async def judged(judge: Judge, answer: str) -> Judged:
     """The judgement of one answer; raises what the judge raises."""
     with counted() as busy:
         info = await judge(answer)
-    # The error of a verdict names the first failure only; a driver may end what is slow before the sandbox does.
+    # A verdict's error names only the first failure, and a driver may stop a slow run before the sandbox does.
     timeouts = max(busy.timeouts, int(info.get("error") == "timeout"))
     return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts)
 
 
 def limit_after(seconds: float) -> float:
-    """Time limit in seconds of a run of the replays of an answer that took so many seconds of sandbox workers.
+    """Time limit, in seconds, of each run of a replay, given the sandbox worker seconds of the answer itself.
 
-    Doubled until it suffices, so that equal programs of answers that took nearly as long are equal requests.
+    Rounded up to a power of two times the minimum, so that equal programs of answers with similar times share a key.
     """
     limit = _LEAST_SECONDS
     while limit < _TIMES_OWN * seconds:
@@ -119,16 +119,16 @@ def limit_after(seconds: float) -> float:
 
 
 class Answers:
-    """Judgements of the samples' own answers, equal ones of a group once."""
+    """Judgements of the samples' own answers; equal answers of a group are judged once."""
 
     def __init__(self, size: int = _ANSWERS):
         self._known: ScoreCache[Judged] = ScoreCache(size, lambda own: math.isfinite(reward_of(own.info)))
 
     async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
-        """What the verifier says of a sample's own answer: asked once for equal answers of a group, which differ in
-        nothing that it could see. The others cost no time of sandbox workers; where the first could not be judged, each
-        of them asks for itself. Whether a second run says the same is for the check for flakiness, which looks at each
-        different answer on its own.
+        """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, which it cannot
+        tell apart; the others take no time of sandbox workers. If the first could not be judged, each of the others
+        is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each different
+        answer again.
         """
         key = [group, answer]
         known = key in self._known
@@ -139,15 +139,15 @@ class Answers:
         return {**own.info, "busy_seconds": 0.0} if free else dict(own.info)
 
     def replay_limit(self, group: str, answer: str) -> float:
-        """Time limit of an answer's replays (`limit_after`); infinite, so that the verifier's own holds, where the
-        answer met that itself or its judgement is not known.
+        """Time limit of an answer's replays (`limit_after`). Infinite, so that the verifier's own limit applies, if
+        the answer hit that limit or its judgement is not known.
         """
         own = self._known.known([group, answer])
         return math.inf if own is None or own.timeouts else limit_after(own.seconds)
 
     def timeouts(self, group: str, answer: str) -> float:
-        """Runs of an answer that met their time limit: as many of a replay are no more than a wrong answer. Infinite
-        where its judgement is not known.
+        """Number of an answer's runs that hit their time limit: a replay with no more of them gets its score. Infinite
+        if the answer's judgement is not known.
         """
         own = self._known.known([group, answer])
         return math.inf if own is None else own.timeouts

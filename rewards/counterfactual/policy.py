@@ -1,6 +1,6 @@
-"""The policy as reward workers reach it: it goes on from a prefix of its own answer (credit.method=resample).
+"""Access to the policy from reward workers: it continues a prefix of its own answer (credit.method=resample).
 
-The engines belong to verl's agent loops, which give a run's workers an actor in front of them under a name.
+The engines belong to verl's agent loops, which start a named actor in front of them for the run's workers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ POLICY = "credit_policy"
 
 
 class Policy:
-    """Generates with the run's engines: an actor that every reward worker asks.
+    """Generates with the run's engines; as an actor, it serves every reward worker.
 
-    client: verl's client of the engines. sampling: how training samples are drawn. seed: of all continuations; None:
-    the engine draws them as they come. engine: its name.
+    client: verl's client of the engines. sampling: the sampling parameters of training samples. seed: of all
+    continuations; None: the engine draws without a seed. engine: the engine's name.
     """
 
     def __init__(self, client: Any, sampling: Mapping[str, Any], seed: int | None, engine: str = "vllm"):
@@ -27,12 +27,12 @@ class Policy:
         self.seed = seed
         self.seed_key = seed_key(engine)
 
-    async def go_on(self, token_ids: Sequence[int], room: int, draw: Sequence[int]) -> list[int]:
-        """At most ``room`` new tokens after these, drawn as training samples are. draw: numbers that tell apart what is
-        drawn after equal tokens.
+    async def continue_prefix(self, token_ids: Sequence[int], room: int, draw: Sequence[int]) -> list[int]:
+        """At most ``room`` new tokens after these, sampled like training samples. draw: numbers that distinguish draws
+        after equal tokens.
 
         Raises:
-            RuntimeError: the engine ended the request before it was done.
+            RuntimeError: the engine aborted the request.
         """
         sampling = self.sampling | {"max_tokens": room}
         if self.seed is not None:
@@ -41,7 +41,7 @@ class Policy:
             request_id=uuid4().hex, prompt_ids=list(token_ids), sampling_params=sampling
         )
         if output.stop_reason == "aborted":
-            raise RuntimeError("the engine ended a request before it was done")
+            raise RuntimeError("the engine aborted the request of a continuation")
         return list(output.token_ids[:room])
 
 
@@ -52,7 +52,7 @@ def wanted(config: Any) -> bool:
 
 
 def share_policy(config: Any, client: Any) -> Any:
-    """Starts the actor; it lives as long as somebody holds what is returned."""
+    """Start the actor; it lives as long as the returned handle is referenced."""
     rollout = config.actor_rollout_ref.rollout
     sampling = {
         "temperature": rollout.temperature,
@@ -67,20 +67,23 @@ def share_policy(config: Any, client: Any) -> Any:
 
 
 class SharedPolicy:
-    """A reward worker's way to the policy. response_length: tokens that an answer may have."""
+    """A reward worker's handle of the policy. response_length: the maximum number of tokens in an answer."""
 
     actor: Any = None
 
     def __init__(self, response_length: int):
         self.response_length = response_length
 
-    async def go_on(self, prompt_ids: Sequence[int], prefix_ids: Sequence[int], draw: Sequence[int]) -> list[int]:
-        """Token ids that the policy adds to a prefix of an answer to this prompt; none where it is full. draw: as in
-        `Policy.go_on`."""
+    async def continue_prefix(
+        self, prompt_ids: Sequence[int], prefix_ids: Sequence[int], draw: Sequence[int]
+    ) -> list[int]:
+        """Token ids with which the policy continues a prefix of an answer to this prompt; none if the prefix has the
+        maximum length. draw: as in `Policy.continue_prefix`.
+        """
         room = self.response_length - len(prefix_ids)
         if room <= 0:
             return []
-        if self.actor is None:  # reward workers are started before the engines
+        if self.actor is None:  # looked up late: reward workers start before the engines
             self.actor = ray.get_actor(POLICY)
-        token_ids: list[int] = await self.actor.go_on.remote([*prompt_ids, *prefix_ids], room, list(draw))
+        token_ids: list[int] = await self.actor.continue_prefix.remote([*prompt_ids, *prefix_ids], room, list(draw))
         return token_ids

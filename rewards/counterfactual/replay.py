@@ -1,15 +1,15 @@
-"""Counterfactual replay: what the verifier says of a solution when one of its steps is changed.
+"""Counterfactual replay: credits of steps from the verifier's score of a solution with one step changed.
 
-With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps (tau in the layout that its replays have,
-since a verifier may read layout):
+With R the verifier's score in [0, 1], tau the solution and t = 1..T its steps (tau in the layout of its replays, since
+a verifier may depend on layout):
 
     delete, replace   c_t = R(tau) - R(tau with step t changed)
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
     shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
-    resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of what the policy makes of a prefix
+    resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of the policy's continuations of a prefix
 
-Estimand: but for `resample` the suffix stays as it was, so a credit is the step's direct effect (a plan or a comment
-has none). `resample` measures the total effect: what a step does to everything that comes after it.
+Estimand: except with `resample` the suffix is unchanged, so a credit is the step's direct effect (a plan or a comment
+has none). `resample` measures the total effect, which includes the step's effect on everything after it.
 
 Sources: Shapley, "A value for n-person games" (1953); Kazemnejad et al., "VinePPO" (arXiv 2410.01679), for the value
 of a prefix by its continuations; ../docs/reference/credit.md for the choice between them.
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from rewards.counterfactual.interventions import Changed, Edits, ProgramEdits, TurnEdits
+from rewards.counterfactual.interventions import Edits, ProgramEdits, Solution, TurnEdits
 from rewards.counterfactual.segments import UNITS, NoSteps, Step, Unit, segment
 
 Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
@@ -34,26 +34,26 @@ CHOICES: tuple[Choice, ...] = ("longest", "uniform")
 
 
 class TimedOut(Exception):
-    """A changed solution met a time limit that the solution itself did not: that says nothing of its score."""
+    """A changed solution hit a time limit that the solution itself did not, so its score is unknown."""
 
 
-# The score of a changed solution in [0, 1]; NaN when it could not be judged. May raise `TimedOut`. With unit "turn" it
-# is given the actions that remain, for replay against a fresh environment.
+# The score of a changed solution in [0, 1]; NaN if it could not be judged. May raise `TimedOut`. With unit "turn" it
+# gets the remaining actions, for replay in a fresh environment.
 Verify = Callable[[Any], Awaitable[float]]
-# The solution up to this character and what the policy, asked anew, makes of it.
+# The solution up to this character, with a new continuation by the policy.
 Resume = Callable[[int], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How credits are estimated (config group `credit`).
+    """Settings of the estimation of credits (config group `credit`).
 
-    method: which intervention, or shapley. unit, text_steps: what a step is (`segments.segment`).
-    budget: replays a trajectory may cost, K >= 1; the check for flakiness is not counted.
-    choice: which steps when there are more than the budget: the longest, or equally likely ones.
+    method: the intervention, or `shapley` or `resample`. unit, text_steps: definition of a step (`segments.segment`).
+    budget: replays per trajectory, K >= 1; the check for flakiness does not count.
+    choice: which steps to replay if there are more than the budget: the longest, or drawn uniformly.
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
-        replays change is run in theirs, with or without this.
-    continuations: of `resample`, how many the value of each prefix is the mean of; each is a replay of the budget.
+        replays change is run in the replays' layout, with or without this.
+    continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.
     """
 
     method: Method = "delete"
@@ -66,11 +66,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.budget < 1:
-            raise ValueError(f"budget is {self.budget} replays a trajectory; it must be at least 1 (or use credit=off)")
+            raise ValueError(f"credit.budget is {self.budget}: set at least 1 replay per trajectory, or credit=off")
         if self.method == "resample" and self.unit == "turn":
-            raise ValueError("method 'resample' goes on inside an answer; unit 'turn' has 'truncate' and 'shapley'")
+            raise ValueError("credit.method=resample does not support unit=turn: use method=truncate or shapley")
         if not 1 <= self.continuations <= self.budget:
-            raise ValueError(f"continuations is {self.continuations}; it must be from 1 to the budget, {self.budget}")
+            raise ValueError(f"credit.continuations is {self.continuations}: set 1 to {self.budget}, the credit.budget")
         for value, valid in ((self.method, METHODS), (self.unit, UNITS), (self.choice, CHOICES)):
             if value not in valid:
                 raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
@@ -78,13 +78,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Credits:
-    """Steps of one solution and their credits, and what it took.
+    """Steps of one solution, their credits, and the cost of the estimation.
 
-    values: one for each step; NaN for a step without a valid intervention, or left out by the budget.
-    cause: why no step has a credit; "" when some have.
-    asked: replays that the plan wanted; invalid: those without a valid program; unjudged: those that the verifier
-    could not judge; timeouts: those that took longer than they were given. replays: programs that were given to the
-    verifier or found in its cache. seconds: wall time.
+    values: one per step; NaN for a step without a valid intervention, or beyond the budget.
+    cause: why no step has a credit; "" if some have.
+    asked: replays that the plan required; invalid: those without a valid program; unjudged: those that the verifier
+    could not judge; timeouts: those that exceeded their time limit. replays: programs that were passed to the verifier
+    or found in its cache. seconds: wall time.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -109,9 +109,9 @@ async def estimate(
     turns: Sequence[tuple[int, int]] = (),
     resume: Resume | None = None,
 ) -> Credits:
-    """The credits of one solution whose score is known.
+    """Estimate the credits of one solution whose score is known.
 
-    verify: judges a changed solution; may raise what a verifier raises, which counts as "could not be judged".
+    verify: judges a changed solution; any exception but `TimedOut` counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
     siblings: other solutions of the same problem, for `replace`; with unit "turn" the actions of each. turns: for unit
     "turn", the characters [start, end) of each assistant turn in the solution. resume: the policy, for `resample`.
@@ -135,16 +135,23 @@ async def estimate(
     method = _METHODS[plan.method]
     values = await method(edits, steps, plan, reference, rng or random.Random(0), replayer)
     return Credits(
-        steps, values, "" if any(map(math.isfinite, values)) else "no_valid_replay", replayer.asked, replayer.invalid,
-        replayer.unjudged, replayer.timeouts, replayer.judged, time.perf_counter() - started,
-    )  # fmt: skip
+        steps,
+        values,
+        cause="" if any(map(math.isfinite, values)) else "no_valid_replay",
+        asked=replayer.asked,
+        invalid=replayer.invalid,
+        unjudged=replayer.unjudged,
+        timeouts=replayer.timeouts,
+        replays=replayer.judged,
+        seconds=time.perf_counter() - started,
+    )
 
 
 async def _reference(edits: Edits, plan: Plan, score: float, replayer: "_Replayer") -> tuple[float, str]:
-    """What replays are compared with: R of the solution in their layout; and why it cannot be had, else "".
+    """R of the solution in the layout of its replays, to compare them with; and why there is none, else "".
 
-    A reference that equals the score shows that the program is not flaky, too. One that differs may come of the
-    layout: then the solution as it was written decides.
+    A reference that equals the score also shows that the program is not flaky. A different one may be due to the
+    layout: then the solution as written decides.
     """
     written = edits.whole()
     rewritten = written if plan.method == "resample" else edits.rewritten()
@@ -159,15 +166,15 @@ async def _reference(edits: Edits, plan: Plan, score: float, replayer: "_Replaye
 
 
 class _Replayer:
-    """Gives changed solutions to the verifier and counts what comes of it."""
+    """Passes changed solutions to the verifier and counts the outcomes."""
 
     def __init__(self, verify: Verify, resume: Resume | None = None):
         self.verify = verify
         self.resume = resume
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
-    async def score(self, changed: Changed | None, *, fresh: bool = False) -> float:
-        """R of a changed solution; NaN where it is None, could not be judged, or took too long."""
+    async def score(self, changed: Solution | None, *, fresh: bool = False) -> float:
+        """R of a changed solution; NaN if it is None, could not be judged, or hit its time limit."""
         self.asked += not fresh
         if changed is None:
             self.invalid += 1
@@ -184,17 +191,17 @@ class _Replayer:
         return value
 
     async def value(self, cut: int, continuations: int) -> float:
-        """V of the solution up to this character: the mean of those continuations that could be judged, else NaN."""
+        """V of the solution up to this character: the mean R of the judged continuations, NaN if there are none."""
         scores = await asyncio.gather(*(self._continued(cut) for _ in range(continuations)))
         judged = [score for score in scores if math.isfinite(score)]
         return sum(judged) / len(judged) if judged else math.nan
 
     async def _continued(self, cut: int) -> float:
         if self.resume is None:
-            raise ValueError("method 'resample' needs the policy, to go on from a prefix")
+            raise ValueError("method 'resample' needs the argument `resume`, the policy that continues a prefix")
         try:
             text = await self.resume(cut)
-        except Exception:  # an engine that cannot be asked says nothing of the step
+        except Exception:  # a failure of the engine is no evidence about the step
             self.asked += 1
             self.judged += 1
             self.unjudged += 1
@@ -218,18 +225,19 @@ async def _one_at_a_time(
 
 
 def choose(steps: Sequence[Step], budget: int, choice: Choice, rng: random.Random) -> list[int]:
-    """At most `budget` steps in order: the longest (the earlier of equals), or drawn with equal chances."""
+    """Indices of at most `budget` steps, in order: the longest (the earlier of equals), or drawn uniformly."""
     if len(steps) <= budget:
         return list(range(len(steps)))
     if choice == "uniform":
         return sorted(rng.sample(range(len(steps)), budget))
-    return sorted(sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)[:budget])
+    longest_first = sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)
+    return sorted(longest_first[:budget])
 
 
 async def _truncate(
     edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
-    """Credits of consecutive blocks of steps, one cut between each two; the budget counts the cuts."""
+    """Credits of consecutive blocks of steps, with one cut before each block; the budget counts the cuts."""
     blocks = even_blocks(len(steps), plan.budget)
     cuts = [range(block[0]) for block in blocks]
     before = await asyncio.gather(*(replayer.score(edits.keep(cut)) for cut in cuts))
@@ -240,9 +248,9 @@ async def _truncate(
 async def _shapley(
     edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
-    """Mean marginal gain over as many sampled orders as the budget pays for; blocks where it does not pay for one."""
+    """Mean marginal gain over as many sampled orders as the budget allows; over blocks of steps if it allows none."""
     blocks = even_blocks(len(steps), plan.budget)
-    # An order of n blocks has n - 1 coalitions besides none (paid once) and all (known).
+    # An order of n blocks has n - 1 coalitions in addition to the empty one (paid once) and the full one (known).
     count = max(1, (plan.budget - 1) // max(1, len(blocks) - 1))
     orders = [rng.sample(range(len(blocks)), len(blocks)) for _ in range(count)]
     coalitions = {frozenset(order[:size]) for order in orders for size in range(len(blocks))}
@@ -260,7 +268,7 @@ async def _shapley(
 async def _resample(
     edits: Edits, steps: list[Step], plan: Plan, whole: float, rng: random.Random, replayer: _Replayer
 ) -> list[float]:
-    """Credits of consecutive blocks of steps, one value before each; the budget counts continuations."""
+    """Credits of consecutive blocks of steps, with one value before each block; the budget counts continuations."""
     blocks = even_blocks(len(steps), plan.budget // plan.continuations)
     cuts = [steps[block[0]].start for block in blocks]
     before = await asyncio.gather(*(replayer.value(cut, plan.continuations) for cut in cuts))
@@ -269,14 +277,14 @@ async def _resample(
 
 
 def even_blocks(steps: int, blocks: int) -> list[range]:
-    """Consecutive steps in at most so many blocks of nearly equal size."""
+    """Consecutive steps split into at most `blocks` blocks of nearly equal size."""
     blocks = min(steps, blocks)
     edges = [steps * index // blocks for index in range(blocks + 1)]
     return [range(first, last) for first, last in pairwise(edges)]
 
 
 def _shared(gains: Sequence[float], blocks: Sequence[range], steps: int) -> list[float]:
-    """Each block's gain in equal parts to its steps."""
+    """Each block's gain, divided equally among its steps."""
     values = [math.nan] * steps
     for gain, block in zip(gains, blocks, strict=True):
         for step in block:

@@ -1,8 +1,8 @@
-"""Steps of a solution: character spans to which credit is given.
+"""Steps of a solution: character spans that get credit.
 
-A solution is the whole response as decoded. In units of code (statement, line) the code is found as a verifier finds
-it (`rewards.extraction`), and the text around it is one kind of step of its own, or none. Of a trajectory with tools
-the turns of the assistant can be the steps; what a tool said is never one.
+A solution is the whole decoded response. For units of code (statement, line) the code is extracted as a verifier
+extracts it (`rewards.extraction`), and the text around it is a separate kind of step, or no step. In a trajectory with
+tools the assistant's turns can be the steps; the output of a tool never is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from rewards.extraction import find_block
 Unit = Literal["statement", "line", "paragraph", "turn"]
 UNITS: tuple[Unit, ...] = ("statement", "line", "paragraph", "turn")
 
-# A solution of more steps gets no credit: the few that a budget pays for would say nothing of the rest.
+# A solution with more steps gets no credit: the few that a budget covers are no evidence about the rest.
 MAX_STEPS = 2_000
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: characters [start, end) of the solution; `kind` says what stands there."""
+    """One step: characters [start, end) of the solution, and the kind of its content."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class Step:
 
 
 class NoSteps(ValueError):
-    """The solution has no steps of this unit; the message says why."""
+    """The solution has no steps of this unit; the message gives the reason."""
 
 
 def segment(
@@ -38,13 +38,13 @@ def segment(
     """The steps of a solution, in order and without overlap; together they need not cover it.
 
     statement: every statement of the Python program, nested ones too; a compound statement's step is its header
-        (`if a<4:`), since its body has steps of its own. Code that does not parse is one step.
+        (`if a<4:`), since the statements of its body are steps themselves. Code that does not parse is one step.
     line: every line of code that is not blank.
     paragraph: stretches of the solution between blank lines, code and text alike.
     turn: the spans of `turns`, characters of each turn of the assistant; without them the solution is one turn.
-    text_steps: for units of code, the text before and after the code is a step each (kind "text").
+    text_steps: for units of code, the text before the code and the text after it are steps too (kind "text").
 
-    Raises NoSteps when there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
+    Raises NoSteps if there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
     """
     if unit not in UNITS:
         raise ValueError(f"unknown unit '{unit}' of steps; valid: {', '.join(UNITS)}")
@@ -65,7 +65,7 @@ def segment(
 def _code_steps(solution: str, unit: Unit, text_steps: bool) -> list[Step]:
     block = find_block(solution, "python")
     if block is None:
-        raise NoSteps("the solution holds no code")
+        raise NoSteps("the solution has no code")
     start, end = block
     spans = _statements(solution[start:end]) if unit == "statement" else _lines(solution[start:end])
     steps = [Step(start + first, start + last) for first, last in spans]

@@ -1,7 +1,7 @@
-"""Credit for the samples of a training step: the service that the reward manager asks, one a reward worker.
+"""Credit for the samples of a training step: the reward manager's service, one per reward worker.
 
-It knows what the pure estimation does not: the siblings of a sample, the cache of scores, the budget that samples
-without need leave to others, and the tokens that the steps cover.
+It adds to the pure estimation (`replay`) the siblings of a sample, the cache of scores, the budget that skipped samples
+leave to others, and the tokens that the steps cover.
 """
 
 import logging
@@ -25,8 +25,8 @@ from rewards.sandbox.client.accounting import at_most, counted
 
 logger = logging.getLogger(__name__)
 
-# Samples of a reward worker that may wait for siblings at once. Ray runs 1,000 calls of an actor: were all of them
-# waiting, no sibling could come in.
+# Samples of a reward worker that may wait for siblings at once. Ray runs 1,000 calls of an actor at a time: if all of
+# them waited, no sibling could arrive.
 _WAITING = 800
 
 
@@ -34,10 +34,10 @@ _WAITING = 800
 class RolloutSample:
     """One finished trajectory whose score is known.
 
-    turns: of an agent's trajectory, the tokens [start, end) of each turn of the assistant. answer: the number of the
-    turn that is its answer. environment: makes a fresh environment, for the replay of turns. go_on: the policy, from
-    the first tokens of the response to new ones after them, and numbers that tell draws after equal tokens apart.
-    reads: what the verifier reads of a text; texts of which it reads the same have the same score. step: of training.
+    turns: for an agent, the tokens [start, end) of each assistant turn. answer: index of the turn that is its answer.
+    environment: makes a fresh environment, for the replay of turns. continue_prefix: the policy; maps the first tokens
+    of the response to new tokens after them, with numbers that distinguish draws after equal tokens. reads: the parts
+    of a text that its score depends on; texts equal in them have the same score. step: the training step.
     """
 
     group: str
@@ -49,14 +49,14 @@ class RolloutSample:
     turns: Sequence[tuple[int, int]] = ()
     answer: int = -1
     environment: Callable[[], Environment] | None = None
-    go_on: Callable[[Sequence[int], Sequence[int]], Awaitable[list[int]]] | None = None
+    continue_prefix: Callable[[Sequence[int], Sequence[int]], Awaitable[list[int]]] | None = None
     reads: Callable[[str], Sequence[str]] = lambda text: [text]
     step: int = 0
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What of a sample is looked at: tokens from `first` on, their text, and its assistant turns in characters."""
+    """The part of a sample that gets credit: tokens from `first` on, their text, its assistant turns in characters."""
 
     first: int
     token_ids: Sequence[int]
@@ -66,9 +66,10 @@ class _Part:
 
 @dataclass
 class _Spent:
-    """What the replays of one sample took, the check for flakiness included: scores asked for, those that the cache
-    knew, seconds of sandbox workers for the others, tokens generated. unmet: it did not wait until all of its group had
-    scored.
+    """Cost of the replays of one sample, the check for flakiness included.
+
+    requests: scores requested. cache_hits: those found in the cache. busy_seconds: sandbox worker time of the others.
+    generated: tokens generated. unmet: the sample did not get the scores of its whole group in time.
     """
 
     requests: int = 0
@@ -79,11 +80,11 @@ class _Spent:
 
 
 class CreditService:
-    """Estimates credits and spreads them over tokens; never raises.
+    """Estimates credits and maps them to tokens; never raises.
 
-    plan: how credits are estimated. board: an object with the method `meet` of `groups.GroupBoard`.
-    has_advantage: whether a group with these scores has advantage to shape; of one that has not, no sample is replayed,
-    and each leaves its budget to later samples of its step. None: every group is replayed.
+    plan: settings of the estimation. board: an object with the method `meet` of `groups.GroupBoard`.
+    has_advantage: whether a group with these scores has an advantage to shape. If not, its samples are not replayed and
+    leave their budget to later samples of the step. None: every group is replayed.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class CreditService:
         self.board = board
         self.has_advantage = has_advantage
         self.seed = seed
-        # R of changed solutions, and how many of their runs met a time limit.
+        # R of changed solutions, and how many of their runs hit a time limit.
         self.cache: ScoreCache[tuple[float, int]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
         self.answers = Answers()
         self.saved = 0
@@ -107,21 +108,21 @@ class CreditService:
         self._waiting = 0
 
     async def credit(self, sample: RolloutSample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
-        """What the trainer needs of one sample, under keys that start with `credit_`; the same keys on every path.
+        """The credits of one sample for the trainer, with keys that start with `credit_`; the same keys on every path.
 
         credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
         token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause and credit_reason, why no step
-        has a credit in a word and in words; counts and seconds.
+        has a credit, as an identifier and as a sentence; counts and seconds.
         """
         spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
-            resume = _resumer(sample, part, tokenizer, spent) if sample.go_on else None
+            resume = _resumer(sample, part, tokenizer, spent) if sample.continue_prefix else None
             answer = sample.group, _answer(sample, tokenizer)
             limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
             found = await self._estimate(sample, part, judge, spent, resume, limits)
             spans, steps = _placed(found, part, sample, tokenizer)
-        except Exception as error:  # a credit that cannot be had must not cost the sample its reward
+        except Exception as error:  # a failed estimate must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
             cause = f"failed: {type(error).__name__}: {error}"
             found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
@@ -145,7 +146,7 @@ class CreditService:
         }
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
-        """The whole of a trajectory; for steps inside a program, the turn of an agent that is its answer."""
+        """The whole trajectory; for an agent with steps inside a program, the turn that is its answer."""
         if not sample.turns:
             return _Part(0, sample.token_ids, sample.text)
         if self.plan.unit == "turn":
@@ -164,7 +165,7 @@ class CreditService:
         resume: Resume | None,
         limits: tuple[float, float],
     ) -> Credits:
-        """limits: seconds of a run of a replay, and how many of its runs may meet their limit."""
+        """limits: time limit of each run of a replay, in seconds, and how many of its runs may hit it."""
         limit, own_timeouts = limits
         siblings = await self._siblings(sample, part, spent)
         score = reward_of(sample.info)
@@ -205,9 +206,7 @@ class CreditService:
         )  # fmt: skip
 
     async def _siblings(self, sample: RolloutSample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
-        """Scores and texts (or actions) of the sample's group; None where nobody asks for them, or they did not come
-        in time.
-        """
+        """Scores and texts (or actions) of the sample's group; None if they are not needed or arrive too late."""
         if self.has_advantage is None and self.plan.method != "replace":
             return None
         written: str | tuple[str, ...] = part.text
@@ -226,27 +225,25 @@ class CreditService:
         return together
 
     def _save(self, step: int, replays: int) -> None:
-        """Leave replays to the other samples of this step, and to no later one: no step costs more than its samples'
-        budgets together.
-        """
+        """Leave replays to other samples of this step only: no step may exceed the sum of its samples' budgets."""
         if step != self._saved_in:
             self._saved_in, self.saved = step, 0
         self.saved += replays
 
     def _plan_with_savings(self, step: int) -> Plan:
-        """The plan with up to twice its budget, as far as others of this step have left theirs."""
+        """The plan with up to twice its budget, from replays that other samples of this step have left."""
         self._save(step, 0)
         extra = min(self.saved, self.plan.budget)
         self.saved -= extra
         return replace(self.plan, budget=self.plan.budget + extra)
 
     def _rng(self, sample: RolloutSample) -> random.Random:
-        """Choices depend on the seed and on what was written, not on the order in which samples arrive."""
+        """Random choices that depend on the seed and the text, not on the order in which samples arrive."""
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
 
 
 def _answer(sample: RolloutSample, tokenizer: Any) -> str:
-    """The text that was judged: of an agent the turn that is its answer."""
+    """The text that was judged: for an agent, the turn that is its answer."""
     if not sample.turns:
         return sample.text
     start, end = sample.turns[sample.answer]
@@ -256,7 +253,7 @@ def _answer(sample: RolloutSample, tokenizer: Any) -> str:
 def _placed(
     found: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Spans of the steps in the characters of the whole response, and the step of each of its tokens."""
+    """Spans of the steps in characters of the whole response, and the step of each of its tokens."""
     spans = [(step.start, step.end) for step in found.steps]
     own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
     steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
@@ -266,15 +263,16 @@ def _placed(
 
 
 def _resumer(sample: RolloutSample, part: _Part, tokenizer: Any, spent: _Spent) -> Resume:
-    """Continues the part from any of its characters; counts the tokens that the policy writes for it."""
+    """A function that continues the part from any character; counts the tokens that the policy generates."""
     offsets = token_offsets(tokenizer, part.token_ids)
     drawn: Counter[int] = Counter()
 
     async def resume(cut: int) -> str:
-        assert sample.go_on is not None
+        assert sample.continue_prefix is not None
         kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
         drawn[kept] += 1
-        new = await sample.go_on(sample.token_ids[: part.first + kept], (sample.number, drawn[kept]))
+        prefix = sample.token_ids[: part.first + kept]
+        new = await sample.continue_prefix(prefix, (sample.number, drawn[kept]))
         spent.generated += len(new)
         text: str = tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
         return text

@@ -1,7 +1,7 @@
-"""Which characters of a response each of its tokens stands for, and so which step it belongs to.
+"""Alignment of tokens with characters of a response, and so with its steps.
 
-Tokens are placed by what decoding them adds to the text, which holds for any tokenizer: bytes of a character that are
-spread over tokens, blanks that depend on the tokens beside them, blanks that are cleaned up once more tokens came.
+A token is placed by the text that decoding it adds. This works for any tokenizer: with characters whose bytes span
+several tokens, spaces that depend on neighbouring tokens, and spaces that are cleaned up after later tokens.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-# What stands for bytes that are no character, or not yet.
+# Placeholder of bytes that are not, or not yet, a character.
 _UNDECODED = "\ufffd"
-# A character has four bytes at most. What is still open after so many tokens is placed by all tokens before it.
+# A character has at most four bytes. A token still open after this many tokens is placed by decoding the whole prefix.
 _PATIENCE = 4
 
 Offset = tuple[int, int]
@@ -21,9 +21,9 @@ Offset = tuple[int, int]
 def token_offsets(tokenizer: Any, token_ids: Sequence[int]) -> list[Offset]:
     """Characters [start, end) of each token in `tokenizer.decode(token_ids, skip_special_tokens=True)`.
 
-    Every token of a character that takes several has that character; a token that decoding leaves out has none
-    (start = end). Starts never decrease, and together the tokens cover the text. The ids are those that were
-    generated: a model need not write a text with the tokens that encoding it would give.
+    If a character takes several tokens, each of them has that character; a token that decoding skips has none
+    (start = end). Starts never decrease, and together the tokens cover the text. Pass the generated ids: a model need
+    not generate the tokens that encoding its text would give.
     """
     text = tokenizer.decode(token_ids, skip_special_tokens=True)
     left_out = _left_out(tokenizer, token_ids)
@@ -39,9 +39,9 @@ def token_offsets(tokenizer: Any, token_ids: Sequence[int]) -> list[Offset]:
 
 
 def _left_out(tokenizer: Any, token_ids: Sequence[int]) -> set[int]:
-    """Those of the tokens that `skip_special_tokens` drops: which they are is for decoding to say.
+    """The tokens that `skip_special_tokens` drops, determined by decoding them.
 
-    A token can be marked special without being one of `all_special_ids`, and one kind of tokenizer drops it.
+    A token can be marked special without being in `all_special_ids`, and only some tokenizers drop such a token.
     """
     marked = set(tokenizer.all_special_ids).union(getattr(tokenizer, "added_tokens_decoder", ()))
     return {
@@ -52,9 +52,9 @@ def _left_out(tokenizer: Any, token_ids: Sequence[int]) -> set[int]:
 
 
 def _by_encoding(tokenizer: Any, text: str, plain: list[int]) -> list[Offset] | None:
-    """The tokenizer's own offsets, where encoding the text gives these very tokens: the usual case, and a fast one.
+    """The tokenizer's own offsets, if encoding the text gives exactly these tokens: the usual case, and a fast one.
 
-    None also where they leave out characters: some tokenizers trim blanks.
+    None also if they skip characters: some tokenizers trim spaces.
     """
     if not getattr(tokenizer, "is_fast", False):
         return None
@@ -70,14 +70,14 @@ def _cover(offsets: Sequence[Offset], length: int) -> bool:
 
 
 def _by_decoding(tokenizer: Any, text: str, plain: list[int]) -> list[Offset]:
-    """A token has the characters that it completes, and the next one too where it holds a part of that.
+    """A token has the characters that it completes, and the next one too if it holds a part of it.
 
-    One that adds nothing behind bytes that are no character is a further byte of them.
+    A token that adds nothing after undecodable bytes is a further byte of them.
     """
     completed, parts = _completed(tokenizer, text, plain)
     offsets: list[Offset] = []
     before = floor = 0
-    for end, part in zip(completed, _of_the_next(completed, parts), strict=True):
+    for end, part in zip(completed, _holds_part_of_next(completed, parts), strict=True):
         start, last = before, min(end + part, len(text))
         if start == last and text[start - 1 : start] == _UNDECODED:
             start = max(start - 1, floor)
@@ -87,14 +87,14 @@ def _by_decoding(tokenizer: Any, text: str, plain: list[int]) -> list[Offset]:
 
 
 def _completed(tokenizer: Any, text: str, plain: list[int]) -> tuple[list[int], list[bool]]:
-    """After each token: how much of the text is decoded, and whether there is more, which is not in the text.
+    """After each token: how many characters of the text are decoded, and whether decoding gives more, not in the text.
 
-    Decoding every prefix would take quadratic time, so that only a window is decoded: what was placed last, whose text
-    is known, and the tokens after it. What stays open for long is placed by whole prefixes.
+    Decoding every prefix would take quadratic time, so only a window is decoded: the tokens placed last, whose text is
+    known, and the tokens after them. Tokens that stay open for long are placed by decoding whole prefixes.
     """
     completed: list[int] = []
     parts: list[bool] = []
-    first = read = placed = 0  # the window's first token, the first that is not placed, the characters placed
+    first = read = placed = 0  # the window's first token, the first token not placed, the number of characters placed
     known = ""
     while (index := len(completed)) < len(plain):
         window = tokenizer.decode(plain[first : index + 1], skip_special_tokens=True)
@@ -116,7 +116,7 @@ def _completed(tokenizer: Any, text: str, plain: list[int]) -> tuple[list[int], 
 def _match(window: str, known: str, text: str, placed: int) -> tuple[int, bool]:
     """Characters of the text up to the end of a window that begins with a known text, and whether the window has more.
 
-    A window that begins otherwise ends in bytes that are no character yet and that spoil those before them.
+    A window with another beginning ends in bytes that are not yet a character and that corrupt those before them.
     """
     if not window.startswith(known):
         return placed, True
@@ -126,8 +126,8 @@ def _match(window: str, known: str, text: str, placed: int) -> tuple[int, bool]:
     return placed + common, common < len(added)
 
 
-def _of_the_next(completed: Sequence[int], parts: Sequence[bool]) -> list[bool]:
-    """Whether each token holds a part of the next character: what vanishes before that is completed was none of it."""
+def _holds_part_of_next(completed: Sequence[int], parts: Sequence[bool]) -> list[bool]:
+    """Whether each token holds a part of the next character; text that vanishes before it is complete is no part."""
     result = list(parts)
     for index in reversed(range(len(parts) - 1)):
         result[index] = parts[index] and (completed[index] < completed[index + 1] or result[index + 1])
@@ -135,10 +135,10 @@ def _of_the_next(completed: Sequence[int], parts: Sequence[bool]) -> list[bool]:
 
 
 def token_steps(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The step of each token: the one that shares most of its characters (the earlier one of equals), else -1.
+    """The step that shares most characters with each token (the earlier of equals), else -1.
 
-    So each token belongs to one step or to none: a character of several tokens gives all of them its step, and a
-    token without characters (a special token, whose offsets are empty) has none.
+    So each token belongs to at most one step. All tokens of one character get its step, and a token without characters
+    (a special token, whose offsets are empty) has none.
 
     Args:
         offsets: (start, end) in characters of each token in order (`token_offsets`).
@@ -148,10 +148,10 @@ def token_steps(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, i
         (T,) int32, -1 for a token of no step.
 
     Raises:
-        ValueError: spans that overlap or are not in order.
+        ValueError: spans overlap or are out of order.
     """
     if any(before[1] > after[0] for before, after in pairwise(spans)):
-        raise ValueError(f"spans of steps must be in order and must not overlap, got {list(spans)}")
+        raise ValueError(f"spans of steps must be sorted and must not overlap, got {list(spans)}")
     ids = np.full(len(offsets), -1, dtype=np.int32)
     first = 0
     for token, (start, end) in enumerate(offsets):

@@ -1,1 +1,1 @@
-"""Verifiers: one module a task, each of which says how good an answer is."""
+"""Verifiers: one module per task, each of which judges answers."""

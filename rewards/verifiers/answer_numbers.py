@@ -1,20 +1,20 @@
-"""Numbers in an answer: by value, however they are written, and no expressions. Linear in the text.
+"""Numbers in an answer, by value in any notation, without expressions. Takes time linear in the text.
 
-42, 42.0, 42., +42, $42, 4.2e1 and 1,042 for 1042; commas must set off thousands. `42 - 21`, `42/7`, `42 = 42`,
-`41 or 42` are no numbers; units, a percent sign, a full stop and prose may follow one.
+42, 42.0, 42., +42, $42, 4.2e1 and 1,042 for 1042 are numbers; commas must group thousands. `42 - 21`, `42/7`,
+`42 = 42` and `41 or 42` are not; units, a percent sign, a full stop and prose may follow a number.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Every run of digits is one token, so that no character is read by two searches.
+# Every run of digits is one token, so that no character is searched twice.
 _TOKEN = re.compile(r"(?:[0-9][0-9,]*+(?:\.[0-9]++)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})++")
 _MAX_EXPONENT = 400
 _MINUS = "-−"
 _BLANKS = " \t"
-# What makes an expression of two numbers, or two answers of one.
+# Operators and words that combine two numbers into an expression or a list of answers.
 _JOINT = re.compile(
     r"(?:[*/^=×÷·⋅∙<>≤≥≠≈±|&,;:~]|[-+−–—]|%|//|\*\*|==|\\[a-zA-Z]++|"
     r"(?:or|and|to|mod|times|plus|minus|over|x|X|divided[ ]by|multiplied[ ]by)(?![A-Za-z]))"
@@ -22,7 +22,7 @@ _JOINT = re.compile(
 _OPENING = "$([{\\€£"
 _CURRENCY = "$€£"
 _POWERS = tuple("⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-# Factors without a sign between: 42√2, 42π, 42½. `42!` in prose is a number that somebody is glad about.
+# Factors without an operator: 42√2, 42π, 42½. `42!` is not among them: in prose it is an exclamation, not a factorial.
 _FACTORS = tuple("√∛∜π½⅓⅔¼¾⅕⅛")
 _NUMBER_WORD = re.compile(
     r"(?:(?:a|one)[ ])?(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|"
@@ -34,7 +34,7 @@ _NUMBER_WORD = re.compile(
 
 @dataclass(frozen=True)
 class Found:
-    """A number in a text: characters [start, end), its sign included, and its value in canonical form."""
+    """A number in a text: characters [start, end), including its sign, and its value in canonical form."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Found:
 
 
 def numbers(text: str, start: int = 0) -> Iterator[Found]:
-    """The numbers of a text from `start` on, in order; a run that is none (`1,23`) gives those between its commas."""
+    """The numbers of a text from `start` on, in order; a run that is not a number (`1,23`) is split at its commas."""
     for token in _TOKEN.finditer(text, start):
         yield from _of_token(text, token)
 
@@ -53,7 +53,7 @@ def _of_token(text: str, token: re.Match[str]) -> Iterator[Found]:
     if "," not in whole or _THOUSANDS.fullmatch(whole):
         end = token.start() + len(whole) if written[len(whole) :].startswith(",") else token.end()
         if end < token.end():
-            # `42,.5` and the like: what follows the commas is another number, if any.
+            # `42,.5` and the like: digits after the commas are another number.
             written = whole
         start, negative = _signed(text, token.start())
         value = canonical(written.rstrip(",").replace(",", ""), negative)
@@ -72,9 +72,9 @@ def _of_token(text: str, token: re.Match[str]) -> Iterator[Found]:
 
 
 def _signed(text: str, start: int) -> tuple[int, bool]:
-    """Where a number begins with its sign and currency, and whether it is negative.
+    """The start of a number, including its sign and currency, and whether it is negative.
 
-    A sign counts where nothing that could be subtracted from stands before it: `3-5` ends in 5.
+    A minus after an operand is a subtraction, not a sign: `3-5` ends in 5.
     """
     negative = False
     for _ in range(2):
@@ -90,9 +90,9 @@ def _is_operand(text: str, end: int) -> bool:
 
 
 def canonical(written: str, negative: bool = False) -> str | None:
-    """The one way of writing a value: no sign but a minus, no commas, no exponent, no zeros at either end.
+    """The canonical form of a value: no sign but a minus, no commas, no exponent, no leading or trailing zeros.
 
-    None for an exponent beyond 400: no answer is that large, and none may cost that many digits.
+    None for an exponent beyond 400: no answer is that large, and writing out that many digits costs too much.
     """
     mantissa, _, power = written.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -114,7 +114,7 @@ def canonical(written: str, negative: bool = False) -> str | None:
 
 
 def is_joined(text: str, end: int) -> bool:
-    """Whether what follows a number on its line makes it a part of an expression or of a list of answers."""
+    """Whether the text after a number makes it part of an expression or of a list of answers."""
     place = _after_blanks(text, end)
     if _begins_number(text, place) or text.startswith(_POWERS, end) or text.startswith(_FACTORS, place):
         return True
@@ -124,7 +124,7 @@ def is_joined(text: str, end: int) -> bool:
     if joint is None:
         return False
     if joint[0].startswith("\\"):
-        # LaTeX: `\times 2`, `\frac12`; a blank (`\ `) or a unit (`\text{cm}`, `\%`) is none.
+        # LaTeX: `\times 2` and `\frac12` join; a space (`\ `) or a unit (`\text{cm}`, `\%`) does not.
         return joint[0] not in ("\\text", "\\mathrm", "\\textbf", "\\quad", "\\qquad")
     after = _after_opening(text, joint.end())
     if joint[0][0].isalpha() and joint[0] not in ("and", "to", "or", "x", "X"):
@@ -133,7 +133,7 @@ def is_joined(text: str, end: int) -> bool:
 
 
 def _begins_operand(text: str, place: int) -> bool:
-    """Whether an operator word has something to work on: `42 minus two`, but not `42 times a day`."""
+    """Whether an operator word has an operand: `42 minus two`, but not `42 times a day`."""
     return _begins_number(text, place) or _NUMBER_WORD.match(text, place) is not None
 
 

@@ -15,11 +15,12 @@ from rewards.verifiers.programs import judge_program, program_in
 
 
 class CodeTruth(BaseModel):
-    """The unit tests of one problem, hidden ones included: each a few statements over the names that the program
-    defines, as a rule one `assert`. The first `visible` of them stand in the prompt, the others are held back.
+    """The unit tests of one problem, hidden ones included.
 
-    entry_points: names that the program must define, beyond those that can only be its own: where one is called like a
-    builtin or a library (`sum`, `bisect`), the tests mean the original unless it is named here.
+    tests: each a few statements, usually one `assert`, that use names defined by the program. visible: the first
+    `visible` tests are in the prompt, the others are hidden. entry_points: names that the program must define in
+    addition to those that can only be its own: a name of a builtin or a library (`sum`, `bisect`) means the original in
+    the tests unless it is listed here.
     """
 
     tests: list[str] = Field(min_length=1)
@@ -38,28 +39,28 @@ class CodeTruth(BaseModel):
     def _are_names(cls, names: list[str]) -> list[str]:
         for name in names:
             if not name.isidentifier():
-                raise ValueError(f"an entry point must be a name, not {name!r}")
+                raise ValueError(f"an entry point must be a Python identifier, not {name!r}")
         return names
 
     @model_validator(mode="after")
-    def _tests_look_at_the_program(self) -> Self:
+    def _tests_use_the_program(self) -> Self:
         entry_points.require_entry_points(self.tests, self.entry_points)
         return self
 
     @model_serializer(mode="wrap")
     def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # The bytes of a row, and so its fingerprint, do not hang on a field that it leaves out.
+        # A field that a row leaves out must not change the row's bytes, and so its fingerprint.
         written: dict[str, Any] = write(self)
         if not self.entry_points:
             written.pop("entry_points", None)
         return written
 
     def all_entry_points(self) -> list[str]:
-        """Every name that the tests take from the program, sorted."""
+        """All names that the tests take from the program, sorted."""
         return sorted({*self.entry_points, *entry_points.derived(self.tests)})
 
     def shown_inputs(self) -> list[list[str]]:
-        """Of each test in the prompt, the words of the arguments in its calls."""
+        """The words of the arguments in the calls of each visible test."""
         return [
             [word for call in ast.walk(ast.parse(test)) if isinstance(call, ast.Call) for word in words_of(call)]
             for test in self.tests[: self.visible]
@@ -67,7 +68,7 @@ class CodeTruth(BaseModel):
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Runs the program against every unit test; the pass ratio is the share that passed."""
+    """Run the program on every unit test; the pass ratio is the share that passed."""
     assert isinstance(truth, CodeTruth)
     cases = [AssertCase(test) for test in truth.tests]
     return await judge_program(response, cases, settings, truth.shown_inputs(), truth.all_entry_points())

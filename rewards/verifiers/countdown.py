@@ -1,11 +1,11 @@
 """Verifier `countdown`: an expression in `<answer>` tags that uses every given number once and equals the target.
 
 The last `<answer>` after the thinking part counts. An expression has whole numbers, `+ - * /` (also × ÷ −), minus signs
-and parentheses, in at most MAX_EXPRESSION characters; it is evaluated with exact fractions over its syntax tree.
+and parentheses, in at most MAX_EXPRESSION characters; its syntax tree is evaluated with exact fractions.
 Scores: 1.0 for a correct answer; with partial credit `countdown_numbers` (0.2) for an expression with the right numbers
 and another value, `countdown_format` (0.1) for one with other numbers or a division by zero; 0.0 for no expression.
-The parts for format and numbers are those of the GRPO study of Countdown, which names no amounts; 0.1 for the format
-is TinyZero's.
+The parts for format and numbers follow the GRPO study of Countdown, which gives no amounts; 0.1 for the format is
+TinyZero's.
 """
 
 import ast
@@ -43,7 +43,7 @@ class CountdownTruth(BaseModel):
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Evaluates the expression of a response; `infeasible` where it uses other numbers."""
+    """Evaluate the expression of a response; the error is `infeasible` if it uses other numbers."""
     assert isinstance(truth, CountdownTruth)
     text = _answer(extraction.after_thinking(response, settings.think_opener))
     if text is None:
@@ -68,14 +68,14 @@ def _partial(error: ErrorKind, settings: JudgeSettings, score: float, *, feasibl
 
 
 def _answer(text: str | None) -> str | None:
-    """What stands in the last `<answer>` tags of a text."""
+    """The content of the last `<answer>` tags of a text."""
     before, closed, _ = (text or "").rpartition("</answer>")
     _, opened, inside = before.rpartition("<answer>")
     return inside if closed and opened else None
 
 
 def parse(text: str) -> ast.expr | None:
-    """The syntax tree of a text with the characters and length of an expression; None where it has none."""
+    """The syntax tree of an expression; None if the text is too long or not an expression."""
     text = text.translate(_SIGNS).strip()
     if len(text) > MAX_EXPRESSION or not _EXPRESSION.fullmatch(text):
         return None
@@ -95,9 +95,9 @@ def _is_arithmetic(node: ast.expr) -> bool:
 
 
 def evaluate(node: ast.expr, numbers: list[int]) -> Exact:
-    """The exact value of an expression that `parse` made, whose numbers are appended to `numbers`.
+    """The exact value of an expression from `parse`; appends the expression's numbers to `numbers`.
 
-    ZeroDivisionError where it has no value.
+    Raises ZeroDivisionError if it has no value.
     """
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](evaluate(node.left, numbers), evaluate(node.right, numbers))

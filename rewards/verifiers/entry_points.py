@@ -1,8 +1,8 @@
-"""Which names of a unit test the program must define: its entry points. Pure.
+"""Entry points: the names in unit tests that the program must define. Pure.
 
 A name that a test uses without defining or importing it is the program's, unless it is a builtin, a module of the
 standard library or the usual name of a library: those mean the original (rewards/sandbox/inside/judge.py), so that no
-program can supply its own. A row whose program is to define such a name says so in `entry_points`.
+program can substitute its own. A row whose program must define such a name lists it in `entry_points`.
 """
 
 import ast
@@ -16,15 +16,15 @@ _STANDARD = frozenset(dir(builtins)) | sys.stdlib_module_names | {"__name__", "_
 
 
 def derived(tests: Sequence[str]) -> list[str]:
-    """The names of these tests that can only be the program's, sorted."""
+    """The names in these tests that can only be the program's, sorted."""
     used = frozenset[str]().union(*map(free_names, tests))
     return sorted(used - _STANDARD - LIBRARIES.keys())
 
 
 def require_entry_points(tests: Sequence[str], named: Collection[str]) -> None:
-    """Raises ValueError for a test that looks at nothing of the program, or that uses a library without importing it.
+    """Raise ValueError for a test that uses nothing of the program, or uses a library without importing it.
 
-    named: the entry points that the row names.
+    named: the entry points that the row lists.
     """
     known = set(named) | set(derived(tests))
     for number, test in enumerate(tests):
@@ -32,12 +32,12 @@ def require_entry_points(tests: Sequence[str], named: Collection[str]) -> None:
         if missing := sorted((names & LIBRARIES.keys()) - known):
             raise ValueError(
                 f"test {number} uses {', '.join(missing)} without importing it: {test[:200]!r}; import it in the test, "
-                "or name it in entry_points where the program is to define it"
+                "or list it in entry_points if the program must define it"
             )
         if names.isdisjoint(known):
             raise ValueError(
-                f"test {number} uses nothing that the program defines: {test[:200]!r}; name what it takes from the "
-                f"program in entry_points{_candidates(names)}"
+                f"test {number} uses nothing that the program defines: {test[:200]!r}; list the names that it takes "
+                f"from the program in entry_points{_candidates(names)}"
             )
 
 
@@ -46,18 +46,18 @@ def _candidates(names: Collection[str]) -> str:
 
 
 def of_solution(solution: str, tests: Sequence[str]) -> list[str]:
-    """The names that a solution binds at its top level other than by import and that these tests read, sorted."""
+    """The names that a solution binds at its top level, other than by import, and that these tests read, sorted."""
     used = frozenset[str]().union(*map(free_names, tests))
     return sorted(used & _defined(ast.parse(solution)))
 
 
 def unknown_to_derivation(solution: str, tests: Sequence[str]) -> list[str]:
-    """The entry points of a solution that must be named, because they are called like a builtin or a library."""
+    """The entry points of a solution that must be listed because a builtin or a library has the same name."""
     return sorted(set(of_solution(solution, tests)) - set(derived(tests)))
 
 
 def with_imports(solution: str, test: str) -> str:
-    """The test after those imports of the solution that it relies on."""
+    """The test, preceded by the imports of the solution that it relies on."""
     tree = ast.parse(solution)
     needed = free_names(test) - _defined(tree)
     kept = []
@@ -71,7 +71,7 @@ def with_imports(solution: str, test: str) -> str:
 
 
 def _defined(tree: ast.Module) -> set[str]:
-    """What a program binds at its top level, inside `if`, `for`, `try` and `with` too, but not by import."""
+    """The names that a program binds at its top level, also inside `if`, `for`, `try` and `with`, but not by import."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(tree.body)
     while waiting:

@@ -1,9 +1,9 @@
-"""Verifier `gsm8k`: the final number of a response equals the expected one, whichever way it is written.
+"""Verifier `gsm8k`: the final number of a response must equal the expected one, in any notation.
 
 `strict` reads the number after the last `####`, `flexible` the last number; both read the whole response, and an
-expression is no number. Numbers are equal by value (rewards/verifiers/answer_numbers.py).
-`math_verify` takes what `strict` finds right, and leaves every other answer to the library math-verify (LaTeX,
-fractions, expressions), in the sandbox: it computes what the answer says, and must be killed where that never ends.
+expression is not a number. Numbers are compared by value (rewards/verifiers/answer_numbers.py).
+`math_verify` accepts what `strict` accepts, and passes every other answer to the library math-verify (LaTeX, fractions,
+expressions). That runs in the sandbox: it evaluates the answer, and must be killed if that does not terminate.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from rewards.verifiers.answer_numbers import is_joined, joins, numbers
 from rewards.verifiers.programs import sandbox_at
 
 _MARK = "####"
-# Of math-verify and sympy, on a busy machine; it is the program's first act and no fault of the answer.
+# Time to import math-verify and sympy on a busy machine, not charged to the answer.
 _IMPORT_SECONDS = 10.0
 _SCALES = frozenset(
     [
@@ -47,7 +47,7 @@ _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
 class Gsm8kTruth(BaseModel):
-    """The number expected, as the data set writes it after `####`."""
+    """The expected number, as the data set writes it after `####`."""
 
     model_config = ConfigDict(extra="forbid")
     answer: str
@@ -63,7 +63,7 @@ class Gsm8kTruth(BaseModel):
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Compares the number of a response with the expected one."""
+    """Compare the number of a response with the expected one."""
     assert isinstance(truth, Gsm8kTruth)
     if len(response) > MAX_ANSWER_CHARACTERS:
         return Verdict.failed("extract")
@@ -74,7 +74,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
 
 
 async def _by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
-    """What math-verify says; RuntimeError when it isn't there."""
+    """The verdict by math-verify; RuntimeError if it is not installed."""
     if not any(character.isdigit() for character in response):
         return Verdict.failed("extract")
     run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
@@ -87,7 +87,7 @@ async def _by_math_verify(response: str, expected: str, settings: JudgeSettings)
         return Verdict.failed("timeout")
     if run.outcome != "passed" and "math-verify is not installed" in run.stderr:
         raise RuntimeError(run.stderr.strip())
-    # It raises, or runs out of memory, over answers of its own choosing: such an answer is none.
+    # Some answers make math-verify raise or run out of memory: they count as no answer.
     equal = json.loads(run.stdout) if run.outcome == "passed" else None
     return Verdict.failed("extract") if equal is None else Verdict.of_ratio(float(equal))
 
@@ -98,9 +98,9 @@ def _driver() -> str:
 
 
 def marked_number(text: str) -> str | None:
-    """The number right after the last `####`, in canonical form; None where an expression or something else follows.
+    """The number right after the last `####`, in canonical form; None if an expression or other text is there.
 
-    A unit may follow on its line, but nothing that makes it another number.
+    A unit may follow on the same line, but nothing that changes the value.
     """
     start = text.rfind(_MARK)
     if start < 0:
@@ -114,7 +114,7 @@ def marked_number(text: str) -> str | None:
 
 
 def _is_scaled(rest: str) -> bool:
-    """Whether what follows a number on its line makes it another one: a further number, `k`, `thousand`, `squared`."""
+    """Whether the rest of the line changes a number's value: a further number, `k`, `thousand`, `squared`."""
     if any(character.isnumeric() for character in rest):
         return True
     words = rest.replace("-", " ").split()
@@ -122,7 +122,7 @@ def _is_scaled(rest: str) -> bool:
 
 
 def last_number(text: str) -> str | None:
-    """The last number of a text, in canonical form; None where it is the right side of an operation (`84/2`)."""
+    """The last number of a text, in canonical form; None if it is the right operand of an operator (`84/2`)."""
     for line in reversed(text.splitlines()):
         if found := deque(numbers(line), maxlen=1):
             return None if joins(line, found[0].start) else found[0].value

@@ -1,26 +1,26 @@
-"""Reads an answer with math-verify; executed as a program inside the sandbox, where the package `math-verify` must be.
+"""Driver of math-verify: a program that runs inside the sandbox, where the package `math-verify` must be installed.
 
-Reads {"response": text, "expected": text} from standard input and writes one JSON line: null where no answer was found,
-else whether it equals the expected number. It has no clock of its own: `10**10**10` stops for a kill only.
+Reads {"response": text, "expected": text} from standard input and writes one JSON line: null if no answer was found,
+else whether it equals the expected number. It sets no time limit: only a kill stops `10**10**10`.
 """
 
 import json
 import logging
 import sys
 
-# Of an expression written without LaTeX.
+# Characters of an expression without LaTeX.
 _ARITHMETIC = "-0123456789+*/×÷^().,$% ="
 _MORE = ("or", "and", "to", ",", ";", "&", "|", "/", "-", "+", "*", "×", "÷", "^", "<", ">", "≠", "≈", "±", "->", "→")
 _ARROWS = ("\\to", "arrow", "\\implies", "\\mapsto", "\\mid", "→", "⇒", "\\ne", "\\approx", "\\pm", "\\mp")
 
 
 def is_equal(response, expected):
-    """Whether the answer of a response equals the expected number by math-verify; None where it finds none."""
+    """Whether the answer of a response equals the expected number by math-verify; None if it finds no answer."""
     try:
         from math_verify import parse, verify
     except ImportError:
         sys.exit("math-verify is not installed where the sandbox runs; fix: pip install math-verify there")
-    # It says at each call that its own clock is off: signals, which a long multiplication does not listen to.
+    # Without its own timeout it warns at each call. That timeout uses signals, which a long multiplication ignores.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     found = parse(response, parsing_timeout=None)
     if not found:
@@ -31,13 +31,15 @@ def is_equal(response, expected):
         parsed = parse(value, parsing_timeout=None) if isinstance(value, str) else [value]
         return bool(parsed) and verify(gold, parsed, timeout_seconds=None)
 
-    said = verify(gold, found, timeout_seconds=None)
-    return said and one_value(found[0], found[-1], equals) and alone(response, found[-1], equals)
+    accepted = verify(gold, found, timeout_seconds=None)
+    return accepted and one_value(found[0], found[-1], equals) and alone(response, found[-1], equals)
 
 
 def one_value(found, text, equals):
-    """Whether what was read claims one value: the library takes the right side of any equation, true or false, for the
-    answer. Each number in an equation must be the expected one, and what else stands in it a plain symbol.
+    """Whether the answer claims one value.
+
+    The library takes the right side of any equation, true or false, as the answer. So each side of an equation must be
+    the expected number or a plain symbol.
     """
     from sympy import And, Eq, Symbol
     from sympy.core.relational import Relational
@@ -54,7 +56,7 @@ def one_value(found, text, equals):
 
 
 def alone(response, text, equals):
-    """Whether a number in prose stands for itself: no other answer beside it (`41 or 42`), no false equation before."""
+    """Whether a number in prose is the only answer: no other one next to it (`41 or 42`), no false equation before."""
     text = str(text)
     place = response.rfind(text)
     if place < 0 or not text or not all(one in _ARITHMETIC for one in text):
@@ -64,11 +66,11 @@ def alone(response, text, equals):
     *claims, rest = run.split("=")
     if any(claim.strip(" $.,") and not equals(f"${claim.strip(' $.,')}$") for claim in claims):
         return False
-    return not _goes_on(before if not claims else rest, after)
+    return not _is_joined(before if not claims else rest, after)
 
 
-def _goes_on(before, after):
-    """Whether a word or sign that joins two numbers stands between the number and another one."""
+def _is_joined(before, after):
+    """Whether a word or sign joins the number to another one."""
     left, right = before[-64:].rstrip(" $("), after[:64].lstrip(" $)")
     for sign in _MORE:
         if left.endswith(sign) and _ends_number(left[: -len(sign)]):

@@ -1,4 +1,4 @@
-"""Judge a response that is a Python program: extract it, run it in the shared sandbox, look for reward hacking."""
+"""Judging of Python programs: extraction from the response, a run in the shared sandbox, checks for reward hacking."""
 
 import ast
 import asyncio
@@ -17,8 +17,8 @@ _clients = WeakKeyDictionary()
 
 
 def sandbox_at(url: str | Collection[str] | None, isolation: str | None = None) -> Sandbox:
-    """The running loop's client for this address, or these; None: this machine's embedded server, with this isolation
-    mode.
+    """The running event loop's client of this server, or these; None: this machine's embedded server, with this
+    isolation mode.
     """
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     key = (url, isolation)
@@ -38,7 +38,7 @@ _ERRORS: dict[str, ErrorKind] = {
 
 
 def program_in(response: str) -> str:
-    """The program of a response, all that is read of it; "" where there is none."""
+    """The program of a response, the only part that is judged; "" if there is none."""
     return extract_block(response, "python") or ""
 
 
@@ -49,10 +49,10 @@ async def judge_program(
     shown_inputs: Sequence[Sequence[str]] = (),
     entry_points: Sequence[str] = (),
 ) -> Verdict:
-    """Runs the program of a response against every case; the pass ratio is the share that passed.
+    """Run the program of a response on every case; the pass ratio is the share that passed.
 
-    shown_inputs: of each of the first cases, which the prompt shows, the words that it puts in.
-    entry_points: names that the tests take from the program, whatever they are called.
+    shown_inputs: the words in the input of each visible case; the visible cases are the first ones.
+    entry_points: names that the tests take from the program, builtins and libraries included.
     """
     source = extract_block(response, "python")
     if source is None:
@@ -60,25 +60,27 @@ async def judge_program(
     program = _parsed(source)
     if program is None:
         return Verdict.failed("syntax")
-    result = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).check(
+    sandbox = sandbox_at(settings.sandbox_url, settings.sandbox_isolation)
+    result = await sandbox.check(
         Program(source),
         cases,
         timeout=settings.timeout,
         memory_mb=settings.memory_mb,
         entry_points=entry_points,
     )
+    passed_visible = all(case.passed for case in result.cases[: len(shown_inputs)])
     guard = guardrails.of_program(
         program,
         settings.forbidden_imports,
         correct=result.all_passed,
-        passed_inputs=shown_inputs if all(case.passed for case in result.cases[: len(shown_inputs)]) else (),
+        passed_inputs=shown_inputs if passed_visible else (),
     )
     error = _ERRORS.get(result.outcome, "wrong_answer")
     return Verdict.of_ratio(result.fraction, error, partial_credit=settings.partial_credit, guard=guard)
 
 
 def _parsed(source: str) -> ast.Module | None:
-    """The program as a tree; None spares the sandbox what cannot run: most early answers of a small model."""
+    """The program's syntax tree; None for code that cannot run, which most early answers of a small model are."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,8 +1,8 @@
-"""Verifier `refactor`: the response is a Python program that does what a given one does, written in another way.
+"""Verifier `refactor`: the response is a Python program that behaves like a given one but is written differently.
 
-Other names, another layout, idle code and further statements are no refactoring (rewards/analysis/normal_form.py).
-Every unit test is one share of the score. A program that passes them all can earn a share for its form (`is_tidy`),
-and one for having few statements where the problem asks for that (`is_brief`).
+New names, a new layout, idle code and added statements are no refactoring (rewards/analysis/normal_form.py). Every unit
+test is one share of the score. A program that passes them all earns another share if it is tidy (`is_tidy`), and, if
+the problem limits the number of statements, another one if it keeps the limit (`is_brief`).
 """
 
 import ast
@@ -23,8 +23,9 @@ MAX_COLUMNS = 100
 
 
 class RefactorTruth(CodeTruth):
-    """The unit tests, the program that is to be written in another way, as the prompt shows it, and the most
-    statements that the new one may have (None: any number).
+    """The unit tests and the program to refactor.
+
+    original: the program, as the prompt shows it. max_statements: limit for the new program; None: no limit.
     """
 
     original: str
@@ -35,35 +36,35 @@ class RefactorTruth(CodeTruth):
     def _is_python(cls, original: str) -> str:
         ast.parse(original)
         if normal_form(original, ()) is None:
-            raise ValueError("the original must be a program that compiles, of at most 16,384 characters")
+            raise ValueError("the original must be a program that compiles and has at most 16,384 characters")
         return original
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Compares the program with the original, then runs the tests; the pass ratio is the share of tests, form and
+    """Compare the program with the original, then run the tests; the pass ratio is the share of tests, tidiness and
     brevity that it earned.
     """
     assert isinstance(truth, RefactorTruth)
     source = program_in(response)
     names = truth.all_entry_points()
-    same = parse(source) is not None and same_program(source, truth.original, names)
-    if same or only_adds(source, truth.original, names):
+    is_same = parse(source) is not None and same_program(source, truth.original, names)
+    if is_same or only_adds(source, truth.original, names):
         return Verdict.failed("wrong_answer", well_formed=True)
     cases = [AssertCase(test) for test in truth.tests]
     verdict = await judge_program(response, cases, settings, truth.shown_inputs(), names)
     if verdict.pass_ratio == 0.0:
         return verdict
     most = truth.max_statements
-    parts = len(cases) + (1 if most is None else 2)
+    shares = len(cases) + (1 if most is None else 2)
     earned = round(verdict.pass_ratio * len(cases))
     if verdict.correct:
         earned += is_tidy(source) + (most is not None and is_brief(source, most))
     error = "wrong_answer" if verdict.error == "none" else verdict.error
-    return Verdict.of_ratio(earned / parts, error, partial_credit=settings.partial_credit, guard=verdict.guard)
+    return Verdict.of_ratio(earned / shares, error, partial_credit=settings.partial_credit, guard=verdict.guard)
 
 
 def is_tidy(source: str) -> bool:
-    """Whether no line has tabs, blanks at its end, two statements in one, or more than MAX_COLUMNS characters."""
+    """Whether no line has tabs, trailing spaces, more than one statement, or more than MAX_COLUMNS characters."""
     starts = [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
     lines = source.split("\n")
     return len(set(starts)) == len(starts) and not any(
@@ -72,12 +73,12 @@ def is_tidy(source: str) -> bool:
 
 
 def is_brief(source: str, most: int) -> bool:
-    """Whether a program has at most so many statements and no way to run others (rewards/analysis/imports.py)."""
+    """Whether a program has at most `most` statements and no means to execute others (rewards/analysis/imports.py)."""
     return statements(source) <= most and not hides_code(source)
 
 
 def statements(source: str) -> int:
-    """How many statements a program has, those inside others counted too and docstrings not."""
+    """The number of statements in a program, nested ones included, docstrings excluded."""
     nodes = ast.walk(ast.parse(source))
     return sum(isinstance(node, ast.stmt) and not _is_text(node) for node in nodes)
 

@@ -1,9 +1,9 @@
 """Verifier `sql`: the response is one SELECT whose results must equal the expected ones on every hidden database.
 
-How results are compared: row by row; as a multiset, or in order where the question asks for an order; column names do
-not count, the number and order of columns do. NULL equals NULL and nothing else; integers and floats are one kind: an
-expected integer needs that number, an expected float one within 1e-9 relative or absolute; text never equals a number.
-Truth values are 1 and 0; a blob is its hexadecimal text; dates and what else has no number are text. The query runs in
+Results are compared row by row, as a multiset, or in order if the question asks for an order. Column names do not
+count, the number and order of columns do. NULL equals only NULL. Integers and floats are one type: an expected integer
+needs exactly that number, an expected float one within 1e-9 relative or absolute. Text never equals a number. Truth
+values are 1 and 0, a blob is its hexadecimal text, dates and other values without a number are text. The query runs in
 the sandbox, on SQLite or DuckDB, read-only.
 """
 
@@ -30,7 +30,7 @@ Value = int | float | str | None
 
 
 class Database(BaseModel):
-    """A hidden database: the script that makes it, and the rows that a right query returns on it."""
+    """A hidden database: the script that creates it, and the rows that a correct query returns on it."""
 
     setup: str = Field(min_length=1)
     expected: list[list[Value]]
@@ -40,9 +40,10 @@ Engine = Literal["sqlite", "duckdb"]
 
 
 class SqlTruth(BaseModel):
-    """The databases of one question, the engine that runs them (DuckDB: `pip install duckdb` where the sandbox runs),
-    and whether the order of rows is part of the answer. An agent may query the first `visible` of them before it
-    answers.
+    """The databases of one question.
+
+    ordered: whether the order of rows is part of the answer. engine: runs the databases (DuckDB: `pip install duckdb`
+    where the sandbox runs). visible: an agent may query the first `visible` databases before it answers.
     """
 
     databases: list[Database] = Field(min_length=1)
@@ -52,12 +53,12 @@ class SqlTruth(BaseModel):
 
 
 def query_in(response: str) -> str:
-    """The query of a response, all that is read of it; "" where there is none."""
+    """The query of a response, the only part that is judged; "" if there is none."""
     return extract_block(response, "sql") or ""
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Runs the query on every database in one sandbox call; the pass ratio is the share with the right result."""
+    """Run the query on every database in one sandbox call; the pass ratio is the share with the right result."""
     assert isinstance(truth, SqlTruth)
     query = query_in(response)
     if not query:
@@ -73,8 +74,10 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
 
 
 async def results_of(query: str, setups: Sequence[str], engine: Engine, settings: JudgeSettings) -> dict[str, Any]:
-    """What a query returns on databases made by these scripts, in one sandbox call: ``{"results": [rows, ...]}``, or
-    ``{"error": ErrorKind, "message": text}``. Raises what the sandbox raises, RuntimeError where the driver failed.
+    """Run a query on the databases that these scripts create, in one sandbox call.
+
+    Returns ``{"results": [rows, ...]}`` or ``{"error": ErrorKind, "message": text}``. Errors of the sandbox propagate;
+    RuntimeError if the driver failed.
     """
     job = {
         "engine": engine,
@@ -83,8 +86,9 @@ async def results_of(query: str, setups: Sequence[str], engine: Engine, settings
         "row_limit": ROW_LIMIT,
         "seconds": settings.timeout,
     }
-    # The driver's own clock ends a slow query politely; the sandbox kills what does not listen to it.
-    run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
+    sandbox = sandbox_at(settings.sandbox_url, settings.sandbox_isolation)
+    # The driver interrupts a slow query itself; the extra second lets it, before the sandbox kills the driver.
+    run = await sandbox.run(
         _driver(), stdin=json.dumps(job), timeout=settings.timeout + 1.0, memory_mb=settings.memory_mb
     )
     if run.outcome in _OUTCOMES:
@@ -92,9 +96,9 @@ async def results_of(query: str, setups: Sequence[str], engine: Engine, settings
     if run.outcome == "passed" and not run.stdout_truncated:
         results: dict[str, Any] = json.loads(run.stdout)
         return results
-    if run.return_code == sql_driver.NO_FAULT_OF_THE_QUERY:
+    if run.return_code == sql_driver.DRIVER_FAILURE:
         raise RuntimeError(f"the SQL driver failed ({run.outcome}): {run.stderr[-500:]}")
-    # The query brought the engine down.
+    # The query crashed the engine.
     return {"error": "runtime", "message": run.error_type or run.outcome}
 
 
@@ -118,7 +122,7 @@ Key = tuple[int, float, str]
 
 
 def _row_key(row: list[Value]) -> tuple[list[Key], list[Key]]:
-    """A total order over rows: nearly equal ones sort alike, then by what tells them apart."""
+    """Sort key of a row: values rounded to 9 digits first, so that nearly equal rows sort alike, then exact values."""
     return [_value_key(value, 9) for value in row], [_value_key(value, None) for value in row]
 
 

@@ -1,5 +1,5 @@
-"""Runs one query on several databases; executed as a program inside the sandbox, with the standard library only, and
-the package `duckdb` where the engine is DuckDB.
+"""Driver of SQL queries: a program that runs one query on several databases inside the sandbox. It needs only the
+standard library, and the package `duckdb` if the engine is DuckDB.
 
 Reads {"engine": "sqlite" | "duckdb", "setups": [script], "query": text, "row_limit": n, "seconds": s} from standard
 input and writes one JSON line: {"results": [[row, ...], ...]} or {"error": "syntax" | "runtime" | "timeout",
@@ -15,26 +15,26 @@ import threading
 import time
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-NO_FAULT_OF_THE_QUERY = 3
+DRIVER_FAILURE = 3
 _LARGEST_BITS = 256
 _STEPS_BETWEEN_CLOCK_READINGS = 10_000
 
 
 def _allow_reading(action, first, second, database, trigger):
-    """Refuses ATTACH, PRAGMA, writes and the loading of extensions when the query is compiled."""
+    """Refuse ATTACH, PRAGMA, writes and the loading of extensions when the query is compiled."""
     if action == sqlite3.SQLITE_FUNCTION and second == "load_extension":
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
 def _stop(reason):
-    """Ends the program where no query is to blame; the exit code says so, since a query may bring the engine down."""
+    """Exit with a code that distinguishes a failure of the driver from a query that crashes the engine."""
     print(reason, file=sys.stderr)
-    sys.exit(NO_FAULT_OF_THE_QUERY)
+    sys.exit(DRIVER_FAILURE)
 
 
 def _set_up(execute, script):
-    """Makes the tables; where that fails the row is wrong and no answer to it can be judged, so the program ends."""
+    """Create the tables; if that fails, the row is wrong and no answer to it can be judged, so the program exits."""
     try:
         execute(script)
     except Exception as error:
@@ -67,22 +67,22 @@ def run_duckdb(setup, query, row_limit, deadline):
             raise ValueError("one statement was asked for" if statements else "no such thing as a query in this text")
         if statements[0].type != duckdb.StatementType.SELECT:
             raise ValueError(f"not authorized: {statements[0].type.name}")
-        # A part of a SELECT may write (WITH ... DELETE, nextval); in such a transaction it can't.
+        # A part of a SELECT may write (WITH ... DELETE, nextval), but not in a read-only transaction.
         connection.execute("BEGIN TRANSACTION READ ONLY")
-        clock = threading.Timer(max(0.0, deadline - time.monotonic()), connection.interrupt)
-        clock.daemon = True
-        clock.start()
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), connection.interrupt)
+        timer.daemon = True
+        timer.start()
         try:
             return connection.execute(statements[0]).fetchmany(row_limit + 1)
         finally:
-            clock.cancel()
+            timer.cancel()
 
 
 RUNNERS = {"sqlite": run_sqlite, "duckdb": run_duckdb}
 
 
 def _rows(job, setup, deadline):
-    """The rows of a job's query as JSON holds them; ValueError when there are too many, or when it is no query."""
+    """The rows of a job's query as JSON values; ValueError if there are too many, or if it is not a query."""
     rows = RUNNERS[job["engine"]](setup, job["query"], job["row_limit"], deadline)
     if len(rows) > job["row_limit"]:
         raise ValueError(f"more than {job['row_limit']} rows")
@@ -90,8 +90,9 @@ def _rows(job, setup, deadline):
 
 
 def _plain(value):
-    """Blobs as hexadecimal text, decimals as numbers, truth values as 1 and 0; what has no number is text, and so is a
-    whole number of more digits than JSON carries."""
+    """A value as JSON: blobs as hexadecimal text, decimals as numbers, truth values as 1 and 0, all other values that
+    are not numbers as text, and so are whole numbers too large for JSON.
+    """
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, bool):
@@ -104,11 +105,11 @@ def _plain(value):
 
 
 def answer_of(job):
-    """What is written about a job, as the module says."""
+    """The result of a job, as the module describes it."""
     deadline = time.monotonic() + job["seconds"]
     try:
         return {"results": [_rows(job, setup, deadline) for setup in job["setups"]]}
-    except Exception as error:  # of two engines, one of which may be absent; all that is left is the query's fault
+    except Exception as error:  # any class: the engines have their own. Failures not due to the query have exited
         return {"error": _kind(error), "message": str(error)}
 
 

@@ -1,7 +1,7 @@
 """Verifier `stdio`: the response is a Python program that reads its input and prints the answer, run in the sandbox.
 
-Lines are compared in order; white space at line ends and empty lines at the end do not count, leading and inner blanks
-where `layout` says so; numbers with a fraction may differ by a relative 1e-6 (rewards/sandbox/inside/compare.py).
+Lines are compared in order. White space at line ends and empty lines at the end do not count; leading and inner spaces
+count only with `layout`. Numbers with a fraction may differ by a relative 1e-6 (rewards/sandbox/inside/compare.py).
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from rewards.verifiers.programs import judge_program, program_in
 
 
 class Printed(BaseModel):
-    """One input, and what a right program prints for it."""
+    """One input, and the output of a correct program."""
 
     model_config = ConfigDict(extra="forbid")
     stdin: str
@@ -24,9 +24,9 @@ class Printed(BaseModel):
 
 
 class StdioTruth(BaseModel):
-    """The inputs of one problem, hidden ones included; the first `visible` stand in the prompt.
+    """The cases of one problem, hidden ones included; the first `visible` are in the prompt.
 
-    layout: the task is about layout, so that leading and inner blanks count.
+    layout: the task is about layout, so leading and inner spaces count.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -36,7 +36,7 @@ class StdioTruth(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # The bytes of a row, and so its fingerprint, do not hang on a field that it leaves out.
+        # A field that a row leaves out must not change the row's bytes, and so its fingerprint.
         written: dict[str, Any] = write(self)
         if not self.layout:
             written.pop("layout", None)
@@ -44,7 +44,7 @@ class StdioTruth(BaseModel):
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Runs the program on every input; the pass ratio is the share with the right output."""
+    """Run the program on every input; the pass ratio is the share with the right output."""
     assert isinstance(truth, StdioTruth)
     cases = [StdioCase(case.stdin, case.expected, layout=truth.layout) for case in truth.cases]
     shown = [case.stdin.split() for case in truth.cases[: truth.visible]]

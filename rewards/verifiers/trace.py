@@ -12,7 +12,7 @@ from rewards.verdict import Verdict
 
 
 class TraceTruth(BaseModel):
-    """The value expected, written as a Python literal, as `repr` gives it."""
+    """The expected value, as a Python literal from `repr`."""
 
     expected: str
 
@@ -24,7 +24,7 @@ class TraceTruth(BaseModel):
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Compares the literal in the response's last line with the expected value, type for type.
+    """Compare the literal in the response's last line with the expected value, types included.
 
     For a tuple or list of the right length the pass ratio is the share of right elements, since each is the trace of
     a part of the program; any other value is right or wrong as a whole.
@@ -37,9 +37,8 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         answer = ast.literal_eval(line)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return Verdict.failed("syntax")
-    return Verdict.of_ratio(
-        _share_right(answer, ast.literal_eval(truth.expected)), partial_credit=settings.partial_credit
-    )
+    ratio = _share_right(answer, ast.literal_eval(truth.expected))
+    return Verdict.of_ratio(ratio, partial_credit=settings.partial_credit)
 
 
 def _share_right(answer: object, expected: object) -> float:
@@ -51,7 +50,7 @@ def _share_right(answer: object, expected: object) -> float:
 
 
 def same_literal(left: object, right: object) -> bool:
-    """Equality that tells 1 from True and from 1.0, inside containers too; the order of dicts and sets is free."""
+    """Equality that distinguishes 1, 1.0 and True, also inside containers, and ignores the order of dicts and sets."""
     if type(left) is not type(right):
         return False
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
@@ -61,7 +60,7 @@ def same_literal(left: object, right: object) -> bool:
     if isinstance(left, set) and isinstance(right, set):
         return typed(left) == typed(right)
     if isinstance(left, float):
-        return repr(left) == repr(right)  # tells -0.0 from 0.0
+        return repr(left) == repr(right)  # distinguishes -0.0 from 0.0
     return left == right
 
 

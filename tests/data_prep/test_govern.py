@@ -111,7 +111,7 @@ def test_an_id_that_two_files_share_is_refused(tmp_path, capsys):
     for name in ("a.jsonl", "b.jsonl"):
         write_tasks(tmp_path / name, [task(0)])
     assert govern.main([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--out", str(tmp_path / "out")]) == 1
-    assert f"the id 'own/0' is in {tmp_path}/a.jsonl already" in capsys.readouterr().err
+    assert f"the id 'own/0' is also in {tmp_path}/a.jsonl;" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

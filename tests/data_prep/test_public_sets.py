@@ -448,7 +448,7 @@ def test_splits_of_separate_options_are_all_made_and_none_stays_from_before(tmp_
     assert gsm8k.main(["--out", str(out), "--from-file", files[0], "--from-file", files[1]]) == 0
     before = (out / "test.jsonl").read_text()
     assert gsm8k.main(["--out", str(out), "--from-file", files[1]]) == 1
-    assert "of an earlier set" in capsys.readouterr().err
+    assert "from another set" in capsys.readouterr().err
     assert (out / "test.jsonl").read_text() == before
     assert gsm8k.main(["--out", str(out), "--from-file", files[0], f"test={tmp_path / 'train.jsonl'}"]) == 1
-    assert "the file is that of the split train" in capsys.readouterr().err
+    assert "the file is already given for the split train" in capsys.readouterr().err

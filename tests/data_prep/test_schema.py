@@ -65,7 +65,7 @@ def test_a_column_that_is_not_ours_is_refused(tmp_path):
     [
         (lambda path: None, "no such file"),
         (lambda path: path.write_bytes(b"PAR1 not really"), "not a readable parquet file"),
-        (lambda path: write_raw(path), "holds no rows"),
+        (lambda path: write_raw(path), "has no rows"),
     ],
 )
 def test_a_file_without_rows_says_what_to_do(tmp_path, make, reason):

@@ -43,7 +43,7 @@ def test_a_row_says_where_it_comes_from_and_keeps_the_solution_behind(tmp_path):
         (fields(5, ground_truth={}), "ground_truth is not for verifier 'code': field 'tests': Field required"),
         (fields(5, ground_truth={"tests": ["assert ("]}), "ground_truth is not for verifier 'code'"),
         (fields(5, id="humaneval/3"), "humaneval/3 is reserved for testing and can't have the role 'train'"),
-        (fields(0), "the id 'own/0' is that of line 1 already"),
+        (fields(0), "the id 'own/0' is also in line 1"),
     ],
 )
 def test_a_bad_line_is_named_and_the_others_count(tmp_path, capsys, line, reason):

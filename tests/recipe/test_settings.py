@@ -38,7 +38,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
         ("agents.max_turns=0", r"agents\.max_turns: .*greater than or equal to 1"),
-        ("agents.feedback.sql_agent='{rows}'", r"feedback '\{rows\}' may name result, query in braces"),
+        ("agents.feedback.sql_agent='{rows}'", r"in feedback '\{rows\}'; valid ones: \{result\}, \{query\}"),
         ("failures.share=1", r"failures\.share: .*less than 1"),
         ("sandbox.timeout=0", r"sandbox\.timeout: .*greater than 0"),
     ],

@@ -131,7 +131,7 @@ def test_every_error_that_a_verdict_may_name_is_in_the_contract():
 
 
 def test_a_verifier_is_registered_once():
-    with pytest.raises(ValueError, match="'trace' is registered already"):
+    with pytest.raises(ValueError, match="'trace' is already registered"):
         registry.register(registry.get("trace"))
 
 

@@ -80,7 +80,7 @@ async def test_replayed_actions_end_with_the_episode(sandbox):
     [
         ("code_agent", CodeTruth(tests=["assert f(1)==2"]), FEEDBACK, "no test is visible"),
         ("sql_agent", SqlTruth(databases=[Database(setup="x", expected=[])]), FEEDBACK, "no database is visible"),
-        ("code_agent", CODE, {"code_agent": "{tset}"}, "may name test, detail, program"),
+        ("code_agent", CODE, {"code_agent": "{tset}"}, r"valid ones: \{test\}, \{detail\}, \{program\}"),
         ("chat_agent", CODE, FEEDBACK, "valid: code_agent, sql_agent"),
     ],
 )

@@ -128,7 +128,7 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
     tokenizer, asked = make_tokenizer(), []
 
     class Engine:
-        class go_on:
+        class continue_prefix:
             @staticmethod
             async def remote(token_ids, room, draw):
                 asked.append((tokenizer.decode(token_ids), room, draw))

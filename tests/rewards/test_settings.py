@@ -43,7 +43,7 @@ def test_an_unknown_choice_is_refused_with_the_valid_ones(name, value):
         ("sandbox_url", 8080, "8080 is not a url, a list of urls or null"),
         ("sandbox_url", ["http://a", 1], "['http://a', 1] is not a url, a list of urls or null"),
         ("forbidden_imports", "ctypes", "'ctypes' is not a list"),
-        ("forbidden_imports", [1], "1 is not a text"),
+        ("forbidden_imports", [1], "1 is not a string"),
         ("refuse", "length", "'length' is not a list"),
         ("refuse", {"length": True}, "{'length': True} is not a list"),
         ("refuse", None, "None is not a list"),

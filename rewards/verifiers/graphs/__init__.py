@@ -1,1 +1,1 @@
-"""Verifiers of graph tasks: six NP-hard ones and four that are polynomial, one file a task."""
+"""Verifiers of graph tasks: six NP-hard ones and four polynomial ones, one file per task."""

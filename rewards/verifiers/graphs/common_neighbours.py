@@ -1,4 +1,4 @@
-"""Verifier `common_neighbours`: one list of the nodes joined to both of two nodes; `[]` where there are none."""
+"""Verifier `common_neighbours`: one list of the common neighbours of two nodes; `[]` if there are none."""
 
 from typing import Self
 

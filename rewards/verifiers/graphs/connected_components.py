@@ -26,7 +26,7 @@ class ComponentsTruth(Network):
         return len(set(self._component.values()))
 
     def value(self, answer: Lists) -> float | None:
-        """The number of components named; None where one is named twice."""
+        """The number of components named; None if one is named twice."""
         chosen = self.distinct(answer[0])
         if chosen is None or len({self._component[node] for node in chosen}) < len(chosen):
             return None

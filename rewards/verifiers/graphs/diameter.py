@@ -1,4 +1,4 @@
-"""Verifier `diameter`: one list, a shortest path between two nodes as far apart as any; more edges are better."""
+"""Verifier `diameter`: one list, a shortest path between two nodes farthest apart; more edges are better."""
 
 from functools import cached_property
 from typing import Self
@@ -22,11 +22,11 @@ class DiameterTruth(Network):
 
     @cached_property
     def best(self) -> float:
-        """The number of edges between the two nodes that are farthest apart."""
+        """The number of edges on a shortest path between the two nodes farthest apart."""
         return max(max(self.distances(node).values()) for node in self.nodes)
 
     def value(self, answer: Lists) -> float | None:
-        """The number of edges; None for a path to whose end there is a shorter one."""
+        """The number of edges; None if there is a shorter path between the same nodes."""
         (path,) = answer
         if not self.is_path(path) or self.distances(path[0])[path[-1]] < len(path) - 1:
             return None

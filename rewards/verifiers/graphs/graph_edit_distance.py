@@ -1,8 +1,8 @@
 """Verifier `ged`, graph edit distance of two molecules of equal size: one list, a permutation of their atom numbers.
 
-The atom that stands at place i of the list (from 0) is the one in the second molecule to which atom i of the first is
-mapped. The cost is the number of atoms mapped to another element and of bonds that only one of the molecules has under
-the mapping; less is better.
+Entry i of the list (from 0) is the atom of the second molecule to which atom i of the first is mapped. The cost is the
+number of atoms mapped to another element plus the number of bonds that only one of the molecules has under the mapping;
+less is better.
 """
 
 from typing import Self

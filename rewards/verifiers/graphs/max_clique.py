@@ -1,4 +1,4 @@
-"""Verifier `mcp`, maximum clique: one list of nodes of which every two are joined; more is better."""
+"""Verifier `mcp`, maximum clique: one list of nodes, each two of them joined; more is better."""
 
 from rewards.verifiers.graphs.inputs import Network
 from rewards.verifiers.graphs.task import HardTruth, Lists, register

@@ -1,8 +1,8 @@
 """Verifier `mcs`, maximum common subgraph of two molecules: two lists of atom numbers, the first of each molecule.
 
-Atoms are paired by their place in the lists. Feasible is a pairing of distinct atoms of the same element under which
-two atoms are bonded in the first molecule exactly where their partners are in the second: an isomorphism of the two
-induced subgraphs, connected or not. More pairs are better.
+Atoms are paired by their position in the lists. A pairing is feasible if it pairs distinct atoms of the same element,
+and two atoms are bonded in the first molecule exactly if their partners are bonded in the second: an isomorphism of the
+two induced subgraphs, connected or not. More pairs are better.
 """
 
 from rewards.verifiers.graphs.inputs import Molecule, atom_numbers
@@ -29,7 +29,7 @@ class CommonSubgraphTruth(HardTruth):
         bonds = [(partner[a], partner[b]) for a, b in self.first.bonds if a in partner and b in partner]
         mates = set(right)
         partners_bonds = sum(a in mates and b in mates for a, b in self.second.bonds)
-        # Every bond has its image, and there are as many: so there is no other.
+        # Every bond has its image, and the counts are equal: so the second molecule has no other bond.
         return len(left) if len(bonds) == partners_bonds and self.second.joined.issuperset(bonds) else None
 
 

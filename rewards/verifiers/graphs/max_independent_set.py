@@ -1,4 +1,4 @@
-"""Verifier `mis`, maximum independent set: one list of nodes of which no two are joined; more is better."""
+"""Verifier `mis`, maximum independent set: one list of nodes, no two of them joined; more is better."""
 
 from rewards.verifiers.graphs.inputs import Network
 from rewards.verifiers.graphs.task import HardTruth, Lists, register

@@ -1,4 +1,4 @@
-"""Verifier `mvc`, minimum vertex cover: one list of nodes that holds an end of every edge; fewer is better."""
+"""Verifier `mvc`, minimum vertex cover: one list of nodes with at least one end of every edge; fewer is better."""
 
 from rewards.verifiers.graphs.inputs import Network
 from rewards.verifiers.graphs.task import HardTruth, Lists, register

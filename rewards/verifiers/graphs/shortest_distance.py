@@ -10,7 +10,7 @@ from rewards.verifiers.graphs.task import Lists, register
 
 
 class ShortestDistanceTruth(Network):
-    """A graph and two of its nodes, between which there is a path."""
+    """A graph and two of its nodes that a path connects."""
 
     goal = "min"
 

@@ -1,8 +1,8 @@
-"""What all graph tasks share: an answer is one or more bracketed lists, feasible or not, with a value to optimise.
+"""Base of all graph tasks: an answer is one or more bracketed lists, feasible or not, with a value to optimise.
 
-A task is a model of ground truths, `GraphTruth`, that says what an answer is worth; the verdict follows from that
-value, the optimum, and the run's reward shape. `format` in the verdict is the form of the thinking part, as in the
-NPG-Muse study.
+A task is a ground truth model, a `GraphTruth` that computes the value of an answer. The verdict follows from that
+value, the optimum, and the run's reward shape. `format` in the verdict refers to the thinking part, as in the NPG-Muse
+study.
 """
 
 import math
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rewards import extraction, registry, shapes
 from rewards.guardrails import repeats_itself
 from rewards.settings import JudgeSettings
-from rewards.verdict import Verdict
+from rewards.verdict import ErrorKind, Verdict
 
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 
@@ -26,8 +26,8 @@ Lists = list[list[str]]
 class GraphTruth(BaseModel, ABC):
     """A problem of a graph task.
 
-    list_count: how many lists answer it. goal: whether a larger or a smaller value is better. steepness: the power of
-    the quality in the shape `complicated`. best: the value of the best answer known; proven: whether none is better.
+    list_count: number of lists in an answer. goal: whether a larger or a smaller value is better. steepness: exponent
+    of the quality in the shape `complicated`. best: value of the best known answer; proven: whether it is optimal.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,24 +45,25 @@ class GraphTruth(BaseModel, ABC):
 
     @abstractmethod
     def value(self, answer: Lists) -> float | None:
-        """What an answer is worth, in the unit of `best`; None when it breaks a rule of the task."""
+        """The value of an answer, in the unit of `best`; None if it violates a constraint of the task."""
 
     def quality(self, value: float) -> float:
-        """How near a value comes to the best, in [0, 1]. ValueError for one that beats a proven optimum: the row is
-        wrong, and its answers must not be scored.
+        """How close a value is to the best, in [0, 1].
+
+        Raises ValueError for a value that beats a proven optimum: the row is wrong, and its answers must not be scored.
         """
         if math.isclose(value, self.best, rel_tol=1e-9):
             return 1.0
         if (value > self.best) == (self.goal == "max"):
             if self.proven:
-                raise ValueError(f"an answer is worth {value:g}, better than the optimum {self.best:g} of its row")
+                raise ValueError(f"an answer has the value {value:g}, better than the optimum {self.best:g} of its row")
             return 1.0
         smaller, larger = sorted((value, self.best))
         return smaller / larger
 
 
 class HardTruth(GraphTruth):
-    """A problem whose optimum stands in the row, because finding it is hard; `optimal`: whether it is proven."""
+    """A problem whose row holds the optimum, because it is hard to compute; `optimal`: whether it is proven."""
 
     optimum: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     optimal: bool = True
@@ -77,36 +78,44 @@ class HardTruth(GraphTruth):
 
 
 def parse_lists(text: str, count: int) -> Lists | None:
-    """The last `count` bracketed lists of a text, in their order; items are split at commas, quotes around them do not
-    count. None when there are fewer.
+    """The last `count` bracketed lists of a text, in order; items are split at commas, quotes around them are dropped.
+
+    None if there are fewer.
     """
     found = _LIST.findall(text)
     if len(found) < count:
         return None
-    return [
-        [item.strip(" \t\r\n'\"") for item in inside.split(",")] if inside.strip() else [] for inside in found[-count:]
-    ]
+    return [_items(inside) for inside in found[-count:]]
+
+
+def _items(inside: str) -> list[str]:
+    return [item.strip(" \t\r\n'\"") for item in inside.split(",")] if inside.strip() else []
 
 
 def verdict_of(response: str, truth: GraphTruth, settings: JudgeSettings) -> Verdict:
-    """Judges a response; `extract` without lists after the thinking part, `infeasible` where a rule is broken,
+    """Judge a response.
+
+    The error is `extract` without lists after the thinking part, `infeasible` if a constraint is violated, and
     `wrong_answer` for a feasible answer that is not optimal.
     """
     text = extraction.after_thinking(response, settings.think_opener)
     answer = None if text is None else parse_lists(text, truth.list_count)
     value = None if answer is None else truth.value(answer)
-    # Nothing is always feasible where more is better; it must not escape what a shape takes from no answer.
+    # If more is better, the empty list is always feasible; it must not escape the penalty of a shape for no answer.
     if value == 0 and truth.goal == "max" and truth.best > 0:
         value = None
     quality = 0.0 if value is None else truth.quality(value)
     feasible, optimal = value is not None, quality == 1.0
+    error: ErrorKind = "none" if optimal else "wrong_answer" if feasible else "infeasible"
+    if answer is None:
+        error = "extract"
     formatted = extraction.is_well_formed(response, settings.think_opener)
     seen = shapes.Answer(feasible, optimal, quality, truth.steepness, formatted, repeats_itself(response))
     return Verdict(
         score=shapes.score(seen, settings.shape),
         correct=optimal,
         well_formed=formatted,
-        error="none" if optimal else "wrong_answer" if feasible else "infeasible" if answer is not None else "extract",
+        error=error,
         pass_ratio=quality,
         feasible=feasible,
         quality=quality,
@@ -114,11 +123,11 @@ def verdict_of(response: str, truth: GraphTruth, settings: JudgeSettings) -> Ver
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
-    """Judges a response to a problem of any graph task."""
+    """Judge a response to a problem of any graph task."""
     assert isinstance(truth, GraphTruth)
     return verdict_of(response, truth, settings)
 
 
 def register(name: str, truth: type[GraphTruth]) -> None:
-    """Makes a graph task known as a verifier."""
+    """Register a graph task as a verifier."""
     registry.register(registry.Verifier(name, truth, judge))

@@ -1,4 +1,4 @@
-"""Verifier `tsp`, travelling salesman: one list of all places, each once, that ends with the place it began with."""
+"""Verifier `tsp`, travelling salesman: one list of all places, each once, that ends with its first place."""
 
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,7 @@ Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class TourTruth(HardTruth):
-    """Places, the distances between them (a symmetric matrix in their order), and the length of the shortest tour."""
+    """Places, the symmetric matrix of their distances in the same order, and the length of the shortest tour."""
 
     goal = "min"
     steepness = 2

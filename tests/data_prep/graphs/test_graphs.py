@@ -310,7 +310,7 @@ def test_volumes_are_the_first_of_every_cell(tmp_path, capsys):
     assert small == [f"own/{number}" for number in (0, 1, 10, 11, 20, 21)]
     assert set(small) < set(large)
     assert "train_9.parquet: 9 rows" in capsys.readouterr().out
-    with pytest.raises(DataFileError, match="--volumes 15: a task and level should have 5 problems, one has 4"):
+    with pytest.raises(DataFileError, match="--volumes 15: every task and level needs 5 problems, one has 4"):
         suite.write_volumes(tmp_path, [15])
 
 
@@ -346,6 +346,6 @@ def test_molecules_that_differ_from_those_of_other_machines_are_said_to(tmp_path
     monkeypatch.setattr(suite, "origin_here", lambda: origin)
     words = ["--out", str(tmp_path), "--levels", "1", "--limit", "1"]
     assert suite.main([*words, "--tasks", "mcs"]) == 0
-    assert ("without rdkit molecules are built" in capsys.readouterr().err) == said
+    assert ("rdkit is not installed: molecules are built" in capsys.readouterr().err) == said
     assert suite.main([*words, "--tasks", "mcp"]) == 0
     assert "rdkit" not in capsys.readouterr().err

@@ -101,4 +101,4 @@ def test_with_merges_the_end_of_a_turn_is_special_and_not_listed_as_in_pretraine
 def test_merges_without_texts_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         model.main(["--out", str(tmp_path), "--merges", "10"])
-    assert "--merges and --texts go together" in capsys.readouterr().err
+    assert "--merges and --texts require each other" in capsys.readouterr().err

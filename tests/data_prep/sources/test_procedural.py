@@ -168,7 +168,7 @@ def test_hidden_databases_tell_every_misreading(level):
 def test_queries_that_mean_the_same_are_ambiguous():
     schema = random_schema(random.Random(0))
     query = f"SELECT name FROM {schema.child}"
-    with pytest.raises(Ambiguous, match="could not be told from"):
+    with pytest.raises(Ambiguous, match="could not be distinguished from"):
         hidden_databases(query, [query.lower()], lambda: schema.setup(random.Random(0)))
 
 

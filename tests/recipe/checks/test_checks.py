@@ -76,7 +76,7 @@ def _changed(tiny_suite: Path, path: Path, change) -> Path:
 
 def test_an_empty_data_file(tiny_arguments, tiny_suite, run, tmp_path):
     path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.head(0))
-    assert "holds no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+    assert "has no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
 
 
 def test_a_protected_skill_and_one_of_the_sequence_without_rows_are_named(tiny_arguments, tiny_suite, run, tmp_path):
@@ -201,7 +201,7 @@ def test_beside_the_column_that_names_the_skill_no_other_is_allowed(tiny_argumen
     val = _with_column(tiny_suite, tmp_path / "v.parquet", "topic", "first")
     files = [f"data.train_files={train}", f"data.val_files={val}"]
     problem = _only(data.check(_config(tiny_arguments, *TOPIC, *files), run))
-    assert "the columns ['topics'] are none of a row, and skills.column names another one: 'topic'" in problem
+    assert "unknown columns ['topics']: the only additional column allowed is that of skills.column, 'topic'" in problem
 
 
 def test_fewer_rows_than_a_batch(tiny_arguments, run):
@@ -391,7 +391,7 @@ def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run, 
     config = _config(tiny_arguments)
     config.reward.custom_reward_function.reward_kwargs = value
     message = _only(reward.check(config, run))
-    assert f"the reward settings are {value}, not settings by name; valid names: partial_credit, " in message
+    assert f"reward settings must be a mapping, got {value}; valid keys: partial_credit, " in message
 
 
 def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):

@@ -140,4 +140,4 @@ def test_an_agent_sees_what_the_prompt_shows_or_half_of_what_judges_it(tmp_path,
 def test_a_file_without_a_problem_for_an_agent_is_refused(tmp_path, capsys):
     write_task_rows(tmp_path / "own.parquet", [task(1)])
     assert make_rows([str(tmp_path / "own.parquet"), "--out", str(tmp_path / "new.parquet")]) == 1
-    assert "no row for an agent; they answer code, sql, stdio" in capsys.readouterr().err
+    assert "no row for an agent; agents answer code, sql, stdio" in capsys.readouterr().err

@@ -225,12 +225,12 @@ def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
 async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
     given = []
 
-    async def go_on(prefix, draw):
+    async def continue_prefix(prefix, draw):
         given.append((TOKENIZER.decode(prefix), draw))
         return [*TOKENIZER.encode("b = 2"), TOKENIZER.eos_token_id]
 
     credits = service(plan={"method": "resample", "continuations": 2, "budget": 8})
-    found = await credits.credit(replace(sample(ratio=1.0), go_on=go_on), TOKENIZER, Judge())
+    found = await credits.credit(replace(sample(ratio=1.0), continue_prefix=continue_prefix), TOKENIZER, Judge())
     number = sample().number
     assert sorted(given) == [(prefix, (number, draw)) for prefix in ("", "a = 1\n") for draw in (1, 2)]
     assert found["credit_values"].tolist() == [0.5, 0.0]

@@ -86,9 +86,9 @@ def test_bad_arguments_are_named():
     steps = segment(CODE, "statement")
     with pytest.raises(ValueError, match="unknown intervention 'shuffle'; valid: delete, truncate, replace"):
         intervene(CODE, steps, 0, "shuffle")
-    with pytest.raises(ValueError, match="step 9 of 5 steps"):
+    with pytest.raises(ValueError, match="no step 9: the solution has 5 steps"):
         intervene(CODE, steps, 9, "delete")
-    with pytest.raises(ValueError, match="needs the replacement"):
+    with pytest.raises(ValueError, match="needs the argument `replacement`"):
         intervene(CODE, steps, 0, "replace")
 
 

@@ -19,7 +19,7 @@ async def seeds(policy_seed, *questions, name="vllm", key="seed"):
     engine = Engine()
     policy = Policy(engine, {"temperature": 1.0}, policy_seed, name)
     for tokens, draw in questions:
-        assert await policy.go_on(tokens, 4, draw) == [1] * 4
+        assert await policy.continue_prefix(tokens, 4, draw) == [1] * 4
     assert all(set(SEED_KEYS) & set(sampling) <= {key} for sampling in engine.asked)
     return [sampling.get(key) for sampling in engine.asked]
 

@@ -277,7 +277,7 @@ def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
 
 
 def resampled(policy, reward=additive, **plan):
-    """Credits of PROGRAM where the policy goes on from any of its characters; what it was given to go on from."""
+    """Credits of PROGRAM with a policy that continues any of its prefixes; the prefixes that it was given."""
     prefixes = []
 
     async def resume(cut):

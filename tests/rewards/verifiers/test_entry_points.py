@@ -85,7 +85,7 @@ def test_naming_the_entry_point_or_importing_the_library_makes_a_row_good(tests,
 
 @pytest.mark.parametrize("names", [["f g"], ["1"], [""]])
 def test_an_entry_point_is_a_name(names):
-    with pytest.raises(ValidationError, match="must be a name"):
+    with pytest.raises(ValidationError, match="must be a Python identifier"):
         CodeTruth(tests=["assert f()"], entry_points=names)
 
 
