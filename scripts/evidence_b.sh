@@ -2,8 +2,8 @@
 # The evidence of paper B on the micro suite: every arm, two orders of the four skills, several seeds; one table.
 #   [SEEDS="0 1 2 3 4"] [ORDERS="forward backward"] [ARMS="grpo kl ..."] [EPSILONS="0.03 ..."] \
 #       [KEPT=docs/evidence/paper_b/runs.jsonl.gz] bash scripts/evidence_b.sh [key=value ...]
-# Can be stopped and started again: finished runs are not done again. All arms generate the same number of samples.
-# EPSILONS: how much protected skills may lose, as a cosine; with the arm qp_solutions, whose epsilon is 0, a curve.
+# Can be stopped and restarted: finished runs are not repeated. All arms generate the same number of samples.
+# EPSILONS: how much protected skills may lose, as a cosine; with the arm qp_solutions, whose epsilon is 0, they form a curve.
 # A run has 32 steps (4 stages of 8). KEPT: as in scripts/evidence_a.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 micro_start
@@ -13,10 +13,10 @@ declare -A order=([forward]="[write,repair,trace,sql]" [backward]="[sql,trace,re
 take_kept outputs/evidence_b
 micro_study evidence_b
 study+=(--set "train=$* ${TRAIN:-}")
-# Seeds outside: when it is stopped, what there is can be compared.
+# Seeds in the outer loop: after a stop, the finished runs are comparable.
 for seed in ${SEEDS:-0 1 2 3 4}; do
     for name in ${ORDERS:-forward backward}; do
-        words=(experiment=paper_b run.experiment=evidence_b data.seed="$seed" "protocol.skill_sequence=${order[$name]}")
+        overrides=(experiment=paper_b run.experiment=evidence_b data.seed="$seed" "protocol.skill_sequence=${order[$name]}")
         arms_and_epsilons "$name.s\${data.seed}" "$@"
     done
 done

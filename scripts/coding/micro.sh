@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The coding pipeline, all phases, on the micro model and two of its skills, without a GPU (docs/how-to/studies.md).
+# The coding pipeline, all phases, with the micro model and two of its skills, without a GPU (docs/how-to/studies.md).
 #   bash scripts/coding/micro.sh
-# Without .venv-dpo (bash scripts/setup.sh dpo) phase 2 is left out.
+# Without .venv-dpo (bash scripts/setup.sh dpo) phase 2 is skipped.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 run bash scripts/micro_start.sh
 export DATA=data/micro_coding OUT=${OUT:-outputs/micro_coding} EXPERIMENT=quickstart LENGTH=64 AGENTS=micro SAMPLES=4
@@ -9,7 +9,7 @@ if [ ! -e $DATA/dev.parquet ]; then
     run "$PYTHON" -m data_prep.micro --out $DATA --skills write repair --limit 128
     run cp $DATA/val.parquet $DATA/dev.parquet
 fi
-if [ ! -e $DATA/model ]; then # the start has seen no second turn: it is shown some
+if [ ! -e $DATA/model ]; then # the starting model has never seen a second turn: train it on some
     read='from recipe.settings import read_agents as read; print(read("micro").feedback["code_agent"])'
     feedback=$([ -n "${DRY_RUN:-}" ] || "$PYTHON" -c "$read")
     run "$PYTHON" -m data_prep.micro.episodes --out $DATA/episodes_train.parquet --feedback "$feedback"
@@ -19,11 +19,11 @@ if [ ! -e $DATA/model ]; then # the start has seen no second turn: it is shown s
     run cp -r $DATA/sft/global_step_128/huggingface $DATA/model
 fi
 [ -e .venv-dpo/.stamp ] || export WITHOUT=2
-# Sampled answers: the most likely ones of the micro model are nearly all right before any training.
+# Sampled answers: the micro model's greedy answers are nearly all correct before any training.
 export EVALUATE="--protocol eval@k --samples 4 --vllm=--max-model-len=512"
 export SFT="data.max_length=256 optim.lr=1e-4 data.train_batch_size=32 data.micro_batch_size_per_gpu=16"
 export DPO="--lr 5e-4 --epochs 2 --margin 0.3 --batch-size 16 --micro-batch-size 8 --max-length 256"
 export TRAIN="trainer.total_training_steps=8 trainer.save_freq=8 trainer.test_freq=8"
-# Three turns of 64 tokens with two answers of the environment between them.
+# Three turns of 64 tokens and two answers of the environment between them.
 export REPAIR="data.max_response_length=320 actor_rollout_ref.rollout.max_model_len=480"
 bash scripts/coding/all.sh $DATA/model

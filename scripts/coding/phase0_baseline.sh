@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Phase 0 of the coding pipeline: the model as it is, evaluated on the dev set, and linked as OUT/phase0/model.
+# Phase 0 of the coding pipeline: the unchanged model, evaluated on the dev set and linked as OUT/phase0/model.
 #   [DATA=data/coding] [OUT=outputs/coding] [PLATFORM=...] bash scripts/coding/phase0_baseline.sh MODEL
-# DATA holds train.parquet and dev.parquet of data_prep.govern; what may be trained on is decided there.
+# DATA holds train.parquet and dev.parquet of data_prep.govern, which decides what may be trained on.
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 need "$DATA/dev.parquet" "python -m data_prep.govern ... --out $DATA (docs/reference/data.md)"
 model=$(local_model "${1:?which model? a Hugging Face folder or a hub name (owner/model)}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Phase 1: supervised training on the model's own accepted samples (rejection sampling). Fewer programs that do not run.
+# Phase 1: supervised training on the model's own accepted samples (rejection sampling). Aim: fewer programs that do not run.
 #   [SAMPLES=8] [SFT="optim.lr=1e-5 ..."] bash scripts/coding/phase1_sft.sh     after phase0_baseline.sh
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 need "$OUT/phase0/model" "bash scripts/coding/phase0_baseline.sh MODEL"
 claim "$OUT/phase1" --set "sft=${SFT_EXPERIMENT:-verified} samples=${SAMPLES:-8} ${SFT:-}"
-[ ! -e "$OUT/phase1/model" ] || { say "$OUT/phase1/model of an earlier run is used"; exit; }
+[ ! -e "$OUT/phase1/model" ] || { say "reusing $OUT/phase1/model from an earlier run"; exit; }
 evaluate "$OUT/phase0/model" "$OUT/phase1/samples" --data "train=$DATA/train.parquet" --protocol eval@k \
     --samples "${SAMPLES:-8}"
 # shellcheck disable=SC2086

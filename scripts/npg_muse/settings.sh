@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What the NPG-Muse launchers share, beside scripts/common.sh. Variables that a user sets:
+# Functions shared by the NPG-Muse launchers, in addition to scripts/common.sh. Variables that a user sets:
 #   SEQUENCE_PARALLEL   4 (default); out of memory: 8
 #   OFFLOAD_REF         false (default); out of memory: true
 #   TASKS               graph tasks of data_prep.graphs (default: the study's six)
 #   EXPERIMENT          npg_muse (default)
-#   JOBS                runs at a time (default: what the Ray cluster has room for with PLATFORM=gpu_ray, else 1)
-# VOLUME 750 is the smoke setting of the study: five steps.
+#   JOBS                concurrent runs (default: as many as the Ray cluster has room for with PLATFORM=gpu_ray, else 1)
+# VOLUME 750 is the study's smoke setting: five steps.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 EXPERIMENT=${EXPERIMENT:-npg_muse}
 answers_of "$EXPERIMENT"
@@ -13,31 +13,31 @@ read -ra TASKS <<<"${TASKS:-mcp mis mvc mcs ged tsp}"
 REWARDS="binary binary_format binary_format_repeat ratio_quality_format_repeat complicated"
 LEVELS=(1 2 3 4 5)
 
-check() { # what, value, valid ones...: stop unless the value is one of them
+check() { # name, value, valid values...: stop unless the value is valid
     [[ " ${*:3} " == *" $2 "* ]] || { say "unknown $1 '$2'; valid ones: ${*:3}"; exit 2; }
 }
 
 read_arguments() { # MODEL REWARD VOLUME
-    [ $# -eq 3 ] || { say "three arguments are wanted: MODEL REWARD VOLUME"; exit 2; }
+    [ $# -eq 3 ] || { say "expected three arguments: MODEL REWARD VOLUME"; exit 2; }
     MODEL=$1 REWARD=$2 VOLUME=$3 DATA=data/npg_muse/$3
     # shellcheck disable=SC2086
     check reward "$REWARD" $REWARDS
-    [[ $VOLUME =~ ^[1-9][0-9]*$ ]] || { say "the volume is a number of rows, such as 45000"; exit 2; }
+    [[ $VOLUME =~ ^[1-9][0-9]*$ ]] || { say "VOLUME '$VOLUME' must be a number of rows, such as 45000"; exit 2; }
     NAME=$(name_of "$MODEL")_${REWARD}_$VOLUME
 }
 
-name_of() { # model: its last name, and digits that tell it from others with the same last name
+name_of() { # model: its last path component and a hash that distinguishes equal last components
     local place=$1 last
     [ ! -e "$1" ] || place=$(realpath --relative-base=. "$1")
     last=$(basename "$place")
     echo "${last//[^A-Za-z0-9]/_}_$(printf %s "$place" | sha256sum | cut -c1-6)"
 }
 
-folder() { # mixed|curriculum MODEL REWARD VOLUME: where the run of these settings leaves its model and its evaluation
+folder() { # mixed|curriculum MODEL REWARD VOLUME: the folder of this run's model and evaluation
     (read_arguments "${@:2}" && echo "outputs/$EXPERIMENT/$1_$NAME")
 }
 
-make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of the volume each
+make_data() { # make the rows of each level in DATA/level1 .. DATA/level5, a fifth of the volume each
     local level
     for level in "${LEVELS[@]}"; do
         make_rows "$DATA/level$level" graphs --experiment "$EXPERIMENT" --tasks "${TASKS[@]}" --levels "$level" \
@@ -45,13 +45,13 @@ make_data() { # the rows of each level in DATA/level1 .. DATA/level5, a fifth of
     done
 }
 
-files() { # split: the files of all levels, as Hydra reads a list
+files() { # split: the files of all levels as a Hydra list
     local list
     list=$(printf ",$DATA/level%s/$1.parquet" "${LEVELS[@]}")
     echo "[${list#,}]"
 }
 
-train() { # model, run name, overrides...: one run of the study's settings on the rows of all levels
+train() { # model, run name, overrides...: one run with the study's settings on the rows of all levels
     local smoke=() memory=() model level
     model=$(local_model "$1")
     study=("outputs/$EXPERIMENT" --model "$(name_of "$1")=$model" --data)
@@ -66,15 +66,15 @@ train() { # model, run name, overrides...: one run of the study's settings on th
         "reward.custom_reward_function.reward_kwargs.shape=$REWARD" "${memory[@]}" "${smoke[@]}" "${@:3}"
 }
 
-in_task() { # model, out, split: the tasks of the study on the problems of every level
+in_task() { # model, out, split: evaluate the study's tasks on the problems of every level
     local level sets=()
     for level in "${LEVELS[@]}"; do sets+=("level$level=$DATA/level$level/$3.parquet"); done
     evaluate "$1" "$2" --data "${sets[@]}"
 }
 
-train_all() { # "mixed|curriculum MODEL REWARD VOLUME"...: as parallel Ray jobs where the cluster has room, else in turn
+train_all() { # "mixed|curriculum MODEL REWARD VOLUME"...: run in parallel Ray jobs if the cluster has room, else in sequence
     local setting jobs=${JOBS:-1} how=(bash)
-    for setting in "$@"; do # before runs that share a volume would make its data at the same time
+    for setting in "$@"; do # first, because runs that share a volume would make its data at the same time
         read -ra setting <<<"$setting"
         (read_arguments "${setting[@]:1}" && make_data)
     done
@@ -86,7 +86,7 @@ train_all() { # "mixed|curriculum MODEL REWARD VOLUME"...: as parallel Ray jobs 
     printf 'scripts/npg_muse/%s\n' "${@/ /.sh }" | xargs -P "$((jobs > 1 ? jobs : 1))" -L 1 "${how[@]}" >&2
 }
 
-best() { # settings as of train_all: prints the one whose run has the highest mean accepted@1 over the levels, of equals the first
+best() { # settings as for train_all: print the one with the highest mean accepted@1 over the levels, the first of equals
     local setting folders=() winner
     for setting in "$@"; do
         read -ra setting <<<"$setting"

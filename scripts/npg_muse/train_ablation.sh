@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The study's five steps in their order: volume, curriculum or mixed, reward, curriculum or mixed again, other models. Each
-# step takes the setting with the highest mean accepted@1 over the levels' dev sets, of equals the first; at the end one
-# table over all runs. What was finished before is used again.
+# The study's five steps in order: volume, curriculum or mixed, reward, curriculum or mixed again, other models. Each step
+# chooses the setting with the highest mean accepted@1 over the levels' dev sets, the first of equals; at the end one table
+# of all runs. Finished runs are reused.
 #   [VOLUMES="45000 60000 90000"] bash scripts/npg_muse/train_ablation.sh MODEL [OTHER MODEL ...]
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 model=${1:?which model? after supervised training: a folder, or a hub name}
@@ -17,7 +17,7 @@ strategy=$(bash $here/compare_curriculum.sh "$model" "$reward" "$volume")
 say "step 5: $strategy $reward $volume on the other models"
 [ $# -eq 1 ] || bash $here/train_all_series.sh "$strategy" "$reward" "$volume" "${@:2}"
 
-declare -A seen=() # a setting may have been a run of two steps
+declare -A seen=() # two steps may share a run
 runs=()
 add() { # mixed|curriculum MODEL REWARD VOLUME
     local evaluation
