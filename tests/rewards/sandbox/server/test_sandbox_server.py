@@ -139,31 +139,31 @@ async def never(_: object) -> None:
     """Stands in for a repair."""
 
 
-@pytest.mark.parametrize("stuck", [1, 2, 3])
+@pytest.mark.parametrize("stalled", [1, 2, 3])
 async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
-    monkeypatch: pytest.MonkeyPatch, stuck: int
+    monkeypatch: pytest.MonkeyPatch, stalled: int
 ) -> None:
     monkeypatch.setattr(slot, "GRACE", 2.0)
     request = wire.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
     pool = Pool(2, SlotSettings())
     await pool.start()
     try:
-        if stuck == 3:
-            # What was replaced stays away, so that the probe of a good program meets a stuck worker as well.
+        if stalled == 3:
+            # What was replaced stays away, so that the probe of a good program meets a stalled worker as well.
             monkeypatch.setattr(pool, "_restart", never)
-        for worker in pool.slots[-stuck:]:
+        for worker in pool.slots[-stalled:]:
             assert worker.process is not None
             os.kill(worker.process.pid, signal.SIGSTOP)
         outcomes = []
-        with contextlib.nullcontext() if stuck < 3 else pytest.raises(SlotFailed, match="stuck"):
+        with contextlib.nullcontext() if stalled < 3 else pytest.raises(SlotFailed, match="stalled"):
             async for results, _ in pool.results(run_job(request, 512)):
                 outcomes += [(result["outcome"], result["stdout"]) for result in results]
         # Failing twice where a known good program passes is blamed on the program; where that fails as well, on us.
-        assert outcomes == {1: [("passed", "1\n")], 2: [("runtime_error", "")], 3: []}[stuck]
+        assert outcomes == {1: [("passed", "1\n")], 2: [("runtime_error", "")], 3: []}[stalled]
         counters = pool.counters
-        assert (counters.retried, counters.replaced) == (1, stuck)
-        assert (counters.blamed, counters.failed) == (int(stuck == 2), int(stuck == 3))
-        if stuck == 3:
+        assert (counters.retried, counters.replaced) == (1, stalled)
+        assert (counters.blamed, counters.failed) == (int(stalled == 2), int(stalled == 3))
+        if stalled == 3:
             return
         # What was replaced works.
         again = [results async for results, _ in pool.results(run_job(request, 512))]
