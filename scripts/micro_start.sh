@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The micro suite and its starting model, in data/micro: problems, tokenizer and random weights, supervised start.
-# What an earlier run made from the same modules, options and inputs is used again.
+# Make the micro suite and its starting model in data/micro: problems, tokenizer and random weights, supervised start.
+# Results of an earlier run from the same modules, options and inputs are reused.
 #   bash scripts/micro_start.sh [FOLDER [options of data_prep.micro ...]]
 #   bash scripts/micro_start.sh data/parts --skills parts
 set -euo pipefail

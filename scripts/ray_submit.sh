@@ -4,7 +4,7 @@
 #   bash scripts/ray_submit.sh [--dry-run] scripts/countdown.sh MODEL      PLATFORM=gpu_ray, and the study's own variables
 # DRY_RUN=1 is the same as --dry-run.
 # RAY_API_SERVER_ADDRESS or RAY_ADDRESS: where the cluster's job server listens (default http://127.0.0.1:8265).
-# SUBMIT_ENV: names of further environment variables that the workers need, separated by blanks.
+# SUBMIT_ENV: names of additional environment variables that the workers need, separated by blanks.
 # A cluster with token authentication (Ray's default) needs RAY_AUTH_MODE=token here and where it was started.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

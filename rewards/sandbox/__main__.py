@@ -1,4 +1,4 @@
-"""`python -m rewards.sandbox serve`: the sandbox server alone."""
+"""`python -m rewards.sandbox serve`: the sandbox as a standalone server."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ log = logging.getLogger("rewards.sandbox")
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line; exits with usage on a mistake."""
+    """Parse the command line; exits with the usage text on an error."""
     parser = argparse.ArgumentParser(prog="python -m rewards.sandbox", description=__doc__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="run the server")
     serve.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; beyond loopback: with a token, strict isolation"
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback: needs a token and strict isolation"
     )
     serve.add_argument("--port", type=int, default=8080, help="0: any free port, printed at start")
-    serve.add_argument("--workers", type=int, default=default_workers(), help="programs that run at a time")
+    serve.add_argument("--workers", type=int, default=default_workers(), help="concurrent programs")
     serve.add_argument("--isolation", choices=MODES, help="default: best on loopback, else strict")
     serve.add_argument(
-        "--token-file", help="file of the token that callers must send; or SANDBOX_TOKEN, SANDBOX_TOKEN_FILE"
+        "--token-file", help="file with the token that callers must send; or set SANDBOX_TOKEN, SANDBOX_TOKEN_FILE"
     )
-    serve.add_argument("--memory-mb", type=int, default=1024, help="limit for programs that ask for none")
-    serve.add_argument("--disk-mb", type=int, default=64, help="what a program may keep in its folder")
+    serve.add_argument("--memory-mb", type=int, default=1024, help="MiB for programs whose request sets no limit")
+    serve.add_argument("--disk-mb", type=int, default=64, help="MiB that a program may store in its folder")
     serve.add_argument("--queue", type=int, default=4096, help="programs that may wait before callers get 429")
     serve.add_argument("--state", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -47,24 +47,24 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options.isolation = options.isolation or ("best" if is_loopback(options.host) else "strict")
     if options.isolation != "strict" and not is_loopback(options.host):
         parser.error(
-            f"--isolation {options.isolation} is refused on {options.host}: beyond loopback only strict is served"
+            f"--isolation {options.isolation} is refused on {options.host}: beyond loopback use --isolation strict"
         )
     try:
         options.token = read_token(options.token_file)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     if options.token is None and not is_loopback(options.host):
-        parser.error(f"{options.host} is reached from other machines: give a token (--token-file or SANDBOX_TOKEN)")
+        parser.error(f"{options.host} is open to other machines: give a token (--token-file or SANDBOX_TOKEN)")
     return options
 
 
 def default_workers() -> int:
-    """Two programs a processor: one may sleep or wait for its end while the other computes."""
+    """Two programs per CPU: one may sleep or be shutting down while the other computes."""
     return 2 * len(os.sched_getaffinity(0))
 
 
 async def require_packages(pool: Pool) -> None:
-    """Raise `SystemExit` where programs can't import the packages that this interpreter has."""
+    """Raise `SystemExit` if programs can't import the packages that this interpreter has."""
     job = {
         "code": readiness.own_program(),
         "language": "python",
@@ -78,11 +78,11 @@ async def require_packages(pool: Pool) -> None:
             problem = readiness.problem(results[0])
     if problem:
         raise SystemExit(f"the sandbox could not start: {problem}")
-    pool.counters = Counters()  # what callers see counts their programs only
+    pool.counters = Counters()  # callers see counts of their own programs only
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Start the workers, then answer until a signal or, for an embedded server, until no lease is held."""
+    """Start the workers, then serve until a signal or, for an embedded server, until no lease is held."""
     settings = SlotSettings(
         isolate=options.isolation != "none", quota_mb=options.disk_mb, memory_mb=options.memory_mb, queue=options.queue
     )
@@ -117,7 +117,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         with contextlib.suppress(ImportError):
-            # A faster event loop, where it is installed; uvicorn would take it, but starts after the workers.
+            # A faster event loop, if it is installed; uvicorn would set it too, but only after the workers start.
             import uvloop
 
             asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

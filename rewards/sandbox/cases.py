@@ -13,12 +13,12 @@ from rewards.sandbox.inside.outcomes import PASSED
 
 
 class InfrastructureError(Exception):
-    """The sandbox could not run a program: no server answered, or it failed by itself. Never a reason for a score."""
+    """The sandbox could not run a program: no server answered, or the server failed. Never a reason for a score."""
 
 
 @lru_cache(maxsize=4096)
 def require_python(source: str) -> None:
-    """Raise `ValueError` for a test that does not compile: a mistake in the data, found before anything runs."""
+    """Raise `ValueError` for a test that does not compile: an error in the data, found before anything runs."""
     try:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -27,9 +27,9 @@ def require_python(source: str) -> None:
 
 @dataclass(frozen=True)
 class AssertCase:
-    """Statements that raise unless the program is right, as in MBPP: `assert add(1, 2) == 3`.
+    """Statements that raise unless the program is correct, as in MBPP: `assert add(1, 2) == 3`.
 
-    Raises `ValueError` when `source` is no Python: that is a mistake in the data, not in the program.
+    Raises `ValueError` if `source` is not valid Python: that is an error in the data, not in the program.
     """
 
     source: str
@@ -44,7 +44,7 @@ class AssertCase:
 
 @dataclass(frozen=True)
 class CallCase:
-    """Call `entry_point(*args, **kwargs)` and compare what it returns with `expected` (rules: compare.py).
+    """Call `entry_point(*args, **kwargs)` and compare the returned value with `expected` (rules: compare.py).
 
     Values are plain data: numbers, strings, bytes, None, lists, tuples, sets, dicts and the like (codec.py).
     """
@@ -55,7 +55,7 @@ class CallCase:
     expected: Any = None
 
     def to_wire(self) -> dict[str, Any]:
-        """The JSON form for the server; raises `NotData` (a TypeError) for values that are no plain data."""
+        """The JSON form for the server; raises `NotData` (a TypeError) for values that are not plain data."""
         return {
             "entry_point": self.entry_point,
             "args": encode(list(self.args)),
@@ -66,9 +66,9 @@ class CallCase:
 
 @dataclass(frozen=True)
 class StdioCase:
-    """Run the program with `stdin` as its input and compare what it prints with `expected` (rules: compare.py).
+    """Run the program with `stdin` as its input and compare its output with `expected` (rules: compare.py).
 
-    `layout`: leading and inner blanks count, for tasks that are about layout.
+    `layout`: leading and inner blanks must match, for tasks that are about layout.
     """
 
     stdin: str
@@ -86,7 +86,7 @@ Case = AssertCase | CallCase | StdioCase
 
 @dataclass(frozen=True)
 class Program:
-    """A model's program. `files`: further files in its folder, relative path to base64 content."""
+    """A model's program. `files`: additional files in its folder, relative path to base64 content."""
 
     code: str
     language: str = "python"
@@ -95,11 +95,11 @@ class Program:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of one run.
+    """The result of one run.
 
-    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a time-out, negative for a signal;
-    `execution_time`: wall seconds; `busy_seconds`: those of the worker, with starting and ending the program;
-    `error_type`, `error_line`: exception (or signal) and last traceback line, where there is one.
+    `outcome`: one of outcomes.OUTCOMES; `return_code`: None after a timeout, negative for a signal;
+    `execution_time`: wall seconds; `busy_seconds`: wall seconds of the worker, including start and end of the program;
+    `error_type`, `error_line`: exception (or signal) and last traceback line, if any.
     """
 
     outcome: str
@@ -121,8 +121,11 @@ class RunResult:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The result of one case; `detail` says why it failed, in one line. `execution_time`: wall seconds;
-    `busy_seconds`: those of the worker, for the first case of a process with starting it."""
+    """The result of one case.
+
+    `detail`: the reason of a failure, in one line. `execution_time`: wall seconds; `busy_seconds`: wall seconds of the
+    worker, including the start of the process in its first case.
+    """
 
     outcome: str
     detail: str | None = None
@@ -132,48 +135,48 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the case holds."""
+        """Whether the case passed."""
         return self.outcome == PASSED
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What became of all cases of a check, in their order."""
+    """The results of all cases of a check, in order."""
 
     cases: list[CaseResult]
 
     @property
     def passed(self) -> int:
-        """How many cases hold."""
+        """How many cases passed."""
         return sum(case.passed for case in self.cases)
 
     @property
     def fraction(self) -> float:
-        """The part of the cases that hold, 0.0 to 1.0; 0.0 when there are none."""
+        """The fraction of cases that passed, 0.0 to 1.0; 0.0 without cases."""
         return self.passed / len(self.cases) if self.cases else 0.0
 
     @property
     def all_passed(self) -> bool:
-        """Whether there are cases and all hold."""
+        """Whether there are cases and all passed."""
         return bool(self.cases) and self.passed == len(self.cases)
 
     @property
     def execution_time(self) -> float:
-        """Wall seconds of all cases together."""
+        """Total wall seconds of all cases."""
         return sum(case.execution_time for case in self.cases)
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds that a worker was busy with all cases together."""
+        """Total seconds that a worker was busy with the cases."""
         return sum(case.busy_seconds for case in self.cases)
 
     @property
     def outcome(self) -> str:
-        """The class of the first case that fails, or "passed"."""
+        """The outcome of the first case that failed, or "passed"."""
         return next((case.outcome for case in self.cases if not case.passed), PASSED)
 
 
 def whole_check(timeout: float, cases: int, total: float | None = None) -> float:
-    """Seconds that all cases of a check may take together: `total`, or by default four time limits of a case, or half
-    of one for each case where that is more."""
+    """Seconds that all cases of a check may take together: `total`, or by default the larger of four times `timeout`
+    and half of it per case."""
     return total or timeout * max(4.0, cases / 2)

@@ -10,12 +10,12 @@ SHORTEST = 16
 
 
 def read_token(path: str | None = None, environment: Mapping[str, str] | None = None) -> str | None:
-    """The token in a file, or the one that SANDBOX_TOKEN holds or the file of SANDBOX_TOKEN_FILE; None without any.
+    """The token in the file `path`, in SANDBOX_TOKEN or in the file SANDBOX_TOKEN_FILE; None if none is set.
 
     Never an argument of a command line: every user of a machine can read those. Raises `OSError` for a file that can't
-    be read and `ValueError` for what is no token.
+    be read and `ValueError` for an invalid token.
     """
-    # Read at each call: `datasets` puts another object into os.environ when it maps with several processes.
+    # Looked up at each call: `datasets` replaces os.environ when it maps with several processes.
     environment = os.environ if environment is None else environment
     path = path or (environment.get("SANDBOX_TOKEN_FILE") if not environment.get("SANDBOX_TOKEN") else None)
     token = Path(path).read_text().strip() if path else environment.get("SANDBOX_TOKEN", "")

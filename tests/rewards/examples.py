@@ -1,4 +1,4 @@
-"""One problem of every verifier: its ground truth, a right answer, wrong ones, and the prompt that asked for it."""
+"""One problem per verifier: its ground truth, a correct answer, wrong ones, and its prompt."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Example:
 
     @property
     def row(self) -> str:
-        """The ground truth as a row holds it."""
+        """The ground truth in the format of a row."""
         return json.dumps(self.truth)
 
 

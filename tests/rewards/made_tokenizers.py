@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind that models come with, made of a few lines of text."""
+"""Small tokenizers of every kind that models use, trained on a few lines of text."""
 
 from collections.abc import Callable
 from functools import cache
@@ -42,7 +42,7 @@ def _byte_level(prefix: bool, trim: bool) -> PreTrainedTokenizerFast:
 
 
 def _byte_fallback() -> PreTrainedTokenizerFast:
-    """SentencePiece's BPE as Llama 2 has it: a blank before the text, bytes for what the vocabulary lacks."""
+    """SentencePiece's BPE as in Llama 2: a blank before the text, bytes for characters outside the vocabulary."""
     letters = sorted({letter for text in TEXT for letter in text if letter.isascii() and letter != " "} | {"▁"})
     vocabulary = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
     merges = [("▁", "a"), ("▁", "t"), ("▁t", "h"), ("▁th", "e"), ("▁", "▁"), ("▁▁", "▁▁"), ("d", "e"), ("o", "t")]
@@ -58,7 +58,7 @@ def _byte_fallback() -> PreTrainedTokenizerFast:
 
 
 def _unigram() -> PreTrainedTokenizerFast:
-    """SentencePiece's Unigram as T5 has it: what it does not know, such as a line break, is lost."""
+    """SentencePiece's Unigram as in T5: unknown characters, such as line breaks, are lost."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()

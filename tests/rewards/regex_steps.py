@@ -1,7 +1,7 @@
-"""Counts the steps of a backtracking matcher over a pattern: what time measures, without a clock.
+"""Counts the steps of a backtracking matcher over a pattern: a measure of time without a clock.
 
-It tries what Python's own does, in its order, and counts every single item that it looks at. Texts are short here, so
-generators and recursion do.
+It tries the same alternatives in the same order as Python's matcher and counts every item that it visits. Texts are
+short, so generators and recursion suffice.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Environments of agents: what they show, when an episode is over, which action is the answer; replay of actions."""
+"""Environments of agents: observations, end of an episode, the action that is the answer; replay of actions."""
 
 import pytest
 
@@ -17,7 +17,7 @@ MEANING = {RIGHT: lambda a: a * 2, HALF: lambda a: a + 1}
 
 
 class Sandbox:
-    """Knows what the programs of this file do: what is tested here is what is made of the results."""
+    """Returns prepared results for the programs of this file: only their interpretation is tested here."""
 
     def __init__(self):
         self.checked = []
@@ -54,7 +54,7 @@ async def test_the_first_visible_test_that_fails_is_shown_and_no_hidden_one_is_r
     assert environment.answer == 1
 
 
-async def test_what_does_not_parse_is_told_without_the_sandbox_and_is_no_answer_while_a_program_is(sandbox):
+async def test_unparsable_code_is_reported_without_the_sandbox_and_never_the_answer(sandbox):
     environment = code("{detail}")
     assert (await environment.act(BROKEN)).text == "syntax error"
     assert environment.answer == 0
@@ -64,7 +64,7 @@ async def test_what_does_not_parse_is_told_without_the_sandbox_and_is_no_answer_
     assert len(sandbox.checked) == 1
 
 
-async def test_observations_are_cut_where_the_run_says(sandbox):
+async def test_observations_are_truncated_at_the_runs_limit(sandbox):
     assert (await code(characters=5).act(HALF)).text == "fix f..."
 
 
@@ -84,7 +84,7 @@ async def test_replayed_actions_end_with_the_episode(sandbox):
         ("chat_agent", CODE, FEEDBACK, "valid: code_agent, sql_agent"),
     ],
 )
-def test_what_cannot_be_an_environment_is_refused(agent, truth, feedback, message):
+def test_an_invalid_environment_is_refused(agent, truth, feedback, message):
     with pytest.raises(ValueError, match=message):
         environment_of(agent, truth.model_dump_json(), JudgeSettings(), feedback=feedback)
 
@@ -143,7 +143,7 @@ async def test_an_environment_remembers_whether_it_showed_the_first_action_to_be
         ("x", False, "infrastructure", None, []),
     ],
 )
-async def test_the_first_action_is_judged_only_where_nothing_is_known_of_it(first, failed, error, acceptance, asked):
+async def test_the_first_action_is_judged_only_if_its_result_is_unknown(first, failed, error, acceptance, asked):
     seen = []
 
     async def judge(text):

@@ -1,4 +1,4 @@
-"""What counts as the answer in a response."""
+"""Extraction of the answer from a response."""
 
 import pytest
 

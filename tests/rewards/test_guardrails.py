@@ -1,4 +1,4 @@
-"""Guardrails: each sign is told from honest work, logged always, and costs the reward where the run refuses it."""
+"""Guardrails: each sign is distinguished from honest work, logged, and costs the reward if the run refuses it."""
 
 import ast
 import cProfile

@@ -1,4 +1,4 @@
-"""Every verifier judges every answer: no text of a model, however nasty, raises or counts as a failure of ours."""
+"""Every verifier judges every answer: no text of a model, however hostile, raises or counts as our failure."""
 
 import ast
 import json

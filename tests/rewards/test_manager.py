@@ -87,7 +87,7 @@ def _agents_trajectory(failed: bool = False, first_failed: bool = False) -> Data
     return data
 
 
-async def test_of_an_agent_the_turn_that_is_its_answer_is_judged():
+async def test_the_answer_turn_of_an_agent_is_judged():
     seen = []
 
     async def compute_score(solution_str, **arguments):

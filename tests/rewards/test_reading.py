@@ -1,4 +1,4 @@
-"""What verifiers read of a response: what shares a score in the cache of replays."""
+"""What verifiers read of a response, and which responses share a score in the cache of replays."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.rewards.examples import EXAMPLES
 
 @pytest.mark.parametrize("name", ["code", "gsm8k", "trace", "sql"])
 async def test_texts_of_which_a_verifier_reads_the_same_share_a_score_and_others_do_not(name):
-    """Around every answer stands what another verifier would read."""
+    """Every answer is surrounded by text that another verifier would read."""
     example = EXAMPLES[name]
     answers = [example.gold, *example.wrong]
     texts = [around.format(answer) for answer in answers for around in ("{}", "#### 41\n{}", "{}\n#### 41")]

@@ -1,4 +1,4 @@
-"""The detector of repeats: exact at every period, place and count, and quiet where nothing stands in a row."""
+"""The detector of repeats: exact at every period, place and count, and silent without consecutive repeats."""
 
 import random
 
@@ -23,7 +23,7 @@ def noise(length: int, seed: int = 0) -> str:
 
 @pytest.mark.parametrize("period", [*range(1, 42), 79, 80, 81, 159, 160, 161, 1000])
 @pytest.mark.parametrize("offset", [0, 7, 500])
-def test_five_times_is_a_repeat_and_a_character_less_is_not(period, offset):
+def test_five_times_is_a_repeat_and_one_character_less_is_not(period, offset):
     # Capitals, so that nothing around the run can lengthen it.
     piece = noise(period, seed=period).upper()
     size = period * -(-20 // period)
@@ -56,7 +56,7 @@ def test_it_agrees_with_the_definition(pieces):
         noise(32_768),
     ],
 )
-def test_what_comes_again_elsewhere_is_no_repeat(text):
+def test_text_repeated_elsewhere_is_not_a_repeat(text):
     assert not repeats_itself(text)
 
 

@@ -1,4 +1,4 @@
-"""JudgeSettings: one place for defaults; what a setting may not be is refused in one clear line."""
+"""JudgeSettings: one place for defaults; an invalid setting is refused in one clear line."""
 
 import json
 from dataclasses import fields

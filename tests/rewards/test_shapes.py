@@ -1,4 +1,4 @@
-"""The five reward shapes, value by value as the study states them, and the laws between them."""
+"""The five reward shapes, with the values that the study states, and the laws between them."""
 
 import pytest
 from hypothesis import given, settings

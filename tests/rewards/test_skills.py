@@ -6,7 +6,7 @@ ROW = {"skill": "sql", "data_source": "code", "extra_info": {"level": 3}}
 
 
 @pytest.mark.parametrize(("by", "skill"), [("column", "sql"), ("data_source", "code"), ("function", "level3")])
-def test_a_row_gets_its_skill_from_what_the_user_names(by: str, skill: str):
+def test_a_row_gets_its_skill_from_the_configured_source(by: str, skill: str):
     assert skill_assigner(by, "skill", "rewards.skills:level_of")(ROW) == skill
 
 
@@ -25,6 +25,6 @@ def test_a_row_without_the_column_belongs_to_no_skill():
         ("os.path:sep", "is not a function"),
     ],
 )
-def test_a_function_that_is_not_there_is_refused(name: str | None, message: str):
+def test_a_missing_function_is_refused(name: str | None, message: str):
     with pytest.raises(ValueError, match=message):
         skill_assigner("function", "skill", name)

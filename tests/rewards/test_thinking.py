@@ -1,4 +1,4 @@
-"""The thinking part: it must be opened and closed once, and what stands in it is no answer."""
+"""The thinking part: it must be opened and closed once, and text inside it is not an answer."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_the_form_is_one_closed_part_and_an_answer(response, by_response, by_tem
         ("x" * (MAX_ANSWER_CHARACTERS + 1), None),
     ],
 )
-def test_only_what_stands_after_the_thinking_is_an_answer(response, answer):
+def test_only_text_after_the_thinking_is_an_answer(response, answer):
     assert after_thinking(response) == answer
 
 

@@ -1,4 +1,4 @@
-"""Laws of every registered verifier: gold is the best, garbage is worth what nothing is worth, keys never change."""
+"""Laws of every registered verifier: gold scores highest, garbage scores like an empty answer, keys never change."""
 
 import math
 

@@ -251,7 +251,7 @@ def test_the_smoke_setting_is_one_command():
     ("arguments", "message"),
     [
         (["m", "bnary", "750"], "unknown reward 'bnary'; valid ones: binary "),
-        (["m", "binary", "many"], "the volume is a number"),
+        (["m", "binary", "many"], "VOLUME 'many' must be a number"),
         (["m"], "MODEL REWARD VOLUME"),
         (["ablate_rewards", "m", "sorted", "750"], "unknown strategy 'sorted'; valid ones: mixed curriculum"),
         (["train_all_series", "sorted", "binary", "750", "m"], "unknown strategy 'sorted'"),

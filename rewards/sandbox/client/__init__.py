@@ -1,1 +1,1 @@
-"""The client: it finds a server, sends programs and reads what became of them."""
+"""The client: finds a server, sends programs and reads their results."""

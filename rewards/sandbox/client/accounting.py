@@ -1,4 +1,4 @@
-"""A caller's sandbox usage and its bound on program time limits, for any layers between caller and client."""
+"""A caller's sandbox usage and its bound on program time limits, across any layers between caller and client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _most: ContextVar[float] = ContextVar("most_seconds", default=math.inf)
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Within the block, in tasks that are started there, too, no time limit is longer than this."""
+    """Bound every time limit within the block to `seconds`, including in tasks started there."""
     token = _most.set(min(seconds, _most.get()))
     try:
         yield
@@ -22,14 +22,16 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def capped(timeout: float) -> float:
-    """The time limit that holds where this one was asked for; read by the client."""
+    """The requested time limit, bounded by `at_most`; called by the client."""
     return min(timeout, _most.get())
 
 
 @dataclass
 class Busy:
-    """seconds: of workers, added up: the time that programs ran and were started and ended, without waiting in line.
-    timeouts: runs, and cases of checks, that were over their time limit, those that were not run for it included.
+    """Sandbox usage of a caller.
+
+    seconds: total worker time for starting, running and stopping programs, without queueing. timeouts: runs and cases
+    that exceeded a time limit, including cases skipped because of it.
     """
 
     seconds: float = 0.0
@@ -41,7 +43,7 @@ _callers: ContextVar[tuple[Busy, ...]] = ContextVar("callers", default=())
 
 @contextmanager
 def counted() -> Iterator[Busy]:
-    """Counts what runs within the block, in tasks that are started there, too; blocks may stand in each other."""
+    """Count sandbox usage within the block, including in tasks started there; blocks may be nested."""
     busy = Busy()
     token = _callers.set((*_callers.get(), busy))
     try:
@@ -51,7 +53,7 @@ def counted() -> Iterator[Busy]:
 
 
 def note(seconds: float, timeouts: int = 0) -> None:
-    """Add a result to every open count; called by the client for each result."""
+    """Add a result to every open count; called by the client per result."""
     for busy in _callers.get():
         busy.seconds += seconds
         busy.timeouts += timeouts

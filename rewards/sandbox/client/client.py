@@ -1,4 +1,4 @@
-"""The sandbox's client: run programs and check them, against our server or a SandboxFusion one."""
+"""The sandbox's client: runs and checks programs on our server or a SandboxFusion one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from rewards.sandbox.server_token import read_token
 
 
 class Sandbox:
-    """Runs programs of a model where they can do no harm, and says whether they are right.
+    """Runs model-written programs in isolation and checks whether they are correct.
 
-    `url`: None for this machine's embedded server (started if there is none, ended with its last user), the base url of
-    a server, a url with `/run_code`, or a list of these, balanced by load. `concurrency`: programs under way in this
-    process, all `Sandbox` objects together (the last one made decides). `attempts`: how often a program is tried when
-    servers fail.
-    `queue_timeout`: seconds to wait for servers that are busy (429). `token`: what the servers of `url` ask for; None:
-    what SANDBOX_TOKEN holds, or the file that SANDBOX_TOKEN_FILE names. `workers`, `isolation` (modes.py): for the
-    embedded server.
+    `url`: None for this machine's embedded server (started if there is none, stopped with its last user), the base URL
+    of a server, a URL with `/run_code`, or a list of these, balanced by load. `concurrency`: maximum programs in flight
+    in this process, across all `Sandbox` objects (the last one created decides). `attempts`: tries per program when
+    servers fail. `queue_timeout`: seconds to wait for busy servers (429). `token`: the token of the servers in `url`;
+    None: the value of SANDBOX_TOKEN, or the content of the file SANDBOX_TOKEN_FILE. `workers`, `isolation` (modes.py):
+    for the embedded server.
 
-    All methods raise `InfrastructureError` when a program could not be run, and never turn that into a result.
+    All methods raise `InfrastructureError` when a program could not be run and never turn that into a result.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Sandbox:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the connections back. The embedded server stays until the process ends, for whoever asks next."""
+        """Release the connections. The embedded server keeps running until the process exits, for later users."""
         await self._servers.close()
 
     async def run(
@@ -71,13 +70,13 @@ class Sandbox:
         memory_mb: int = 1024,
         output_limit: int = 1 << 20,
     ) -> RunResult:
-        """Run one program and return what became of it.
+        """Run one program and return its result.
 
         `timeout`: seconds from its start (not from the request); `memory_mb`: MiB of all its processes together;
-        `output_limit`: bytes a stream; `files`: relative path to base64. Raises `InfrastructureError`.
+        `output_limit`: bytes per stream; `files`: relative path to base64. Raises `InfrastructureError`.
         """
         if not _is_text(code):
-            return _no_text()
+            return _unencodable()
         program = {"code": code, "language": language, "stdin": _text(stdin), "files": files or {}}
         options = Options(timeout=capped(timeout), memory_mb=memory_mb, output_limit=output_limit)
         result = await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
@@ -100,10 +99,10 @@ class Sandbox:
         """Check a program against test cases, in order, with verdicts that the program can't forge.
 
         `setup`: statements that run before the tests, in the tests' process. `entry_points`: names that the tests take
-        from the program even where a builtin or a module of the library has that name. `timeout`: seconds for loading
-        the program and for each case; `total_timeout`: for all of it together (default: four times `timeout`, or half
-        of it for each case), after which the rest counts as timed out. After `max_timeouts` cases that timed out the
-        rest counts as timed out without being run; with `stop_on_failure` the rest counts as wrong after the first
+        from the program even if a builtin or a library module has that name. `timeout`: seconds for loading the program
+        and for each case; `total_timeout`: for all of it together (default: the larger of four times `timeout` and half
+        of it per case), after which the remaining cases count as timed out. After `max_timeouts` cases that timed out,
+        the rest count as timed out without being run; with `stop_on_failure` the rest count as wrong after the first
         failure. Raises `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
         """
         options = Options(
@@ -123,7 +122,7 @@ class Sandbox:
         if not cases:
             return CheckResult([])
         if not _is_text(program.code):
-            return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _no_text().error_line}] * len(cases))
+            return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _unencodable().error_line}] * len(cases))
         body = {"code": program.code, "language": program.language, "files": program.files or {}, "cases": wire}
         result = await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
         accounting.note(result.busy_seconds, sum(case.outcome == outcomes.TIMEOUT for case in result.cases))
@@ -145,9 +144,8 @@ class Sandbox:
     ) -> list[CheckResult | InfrastructureError]:
         """Check many programs against the same cases (counterfactual replays); results in the order of the programs.
 
-        A program that could not be run has its `InfrastructureError` in its place, so that the others are not lost.
-        Programs that are equal are run once. `on_result(index, result)` is called as each one finishes. Other
-        arguments as for
+        For a program that could not be run the list holds its `InfrastructureError`, so that the others are not lost.
+        Equal programs run once. `on_result(index, result)` is called as each one finishes. Other arguments as for
         `check`.
         """
         options = Options(
@@ -192,8 +190,8 @@ def _text(stdin: str | None) -> str | None:
     return None if stdin is None else stdin.encode("utf-8", "replace").decode()
 
 
-def _no_text() -> RunResult:
-    line = "SyntaxError: the source has characters that no encoding has (lone surrogates)"
+def _unencodable() -> RunResult:
+    line = "SyntaxError: the source has characters that can't be encoded (lone surrogates)"
     return RunResult(outcomes.SYNTAX_ERROR, stderr=line, return_code=1, error_type="SyntaxError", error_line=line)
 
 

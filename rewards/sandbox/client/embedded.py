@@ -1,7 +1,7 @@
-"""A server for the processes of this machine: the first user starts it, the last one to leave ends it.
+"""A server for the processes of this machine: the first user starts it, and it stops after the last one leaves.
 
 Every user of the server holds a connection to a unix socket, its lease. The kernel closes it however the process
-ends, so the server knows when no user is left, even after SIGKILL.
+exits, so the server knows when no user is left, even after SIGKILL.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger("rewards.sandbox")
 
 START_SECONDS = 90.0
 IDLE_SECONDS = 2.0
-"""How long an embedded server outlives its last lease: a job that restarts its workers keeps it."""
+"""Seconds that an embedded server outlives its last lease, so that a job which restarts its workers keeps it."""
 
 
 class Leases:
-    """The server's side: counts open connections and ends the server when there are none."""
+    """The server's side: counts open connections and stops the server when there are none."""
 
     def __init__(self, path: str, server: Any) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Leases:
 
     @classmethod
     async def open(cls, state: str, server: Any) -> Leases:
-        """Listen beside the state file and start to watch."""
+        """Listen on a socket next to the state file and start watching."""
         leases = cls(lease_path(state), server)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(leases.path)
@@ -94,7 +94,7 @@ def lease_path(state: str) -> str:
 
 @contextlib.contextmanager
 def short_path(path: str) -> Iterator[str]:
-    """Another name of a file, short enough for a unix socket (107 bytes) however deep its folder is."""
+    """An alias of a path, short enough for a unix socket (107 bytes) however deep its folder is."""
     folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
@@ -103,7 +103,7 @@ def short_path(path: str) -> Iterator[str]:
 
 
 def write_state(state: str, url: str, token: str | None) -> None:
-    """Publish the server's address and token to this user, whole or not at all."""
+    """Publish the server's address and token to this user, atomically."""
     temporary = f"{state}.{os.getpid()}"
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump({"url": url, "token": token, "pid": os.getpid()}, file)
@@ -111,7 +111,7 @@ def write_state(state: str, url: str, token: str | None) -> None:
 
 
 def runtime_folder() -> Path:
-    """A folder that only this user can enter; raises `PermissionError` when another user created it first."""
+    """A folder that only this user can enter; raises `PermissionError` if another user created it first."""
     folder = Path(tempfile.gettempdir()) / f"verl-skillcredit-sandbox-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
@@ -132,17 +132,17 @@ _lock = threading.Lock()
 
 
 def shared_server(arguments: tuple[str, ...] = ()) -> Address:
-    """The address of this machine's embedded server, started if there is none; holds a lease until this process ends.
+    """The address of this machine's embedded server, started if there is none; holds a lease until this process exits.
 
-    Its token is known to this user only: another user of the machine reaches the port, but not the server.
+    Only this user knows its token: another user of the machine reaches the port, but not the server.
 
-    `arguments`: further ones for `serve`; servers are shared between callers that give the same. Blocks while the
-    server starts (a second or two). Raises `RuntimeError` with the server's log when it does not.
+    `arguments`: additional arguments of `serve`; callers with equal arguments share a server. Blocks while the server
+    starts (a second or two). Raises `RuntimeError` with the server's log if it does not start.
     """
     key = hashlib.sha256("\0".join((sys.executable, __file__, *arguments)).encode()).hexdigest()[:12]
     with _lock:
         held = _leases.get(key)
-        # A forked child has its parent's connection; it needs its own to be counted.
+        # A forked child inherits its parent's connection; it needs its own to be counted.
         if held is not None and held[2] == os.getpid() and _is_open(held[0]):
             return held[1]
         state = str(runtime_folder() / f"{key}.json")
@@ -169,14 +169,14 @@ def _exclusive(path: str) -> Iterator[None]:
 
 
 def _join(state: str) -> tuple[socket.socket, Address] | None:
-    """Take a lease of a server that runs; None when there is none."""
+    """Take a lease of a running server; None if there is none."""
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(lease_path(state)) as path:
             lease.connect(path)
         written = json.loads(Path(state).read_text())
         address = Address(written["url"], written["token"])
-        # Between the two steps the server may have decided to go: then its connections are closed at once.
+        # Between the two steps the server may have decided to stop: it then closes its connections at once.
         lease.settimeout(0.3)
         with contextlib.suppress(TimeoutError):
             lease.recv(1)
@@ -204,7 +204,7 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Addre
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
-                # Not the token that this process sends to servers with a name.
+                # A fresh token, not the one that this process sends to servers given by URL.
                 "SANDBOX_TOKEN": secrets.token_hex(32),
             },
             start_new_session=True,
@@ -212,7 +212,7 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Addre
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         if os.path.exists(state) and (joined := _join(state)):
-            # Not waited for: it ends with its leases, and is a zombie at most until this process exits.
+            # It stops with its leases; the thread reaps it, so that it does not stay a zombie.
             threading.Thread(target=process.wait, daemon=True).start()
             return joined
         time.sleep(0.05)

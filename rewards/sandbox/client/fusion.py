@@ -1,7 +1,7 @@
-"""Checks on a server that has `/run_code` only: the judge travels inside one program, the tests behind it in its input.
+"""Checks on a server that has only `/run_code`: the judge is sent as one program, the tests in its standard input.
 
 Weaker than on our own server: program and judge are two processes of the same user in the same container
-(fusion_driver.py). Printed output is compared here, so for cases with stdin nothing weakens.
+(fusion_driver.py). Printed output is compared here, so cases with stdin are as safe as on our server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read_verdict
 
 QUEUE_PATIENCE = 120.0
-"""Seconds that a request may wait in a SandboxFusion server before it starts to run: its answer comes in one piece."""
+"""Seconds that a request may queue in a SandboxFusion server before it runs: its answer arrives all at once."""
 _MODULES = (
     "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program",
     "judge", "fusion_driver",
@@ -32,7 +32,7 @@ _MODULES = (
 
 
 def request_body(program: dict[str, Any], options: Options) -> dict[str, Any]:
-    """A `/run_code` body."""
+    """The body of a `/run_code` request."""
     return {
         "code": program["code"],
         "language": program["language"],
@@ -45,14 +45,14 @@ def request_body(program: dict[str, Any], options: Options) -> dict[str, Any]:
 
 
 async def run(endpoint: Endpoint, program: dict[str, Any], options: Options) -> RunResult:
-    """Run one program by `/run_code`; raises `Transient` or `InfrastructureError`."""
-    # The program's own time does not start before the server gets to it.
+    """Run one program through `/run_code`; raises `Transient` or `InfrastructureError`."""
+    # The program's own time starts only when the server gets to it.
     patience = options.timeout + options.compile_timeout + QUEUE_PATIENCE
     return fusion_result(await endpoint.run_code(request_body(program, options), patience))
 
 
 async def check(endpoint: Endpoint, program: Program, cases: list[Case], options: Options) -> CheckResult:
-    """Check by `/run_code`, one request for a case with stdin and one for a row of others."""
+    """Check through `/run_code`: one request per case with stdin and one per row of consecutive other cases."""
     results: list[CaseResult] = []
     while len(results) < len(cases):
         skipped = _skipped(results, options, len(cases))
@@ -74,7 +74,7 @@ async def check(endpoint: Endpoint, program: Program, cases: list[Case], options
 def _skipped(results: list[CaseResult], options: Options, count: int) -> CaseResult | None:
     total = whole_check(options.timeout, count, options.total_timeout)
     if sum(result.busy_seconds for result in results) >= total:
-        return CaseResult(outcomes.TIMEOUT, f"not run: {total:g} s for all cases are over")
+        return CaseResult(outcomes.TIMEOUT, f"not run: the {total:g} s for all cases are used up")
     timeouts = sum(result.outcome == outcomes.TIMEOUT for result in results)
     if timeouts >= options.max_timeouts:
         return CaseResult(outcomes.TIMEOUT, f"not run: {timeouts} cases had timed out")
@@ -95,10 +95,10 @@ async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Opt
 async def _judged(
     endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
 ) -> list[CaseResult]:
-    """Results of the cases up to the first that ends the program, that one included; all of them if it can't be
+    """Results of the cases up to and including the first one that kills the program; of all cases if it can't be
     loaded.
 
-    A judge that says nothing twice, where it speaks beside a known good program, was silenced by the program.
+    If the judge reports nothing twice, but does so for a known good program, the program silenced it.
     """
     for _ in range(2):
         results = await _once(endpoint, program, row, options)
@@ -107,15 +107,15 @@ async def _judged(
     good, tests = Program(KNOWN_GOOD["code"]), KNOWN_GOOD["cases"]
     probe = await _once(endpoint, good, tests, replace(options, timeout=max(10.0, options.timeout), total_timeout=None))
     if not isinstance(probe, list) or any(not case.passed for case in probe):
-        raise Transient(f"the judge said nothing: {results}")
-    detail = f"the program ended or silenced its judge: {results}"
+        raise Transient(f"the judge reported nothing: {results}")
+    detail = f"the program killed or silenced its judge: {results}"
     return [CaseResult(outcomes.RUNTIME_ERROR, detail[:500], "SandboxMisuse")] * len(row)
 
 
 async def _once(
     endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
 ) -> list[CaseResult] | str:
-    """The results of one request, or why there are none."""
+    """The results of one request, or the reason why there are none."""
     nonce = secrets.token_hex(16)
     total = whole_check(options.timeout, len(row), options.total_timeout)
     tests = {
@@ -139,22 +139,24 @@ async def _once(
     if loaded is not None:
         return [_load_failure(loaded)] * len(row)
     if not verdicts and result.passed:
-        return "the judge's output is cut"
-    # Without a verdict the whole request ran out of its time or memory in the first case.
+        return "the judge's output is truncated"
+    # Without a verdict the whole request ran out of time or memory in the first case.
     first, *others = [_case_result(verdict) for verdict in verdicts[: len(row)]] or [CaseResult(result.outcome)]
     return [replace(first, busy_seconds=result.busy_seconds), *others]
 
 
 def _messages(stdout: str, nonce: str) -> tuple[Raised | Gone | None, list[dict[str, Any]]]:
-    """What the judge said, up to where the server cut it: how loading ended, and verdicts. Raises `BadFrame` where it
-    did not say the first."""
+    """The judge's messages, up to where the server truncated them: the result of loading, and verdicts.
+
+    Raises `BadFrame` if the first message is missing.
+    """
     prefix = f"{fusion_driver.MARK} {nonce} "
     bodies = [line[len(prefix) :].encode() for line in stdout.split("\n") if line.startswith(prefix)]
     if not bodies:
-        raise BadFrame("no message of the judge.")
+        raise BadFrame("no message from the judge.")
     loaded = read_loaded(parse(bodies[0]))
     verdicts = []
-    with contextlib.suppress(BadFrame):  # the last one may be cut
+    with contextlib.suppress(BadFrame):  # the last one may be truncated
         for body in bodies[1:]:
             verdicts.append(read_verdict(parse(body)))
     return loaded, verdicts
@@ -163,7 +165,7 @@ def _messages(stdout: str, nonce: str) -> tuple[Raised | Gone | None, list[dict[
 def _load_failure(error: Raised | Gone) -> CaseResult:
     if isinstance(error, Gone):
         outcome = outcomes.TIMEOUT if error.detail == "timeout" else outcomes.RUNTIME_ERROR
-        return CaseResult(outcome, "the program ended while it was loaded" if outcome != outcomes.TIMEOUT else None)
+        return CaseResult(outcome, "the program ended during loading" if outcome != outcomes.TIMEOUT else None)
     if error.syntax:
         return CaseResult(outcomes.SYNTAX_ERROR, error.line, error.type)
     return CaseResult(outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR, error.line, error.type)
@@ -174,13 +176,13 @@ def _case_result(verdict: dict[str, Any]) -> CaseResult:
     if outcome == GONE:
         timed_out = detail == "timeout"
         outcome = outcomes.TIMEOUT if timed_out else outcomes.RUNTIME_ERROR
-        detail = detail if timed_out else "the program ended in the middle of a test"
+        detail = detail if timed_out else "the program ended during a test"
     return CaseResult(outcome, detail, verdict.get("error_type"))
 
 
 @cache
 def wrapper() -> str:
-    """The program that carries the judge: the sources of some modules of this package and a start."""
+    """The program that contains the judge: the sources of modules of this package and a call of their driver."""
     folder = Path(inside.__file__).parent
     sources = {name: (folder / f"{name}.py").read_text() for name in _MODULES}
     return f"""import sys, types

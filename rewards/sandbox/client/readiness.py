@@ -1,4 +1,4 @@
-"""Checks that a server's programs can import what answers need, from inside a program: only its view counts."""
+"""Checks from inside a program that a server's programs can import what answers need: only their view counts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 IMPORTED = ("numpy",)
-"""Imported for real, where the server has it: its compiled parts must load as well."""
+"""Actually imported, if the server has them: their compiled parts must load as well."""
 FOUND = ("duckdb", "math_verify")
-"""Only looked for, because importing them takes seconds."""
+"""Only located, because importing them takes seconds."""
 SECONDS = 60.0
 MEMORY_MB = 2048
 
-# `os`, `json` and `traceback` are there before a program begins: what it can't see is reported all the same.
+# `os`, `json` and `traceback` are loaded before a program starts, so it can always report what it can't see.
 _PROGRAM = """
 import json, os, traceback
 errors = {}
@@ -38,21 +38,21 @@ print(json.dumps({"errors": errors, "hidden": [path for path in PATHS if not os.
 
 
 def program(imported: Collection[str], found: Collection[str], paths: Iterable[str] = ()) -> str:
-    """A Python program that prints which modules it can't import or find, and which of these folders it can't see."""
+    """A Python program that prints which modules it can't import or find and which of the folders it can't see."""
     return f"IMPORTED, FOUND, PATHS = {list(imported)!r}, {list(found)!r}, {list(paths)!r}\n{_PROGRAM}"
 
 
 def own_program() -> str:
-    """The check program for a server on this interpreter: its programs must import what it can."""
+    """The check program for a server on this interpreter: its programs must import what the interpreter can."""
     has = {name for name in (*IMPORTED, *FOUND) if importlib.util.find_spec(name) is not None}
     installed = [path for path in sys.path if os.path.isdir(path) and path.endswith(("site-packages", "dist-packages"))]
     paths = [os.path.dirname(os.__file__), *installed]
-    # `csv` stands for the standard library.
+    # `csv` represents the standard library.
     return program(["csv", *(name for name in IMPORTED if name in has)], [name for name in FOUND if name in has], paths)
 
 
 def problem(result: dict[str, Any]) -> str | None:
-    """What a result of such a program (outcome, stdout, stderr) says is wrong, None where nothing is."""
+    """The problem that a check program's result (outcome, stdout, stderr) reports, or None."""
     if result["outcome"] != "passed":
         lines = result["stderr"].strip().splitlines()
         return f"a program that imports packages ended with {result['outcome']}: {lines[-1] if lines else 'no message'}"

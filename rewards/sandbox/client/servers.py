@@ -23,8 +23,8 @@ from rewards.sandbox.client.transport import Endpoint, Transient
 
 DEFAULT_CONCURRENCY = 256
 KEEP_ALIVE = 2.0
-"""Seconds an idle connection stays reusable: less than the servers' keep-alive (5 with uvicorn), so that no request
-hits a connection that is being closed."""
+"""Seconds that an idle connection stays reusable: less than the servers' keep-alive (5 with uvicorn), so that no
+request hits a connection that is being closed."""
 
 
 class ProcessLimit:
@@ -138,7 +138,7 @@ AttemptAt = Callable[[Endpoint], Awaitable[Result]]
 
 
 class Servers:
-    """Connects to the servers of a `Sandbox` and retries when they fail.
+    """The servers of a `Sandbox`: connects on first use and retries when they fail.
 
     `urls`: the servers, with or without `/run_code`; if empty, this machine's embedded server, started with the
     arguments `embedded`. `token`: the servers' token, sent to them only. `attempts`: tries per program when servers

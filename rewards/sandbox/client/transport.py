@@ -104,7 +104,7 @@ def fusion_result(answer: dict[str, Any]) -> RunResult:
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
 GATHER_SECONDS = 0.02
-"""Seconds for which programs for a busy server are gathered into one request."""
+"""Seconds for which programs for a busy server are collected into one request."""
 LARGEST_BODY = 32 << 20
 """Bytes of one batch request with several programs: half of what our server accepts."""
 SILENCE = 30.0
@@ -113,7 +113,7 @@ SILENCE = 30.0
 
 @dataclass(frozen=True)
 class Options:
-    """What all programs of one batch request share. Times in seconds, sizes in MiB, `output_limit` in bytes."""
+    """Options shared by all programs of one batch request. Times in seconds, sizes in MiB, `output_limit` in bytes."""
 
     timeout: float = 10.0
     compile_timeout: float = 10.0
@@ -136,7 +136,7 @@ class Work:
 
 
 class Endpoint:
-    """One server. Not thread-safe: belongs to the event loop that made it."""
+    """One server. Not thread-safe: belongs to the event loop that created it."""
 
     def __init__(self, base: str, client: httpx.AsyncClient) -> None:
         self.base = base
@@ -161,20 +161,20 @@ class Endpoint:
         return max(0.0, self._down_until - time.monotonic())
 
     def note_unreachable(self) -> None:
-        """Leave this server out for a while that doubles each time, up to half a minute."""
+        """Skip this server for a period that doubles with each outage, up to 30 seconds."""
         self.has_batch = None
         if self.down_for:
-            return  # one outage, however many requests it hits
+            return  # one outage counts once, however many requests it hits
         self._failures += 1
         self._down_until = time.monotonic() + min(30.0, 0.25 * 2 ** min(self._failures, 10))
 
     def note_alive(self) -> None:
-        """Forget earlier failures."""
+        """Reset the failure count and the waiting period."""
         self._failures = 0
         self._down_until = 0.0
 
     async def discover(self) -> None:
-        """Find out whether the batch route is there; raises `Transient` when the server does not answer."""
+        """Detect whether the server has the batch route; raises `Transient` if it does not answer."""
         async with self._discovering:
             if self.has_batch is None:
                 await self._ask_capabilities()
@@ -203,9 +203,9 @@ class Endpoint:
             raise unreachable(self.base, error) from None
 
     async def run_code(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
-        """One SandboxFusion request; returns the answer with a program's own result in it, else raises.
+        """Send one SandboxFusion request and return the answer, which holds a program's result.
 
-        `patience`: seconds for the whole answer, waiting in the server's queue included. Raises `Transient`, or
+        `patience`: seconds for the whole answer, including time in the server's queue. Raises `Transient`, or
         `InfrastructureError` for an answer that no retry fixes.
         """
         response = await self._request("POST", "/run_code", timeout=patience, body=body)
@@ -228,8 +228,8 @@ class Endpoint:
         queue = self._queues.setdefault(work.options, [])
         queue.append(work)
         if len(queue) == 1:
-            # An idle server gets a request at once (with all that this turn of the event loop submits). A busy one
-            # would only queue the programs, so they wait here to be batched.
+            # An idle server gets a request at once, with everything that this turn of the event loop submits. A busy
+            # one would only queue the programs, so they wait here to be batched.
             loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
         elif len(queue) == FLUSH_PROGRAMS:
             self._flush(work.options)

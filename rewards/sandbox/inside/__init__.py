@@ -1,1 +1,1 @@
-"""What runs in the program's process and in the judge's. Standard library only."""
+"""Code of the program's process and of the judge's process. Standard library only."""

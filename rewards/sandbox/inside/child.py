@@ -1,4 +1,4 @@
-"""What a confined child of a fork server does: read its order from the worker and carry it out."""
+"""The entry point of a confined child of a fork server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIZE = struct.Struct("!I")
 
 
 def run_child() -> NoReturn:
-    """What a confined child does: read its order from the worker and carry it out."""
+    """Read an order from the worker and carry it out."""
     # marshal, because it is one C call; the worker is the trusted side of this channel.
     payload = marshal.loads(_read_order())
     gc.enable()

@@ -1,8 +1,8 @@
 """Plain data between the process that runs the program and the process that judges it.
 
-Only values travel, never behaviour: an object of the program's own class becomes a handle. What the judge compares is
-therefore always made by the judge's own interpreter, so an `__eq__` that lies is never asked. Nothing here unpickles or
-evaluates. `decode` is the schema: it accepts the forms that `encode` makes, within `Bounds`, and no others.
+Only values travel, never behaviour: an object of the program's own class becomes a handle. The judge's own interpreter
+therefore builds every value that the judge compares, so a lying `__eq__` is never called. Nothing here unpickles or
+evaluates. `decode` is the schema: it accepts only the forms that `encode` produces, within `Bounds`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = {value: name for name, value in _NAMED.items()}
 """Types and constants sent by name: they can be neither created nor changed."""
 
 Remember = Callable[[Any], Any]
-"""Turns an object that is no plain data into the JSON that stands for it."""
+"""Turns an object that is not plain data into the JSON that represents it."""
 
 
 class NotData(TypeError):
@@ -44,15 +44,15 @@ class NotData(TypeError):
 
 
 class OutOfBounds(ValueError):
-    """A form that is well made and larger than this side reads."""
+    """A well-formed form that is larger than this side accepts."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much of a form is turned into a value, beside its size in bytes and its depth.
+    """Limits on decoding a form, in addition to its size in bytes and its depth.
 
-    entries: keys of dicts and members of sets, all together; their hashes can be made to collide, which takes quadratic
-    time. bits: of one whole number.
+    entries: total keys of dicts and members of sets; crafted hashes can collide, which takes quadratic time. bits: size
+    of one integer.
     """
 
     entries: int = 1 << 20
@@ -60,9 +60,9 @@ class Bounds:
 
 
 DATA = Bounds()
-"""For a process that is ended with the program: its time is the program's."""
+"""For a process that is killed with the program: its time counts as the program's."""
 QUICK = Bounds(entries=512, bits=1 << 14)
-"""For the worker: no form within a frame's size and these bounds takes more than some milliseconds."""
+"""For the worker: a form within the frame limit and these bounds decodes within a few milliseconds."""
 
 
 def refuse(value: Any) -> Any:
@@ -79,10 +79,11 @@ def encode(
     contents: bool = False,
     depth: int = 0,
 ) -> Any:
-    """Return the JSON form of `value`; raises `NotData` for what has none and `remember` does not take.
+    """Return the JSON form of `value`; raises `NotData` if it has none and `remember` refuses it.
 
-    `by_value`: an object of a subclass of a builtin type is what the builtin type holds of it; else `remember` takes
-    it, behaviour and all. `shared`: the containers that both sides hold; `contents`: of this one, only what is in it.
+    `by_value`: encode an object of a subclass of a builtin type as its builtin value; otherwise `remember` makes a
+    handle of it, so that it keeps its behaviour. `shared`: the containers that both sides hold; `contents`: encode only
+    the items of this container, not its number.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -111,7 +112,7 @@ _BUILTIN = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, 
 
 
 def _encode_builtin(value: Any, inner: Callable[[Any], Any]) -> Any:
-    # The unbound methods of the builtin are called on purpose: a subclass can't put its own in their place.
+    # Unbound methods of the builtin on purpose: a subclass cannot override them.
     if isinstance(value, tuple):
         return {"t": [inner(item) for item in tuple.__iter__(value)]}
     if isinstance(value, dict):
@@ -157,7 +158,7 @@ def _encode_library(value: Any, inner: Callable[[Any], Any], remember: Remember)
 
 
 UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
-"""What `decode` raises for a form that `encode` does not make; `OutOfBounds` among them."""
+"""What `decode` raises for a form that `encode` does not produce, including `OutOfBounds`."""
 
 
 def decode(
@@ -165,8 +166,8 @@ def decode(
 ) -> Any:
     """Return the value of a JSON form; `recall` turns the content of an `"o"` (handle) tag into an object.
 
-    Raises `OutOfBounds` for a form larger than `bounds`, another of `UNREADABLE` for one that `encode` does not make:
-    the other side is not trusted.
+    Raises `OutOfBounds` for a form larger than `bounds`, and another of `UNREADABLE` for one that `encode` does not
+    produce: the other side is not trusted.
     """
     return _Decoder(recall, bounds, shared).value(form, 0)
 
@@ -210,7 +211,7 @@ class _Decoder:
             kind, body = body
             pairs = [self.value(item, depth) for item in _list(body)]
             self._count(len(pairs))
-            # Keys and items are views of a dict that has them; of values, only their order is left.
+            # Views of keys and of items get a dict that holds them; a view of values keeps only their order.
             return (dict.fromkeys(pairs).keys, dict(enumerate(pairs)).values, lambda: dict(pairs).items())[kind]()
         items = [[self.value(part, depth) for part in pair] for pair in body] if tag == "d" else [
             self.value(item, depth) for item in _list(body)
@@ -268,13 +269,13 @@ def _list(body: Any) -> list[Any]:
 
 def _text(body: Any) -> str:
     if type(body) is not str:
-        raise ValueError("not a text")
+        raise ValueError("not a string")
     return body
 
 
 def _decimal(text: str, bounds: Bounds) -> Decimal:
-    # Reading decimal digits takes more than linear time, and an exponent of nine digits makes a whole number that
-    # takes minutes to write out.
+    # Parsing decimal digits takes more than linear time, and an exponent of nine digits makes an integer that takes
+    # minutes to print.
     if len(text) > min(bounds.bits // 4, 10_000) + 16:
         raise OutOfBounds("a decimal of too many digits")
     value = Decimal(text)
@@ -284,7 +285,7 @@ def _decimal(text: str, bounds: Bounds) -> Decimal:
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """The beginning of a value's text, for messages; never raises, even for huge numbers."""
+    """The truncated repr of a value, for messages; never raises, even for huge numbers."""
     try:
         text = repr(value)
     except (ValueError, RecursionError, MemoryError):

@@ -1,14 +1,14 @@
-"""When an answer counts as the expected one. Pure; used by the judge, the worker and the SandboxFusion fallback.
+"""Comparison of answers with expected answers. Pure; used by the judge, the worker and the SandboxFusion fallback.
 
-Printed output: lines are compared in order; white space at line ends and empty lines at the end do not count. Where the
-texts of two lines differ, they are compared token by token, so leading and inner blanks do not count either, unless the
-case is about layout. A token that the expected text writes as a whole number needs that number (`12.0` and `1.2e1` are
-12; `012` is another text); one that it writes with a fraction or an exponent may differ by a relative 1e-6 (absolute
-1e-9 near zero). Infinity equals only infinity, NaN only NaN. `True`, `False` and `None` equal `true`, `false`, `null`.
+Printed output: lines are compared in order; trailing white space and trailing empty lines are ignored. Lines that
+differ as text are compared token by token, so leading and inner blanks are ignored too, unless the case is about
+layout. A token that is an integer in the expected text must be that number (`12.0` and `1.2e1` are 12; `012` is
+different text); a token with a fraction or an exponent may differ by a relative 1e-6 (absolute 1e-9 near zero).
+Infinity equals only infinity, NaN only NaN. `True`, `False` and `None` equal `true`, `false`, `null`.
 
-Returned values: the same for numbers, by the type of the expected value; `True`/`False`/`None` equal only themselves
-(so `1` is not `True`), lists and tuples are interchangeable because JSON has lists only, sets and dicts by content; a
-string is equal only to the same string.
+Returned values: numbers follow the same rules, by the type of the expected value; `True`/`False`/`None` equal only
+themselves (so `1` is not `True`); lists and tuples are interchangeable because JSON has only lists; sets and dicts
+compare by content; a string equals only the same string.
 
 Every comparison takes time linear in the size of both sides: numbers are compared as digits, never converted whole.
 """
@@ -22,20 +22,20 @@ from typing import Any
 RELATIVE = 1e-6
 ABSOLUTE = 1e-9
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
-# Possessive throughout: a token that is no number is left after one pass.
+# Possessive throughout: a token that is not a number fails after one pass.
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]++)(?:\.([0-9]*+))?+|\.([0-9]++))(?:[eE]([+-]?[0-9]++))?+")
 _SPECIAL = {"inf": "inf", "infinity": "inf", "nan": "nan"}
 _BLANKS = re.compile(r"\s++")
 _FLOAT_DIGITS, _EXPONENT_DIGITS = 40, 9
 
 Number = tuple[str, str, int]
-"""A decimal number in its one canonical form: sign, digits without zeros at either end, exponent of the last digit."""
+"""A decimal number in canonical form: sign, digits without zeros at either end, exponent of the last digit."""
 
 
 def same_output(actual: str, expected: str, *, layout: bool = False) -> bool:
-    """Whether printed text answers the expected text, by the rules at the top of this file.
+    """Whether printed text matches the expected text, by the rules at the top of this file.
 
-    `layout`: leading and inner blanks count.
+    `layout`: leading and inner blanks must match.
     """
     actual_lines, expected_lines = _lines(actual), _lines(expected)
     if len(actual_lines) != len(expected_lines):
@@ -67,7 +67,7 @@ def _same_token(actual: str, expected: str) -> bool:
         return wanted is given and _special(actual) == _special(expected) is not None
     if any(mark in expected for mark in ".eE"):
         return given == wanted or _close(given, wanted)
-    # Zeros in front are part of a whole number that is a name: 007, 0011, 09:05.
+    # Leading zeros matter where a number is a name: 007, 0011, 09:05.
     return given == wanted and not (_is_padded(actual) or _is_padded(expected))
 
 
@@ -77,7 +77,7 @@ def _is_padded(text: str) -> bool:
 
 
 def number(text: str) -> Number | None:
-    """The decimal number that a text writes, or None; its exponent has at most nine digits."""
+    """Parse a decimal number; None if the text is not one or its exponent has more than nine digits."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
@@ -101,26 +101,26 @@ def _special(text: str) -> tuple[bool, str] | None:
 
 def _close(given: Number, wanted: Number) -> bool:
     left, right = _as_float(given), _as_float(wanted)
-    # Beyond a float's range all numbers look alike: there only the same digits are the same number.
+    # Beyond a float's range all numbers look alike: only equal digits count as equal there.
     return math.isfinite(left) and math.isfinite(right) and close(left, right)
 
 
 def _as_float(value: Number) -> float:
     sign, digits, power = value
-    # A float has 17 digits; what is cut off here can't change it by more than its last one.
+    # A float has 17 significant digits; the digits cut off here change at most the last one.
     kept = digits[:_FLOAT_DIGITS]
     return float(f"{sign}{kept or '0'}e{power + len(digits) - len(kept)}")
 
 
 def close(actual: float, expected: float) -> bool:
-    """Whether two floats are equal within the tolerance; NaN equals NaN here, as an expected answer."""
+    """Whether two floats are equal within the tolerance; NaN equals NaN, since NaN can be an expected answer."""
     if math.isnan(actual) or math.isnan(expected):
         return math.isnan(actual) and math.isnan(expected)
     return math.isclose(actual, expected, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
 
 
 def same_value(actual: Any, expected: Any) -> bool:
-    """Whether a returned value (plain data) answers the expected one, by the rules at the top of this file."""
+    """Whether a returned value (plain data) matches the expected one, by the rules at the top of this file."""
     if isinstance(actual, bool) or isinstance(expected, bool) or actual is None or expected is None:
         return type(actual) is type(expected) and actual == expected
     if isinstance(expected, float) and isinstance(actual, (int, float)):
@@ -129,7 +129,7 @@ def same_value(actual: Any, expected: Any) -> bool:
         return len(actual) == len(expected) and all(same_value(a, b) for a, b in zip(actual, expected, strict=True))
     if isinstance(actual, dict) and isinstance(expected, dict):
         return _same_mapping(actual, expected)
-    # Whole numbers, fractions, text: Python's equality is exact, also between an int and a float.
+    # Integers, fractions, strings: Python's equality is exact, also between an int and a float.
     return bool(actual == expected)
 
 
@@ -147,7 +147,7 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
     by_json_key: dict[str, Any] | None = None
     for key, value in expected.items():
         found = actual.get(key, missing)
-        # JSON has string keys only: {"1": 2} in a dataset answers {1: 2} of a program.
+        # JSON has only string keys: {"1": 2} in a dataset matches a program's {1: 2}.
         if found is missing and isinstance(key, str):
             if by_json_key is None:
                 texts = ((_as_json_key(other), item) for other, item in actual.items())
@@ -161,5 +161,5 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
 def _as_json_key(key: Any) -> str | None:
     if isinstance(key, bool) or key is None:
         return {True: "true", False: "false", None: "null"}[key]
-    # A key of thousands of digits has no decimal text (Python refuses), and no data set writes one.
+    # Python refuses to print a key of thousands of digits, and no dataset has one.
     return str(key) if isinstance(key, float) or (isinstance(key, int) and key.bit_length() < 1024) else None

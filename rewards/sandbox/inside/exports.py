@@ -1,7 +1,7 @@
-"""What the program's process does with the requests of a test: look up, call, read, set, iterate.
+"""Handlers in the program's process for the requests of a test: look up, call, read, set, iterate.
 
-This code shares its process with the program, so nothing that it says decides a verdict: it reports values, which are
-compared in the judge (judge.py) or the worker (calls.py).
+This code shares its process with the program, so nothing that it reports decides a verdict: it sends values, which the
+judge (judge.py) or the worker (calls.py) compares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rewards.sandbox.inside.codec import decode, encode
 from rewards.sandbox.inside.frames import receive_frame, send_frame
 from rewards.sandbox.inside.shared import Shared
 
-# The special methods that a test may use on an object of the program; a bit each says which ones its class has.
+# The special methods that a test may use on an object of the program; one bit each marks those its class has.
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
 OPERATORS = tuple(f"__{kind}{name}__" for kind in ("", "r", "i") for name in _BINARY)
 SPECIAL = (
@@ -27,16 +27,15 @@ SPECIAL = (
     *OPERATORS,
 )  # fmt: skip
 HAS_EQUALITY, IS_EXCEPTION, IS_DATA, IS_LIBRARY = 1, 2, 4, 8
-"""Flags of a class: it defines `__eq__`; its instances are exceptions, or hold a builtin value (of a subclass
-of list, say); it is the interpreter's or the library's, not the program's."""
-_HEAP_TYPE = 1 << 9  # of a class that Python code has made
+"""Flags of a class: it defines `__eq__`; its instances are exceptions; they hold a builtin value (for example a
+subclass of list); it belongs to the interpreter or the standard library, not to the program."""
+_HEAP_TYPE = 1 << 9  # set for classes that Python code creates
 _DATA = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
 _MAX_TEXT = 2000
 
 
 class Exports:
-    """The objects of the program that the judge holds by number, and the functions of the judge that the program
-    holds."""
+    """Objects of the program that the judge holds by number, and functions of the judge that the program holds."""
 
     def __init__(self, namespace: dict[str, Any], calls: socket.socket) -> None:
         self.namespace = namespace
@@ -47,21 +46,21 @@ class Exports:
         self._late: dict[int, BaseException] = {}
 
     def number(self, value: Any) -> int:
-        """The number of an object, the same each time: a test may ask whether two are one."""
+        """The number of an object, always the same: a test may check the identity of two objects."""
         known = self._numbers.get(id(value))
         if known is None:
-            # The list keeps it alive, so that its id stays its own.
+            # The list keeps the object alive, so that its id is not reused.
             known = self._numbers[id(value)] = len(self.objects)
             self.objects.append(value)
         return known
 
     def remember(self, value: Any) -> Any:
-        """The JSON of a handle: number of the object, number and name of its class, whether it is a class itself."""
+        """The JSON of a handle: the object's number, the number and name of its class, whether it is itself a class."""
         kind = type(value)
         return {"o": [self.number(value), self.number(kind), kind.__name__[:200], int(isinstance(value, type))]}
 
     def recall(self, body: Any) -> Any:
-        """The object of a handle, or a stand-in for a function of the test."""
+        """Return the object of a handle, or a stand-in for a function of the test."""
         if body[0] == "k":
             return lambda *arguments, **keywords: self._call_back(body[1], arguments, keywords)
         return self.objects[body[0]]
@@ -78,7 +77,7 @@ class Exports:
         return self._received(message, "v")
 
     def form(self, value: Any) -> Any:
-        """The form of a value, objects and containers as what they are."""
+        """The form of a value that keeps objects as handles and containers shared."""
         return encode(value, self.remember, by_value=False, shared=self.shared)
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -88,7 +87,7 @@ class Exports:
         send_frame(self.calls, {**message, "sync": updates} if updates else message)
 
     def _received(self, message: dict[str, Any], key: str = "args") -> Any:
-        """The values of a message, after which what else it changes is changed."""
+        """Decode the values of a message, then apply its updates of shared containers."""
         values = decode(message.get(key, []), self.recall, shared=self.shared)
         self.shared.apply(message.get("sync", []), lambda form: decode(form, self.recall, shared=self.shared))
         return values
@@ -102,7 +101,7 @@ class Exports:
         self._send(reply)
 
     def describe(self, error: BaseException) -> dict[str, Any]:
-        """The plain-data form of an exception, with its numbers where its class is no builtin one."""
+        """The plain-data form of an exception, with object and class numbers if its class is not a builtin."""
         form = describe(error)
         try:
             form["args"] = [encode(argument, self.remember) for argument in error.args[:64]]
@@ -113,7 +112,7 @@ class Exports:
         return form
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do one request; raises what the program raises."""
+        """Execute one request; raises what the program raises."""
         if request["op"] == "run":
             return self._run(request)
         arguments = self._received(request)
@@ -126,7 +125,7 @@ class Exports:
         return {"v": self.form(value)}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Call a name of the program with plain data, for plain data: all that a simple test asks."""
+        """Call a function of the program with plain data and return plain data: all that a simple test needs."""
         try:
             target = self.namespace[request["name"]]
         except KeyError:
@@ -158,24 +157,24 @@ class Exports:
         return {"v": str.__str__(text)}
 
     def _data(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        """What a builtin type holds of an object of its subclass."""
+        """The builtin value of an object whose class derives from a builtin type."""
         return {"v": encode(target, self.remember)}
 
     def _copy(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
         return self._value(copy.deepcopy(target) if request["deep"] else copy.copy(target))
 
     def _complete(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a coroutine to its end: the loop that it needs is here."""
+        """Run a coroutine to its end here, where its event loop is."""
         import asyncio  # hundreds of modules, for the few programs that need them
 
         return self._value(asyncio.run(target))
 
     def _class(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        """What a class is to the judge: name, flags, special methods as bits, bases as numbers or builtin names."""
+        """Describe a class for the judge: name, flags, special methods as bits, bases as numbers or builtin names."""
         bits = sum(1 << bit for bit, name in enumerate(SPECIAL) if _has(target, name))
         compares = target.__eq__ is not object.__eq__
         flags = HAS_EQUALITY * compares + IS_EXCEPTION * issubclass(target, BaseException)
-        # A builtin class stands for itself, as the base of its mirror.
+        # A builtin class is listed as the base of its own mirror.
         above = (target,) if target.__module__ == "builtins" else target.__bases__
         bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in above]
         flags += IS_DATA * issubclass(target, _DATA) + IS_LIBRARY * _is_library(target)
@@ -188,7 +187,7 @@ class Exports:
         return {"v": issubclass(kind, target) is True}
 
     def _next(self, target: Any, request: dict[str, Any]) -> dict[str, Any]:
-        """Up to `count` items of an iterator; an exception behind some of them is raised by the next request."""
+        """Up to `count` items of an iterator; an exception after the first item is raised by the next request."""
         if error := self._late.pop(request["on"], None):
             raise error
         items: list[Any] = []
@@ -208,12 +207,12 @@ def _is_library(kind: type) -> bool:
 
 
 def _has(kind: type, name: str) -> bool:
-    """Whether instances of a class have a special method; what its metaclass has is of no use to them."""
+    """Whether instances of a class have a special method; methods of its metaclass do not count."""
     return next((vars(base)[name] is not None for base in kind.__mro__ if name in vars(base)), False)
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """The plain-data form of an exception: type name, message, last traceback line, each within bounds."""
+    """The plain-data form of an exception: type name, message, last traceback line, each bounded in length."""
     name = str(type(error).__name__)[:200]
     try:
         text = str(error)[:_MAX_TEXT]

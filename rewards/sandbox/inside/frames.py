@@ -1,5 +1,5 @@
-"""Messages on a socket: JSON text behind its length. Sizes are bounded before anything is kept, content before it is
-used: what arrives is bytes until `parse` has accepted it."""
+"""Messages on a socket: length-prefixed JSON. Sizes are checked before anything is stored and content before it is
+used: received data stays bytes until `parse` accepts it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ HEADER = struct.Struct("!I")
 
 
 class BadFrame(ValueError):
-    """Bytes that are no message: no UTF-8, no JSON, nested too deeply, a number of too many digits."""
+    """Bytes that are not a message: not UTF-8, not JSON, nested too deeply, a number with too many digits."""
 
 
 class FrameTooLarge(BadFrame):
-    """A frame above the limit of the side that reads."""
+    """A frame above the reader's limit."""
 
 
 def parse(body: bytes) -> Any:
-    """The JSON value of a frame's body; raises only `BadFrame`, for any invalid body."""
+    """Parse the JSON body of a frame; raises only `BadFrame`, for any invalid body."""
     try:
         return json.loads(body.decode())
     except (ValueError, RecursionError) as error:
-        raise BadFrame(f"no message: {type(error).__name__}") from None
+        raise BadFrame(f"the frame is not a message: {type(error).__name__}") from None
 
 
 def frame(message: Any) -> bytes:
-    """One message behind its length."""
+    """Serialize one message with its length prefix."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return HEADER.pack(len(body)) + body
 
@@ -40,7 +40,7 @@ def send_frame(channel: socket.socket, message: Any) -> None:
 
 
 def receive_frame(channel: socket.socket, limit: int = MAX_FRAME) -> Any:
-    """Read one message; raises `EOFError` at the end, `BadFrame` for what is none."""
+    """Read one message; raises `EOFError` at the end, `BadFrame` for an invalid one."""
     (size,) = HEADER.unpack(_read_exactly(channel, HEADER.size))
     if size > limit:
         raise FrameTooLarge(f"a frame of {size} bytes is above {limit}")
@@ -58,14 +58,14 @@ def _read_exactly(channel: socket.socket, size: int) -> bytes:
 
 
 class FrameBuffer:
-    """Bodies of frames out of bytes that arrive in pieces, for the side that polls; none larger than `limit` bytes."""
+    """Reassembles frame bodies of at most `limit` bytes from partial reads, for the side that polls."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._data = bytearray()
         self._limit = limit
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes, return the bodies that they complete; raises `FrameTooLarge`."""
+        """Add bytes and return the bodies that they complete; raises `FrameTooLarge`."""
         self._data += data
         bodies: list[bytes] = []
         start = 0

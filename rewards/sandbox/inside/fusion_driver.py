@@ -1,8 +1,8 @@
-"""Runs inside a SandboxFusion program: forks the model's program, then reads the tests, judges, prints verdicts.
+"""Driver inside a SandboxFusion program: forks the model's program, then reads the tests, judges, prints verdicts.
 
-The verdict lines carry a nonce that reaches this process after the program was forked off. That keeps out what shares
-no memory with the judge: printed verdicts, exit codes, patched builtins, lying objects, frames. What it can't keep out
-there is a program that attacks this process through the kernel (ptrace, /proc), because both run as the same user.
+The verdict lines carry a nonce that reaches this process after the program was forked off. That defeats every attack
+without access to the judge's memory: printed verdicts, exit codes, patched builtins, lying objects, frames. It cannot
+stop a program that attacks this process through the kernel (ptrace, /proc), because both run as the same user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARK = "verdict"
 
 
 class PrintingJudge(judge.Judge):
-    """A judge that prints its verdicts and watches the time of each case by itself."""
+    """A judge that prints its verdicts and enforces the time limits itself."""
 
     def __init__(self, payload: dict[str, Any], calls: socket.socket, output: int) -> None:
         super().__init__(payload, calls, calls)
@@ -33,7 +33,7 @@ class PrintingJudge(judge.Judge):
         self._wind()
 
     def _wind(self) -> None:
-        """Start the time of the next case: its own limit, or what is left for all cases."""
+        """Start the timer of the next case: its own limit or the remaining total, if that is shorter."""
         signal.setitimer(signal.ITIMER_REAL, max(0.001, min(self._seconds, self._deadline - time.monotonic())))
 
     def _out_of_time(self, *_: Any) -> None:
@@ -47,7 +47,7 @@ class PrintingJudge(judge.Judge):
 
 
 def read_block() -> Any:
-    """Read one length-prefixed JSON block of standard input, and not a byte more."""
+    """Read one length-prefixed JSON block from standard input and not a byte more."""
     size = b""
     while not size.endswith(b"\n"):
         size += os.read(0, 1)
@@ -58,7 +58,7 @@ def read_block() -> Any:
 
 
 def main() -> None:
-    """Judge the cases up to the first that ends the program."""
+    """Judge the cases up to the first one that kills the program."""
     code = read_block()
     theirs, ours = socket.socketpair()
     child = os.fork()

@@ -1,7 +1,7 @@
 """The judge: runs the tests of a check in a separate process and asks the program's process for values.
 
 The judge is forked from a server that never held a program; the program's process is forked from a server that never
-held a test. Between them goes plain data (codec.py), so a program can lie about a value only by computing the right
+held a test. They exchange only plain data (codec.py), so a program can lie about a value only by computing the right
 one: expected values, test source, verdicts and the checker's frames are in an address space that it cannot reach.
 `free_names` finds the names that a test expects from the program, the builtins or a library.
 """
@@ -32,12 +32,12 @@ LIBRARIES = {
         "requests", "bs4", "nltk", "cv2", "PIL", "jax", "jnp",
     )},
 }  # fmt: skip
-"""Names that mean a library beyond the standard one, and the module that each stands for."""
+"""Names of third-party libraries and the module that each one means."""
 
 
 @lru_cache(maxsize=8192)
 def free_names(test: str) -> frozenset[str]:
-    """The names that a test reads and neither defines nor imports. Raises SyntaxError for invalid Python."""
+    """The names that a test reads but neither defines nor imports. Raises SyntaxError for invalid Python."""
     table = symtable.symtable(test, "test", "exec")
     bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     read: set[str] = set()
@@ -58,7 +58,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 class Judge:
-    """Judges the cases of one payload in order and reports each verdict immediately."""
+    """Judges the cases of one payload in order and reports every verdict immediately."""
 
     def __init__(self, payload: dict[str, Any], verdicts: socket.socket, calls: socket.socket) -> None:
         self.program = RemoteProgram(calls)
@@ -92,11 +92,11 @@ class Judge:
     def _bind(self) -> None:
         sources = [self.setup, *(case["source"] for case in self.cases if "source" in case)]
         used = frozenset[str]().union(*map(free_names, sources))
-        # An entry point is bound also where a test gives its name another meaning further down.
+        # An entry point is bound even if a test rebinds its name later.
         for name in sorted((used - _BUILTINS) | self.entry_points):
             library = name if name in sys.stdlib_module_names else LIBRARIES.get(name)
             # A test that uses math.isclose without importing math means the library, never the program's own math. A
-            # name found in neither stays unbound: the test that needs it gets Python's NameError.
+            # name that neither has stays unbound: the test that needs it gets Python's NameError.
             with contextlib.suppress(KeyError, ImportError):
                 if library and name not in self.entry_points:
                     self.namespace[name] = importlib.import_module(library)
@@ -114,7 +114,7 @@ class Judge:
             pass
         except BaseException as error:
             failure = self._failure(error)
-        # Read from the program, not the exception: a test may have caught it.
+        # Read from the program, not from the exception: a test may have caught it.
         fatal, self.program.fatal = self.program.fatal, None
         if isinstance(fatal, ProgramGone):
             self.program.fatal = fatal
@@ -131,7 +131,7 @@ class Judge:
         if isinstance(error, AssertionError):
             return {"outcome": "wrong_answer", "detail": _text(error)[:500] or "AssertionError"}
         kind = type(error).__name__[:200]
-        # The judge itself has no more memory than the program: values too large for it are the program's.
+        # The judge has the same memory limit as the program: values too large for it came from the program.
         outcome = "memory" if isinstance(error, MemoryError) else "runtime_error"
         return {"outcome": outcome, "detail": f"{kind}: {_text(error)}"[:MAX_DETAIL], "error_type": kind}
 
@@ -139,7 +139,7 @@ class Judge:
         exec(compile(case["source"], "test", "exec"), self.namespace)  # noqa: S102 - the sandboxed judge
 
     def _call_case(self, case: dict[str, Any]) -> None:
-        # By value: an object of a subclass of a builtin type is what the builtin type holds of it.
+        # By value: an object of a subclass of a builtin type counts as its builtin value.
         actual = self.program.ask("run", name=case["entry_point"], args=case["args"], kwargs=case["kwargs"])
         if issubclass(type(actual), Stub):
             actual = data_of(actual)

@@ -1,4 +1,4 @@
-"""Outcome classes of a program, how the end of a process maps to them, and a known good program to test a slot with."""
+"""Outcome classes, their derivation from how a process ended, and a known good program for testing a slot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KNOWN_GOOD: dict[str, Any] = {
     "stop_on_failure": False, "total_timeout": 3.0, "entry_points": [],
     "cases": [{"source": "assert double(2) == 4"}, {"source": "value = double(3)\nassert value == 6"}],
 }  # fmt: skip
-"""A job, with one case that the worker compares and one that a judge runs."""
+"""A job with one case that the worker compares and one that a judge runs."""
 
 
 PASSED = "passed"
@@ -30,9 +30,9 @@ _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate 
 
 
 def classify_end(return_code: int | None, stderr: str) -> tuple[str, str | None, str | None]:
-    """Class, exception type (or signal name) and last traceback line of a program that has ended.
+    """Outcome class, exception type (or signal name) and last traceback line of a program that has ended.
 
-    `return_code`: as SandboxFusion reports it: None after a time-out, negative for a signal. `stderr`: its last part.
+    `return_code`: as SandboxFusion reports it: None after a timeout, negative for a signal. `stderr`: its tail.
     """
     if return_code is None:
         return TIMEOUT, None, None
@@ -48,14 +48,14 @@ def classify_end(return_code: int | None, stderr: str) -> tuple[str, str | None,
         return (MEMORY if memory else RUNTIME_ERROR), error_type, error_line or f"killed by {error_type}"
     if error_line and any(mark in error_line for mark in _OUT_OF_MEMORY):
         return MEMORY, error_type or "MemoryError", error_line
-    # A file that does not compile has no traceback above its error; code that compiles other text has one.
+    # A file that does not compile has no traceback above its error; code that compiles other code at run time has one.
     if error_type in _SYNTAX and "Traceback (most recent call last)" not in stderr:
         return SYNTAX_ERROR, error_type, error_line
     return RUNTIME_ERROR, error_type, error_line
 
 
 def last_exception(stderr: str) -> tuple[str | None, str | None]:
-    """Exception type and last traceback line out of what a program wrote to standard error, if it looks like one."""
+    """Exception type and last traceback line from a program's standard error, None where there is none."""
     lines = [line for line in stderr.rstrip().split("\n")[-200:] if line.strip()]
     if not lines:
         return None, None

@@ -1,6 +1,6 @@
-"""What the child of a fork server does with a model's program: run it as a script, or load it and answer calls.
+"""Execution of a model's program in a child of a fork server: as a script, or loaded as a module that answers calls.
 
-This code shares its process with the program, so nothing that it says decides a verdict: it reports output and values,
+This code shares its process with the program, so nothing that it reports decides a verdict: it sends output and values,
 which are compared elsewhere (worker.py for printed output, judge.py for values).
 """
 
@@ -23,16 +23,16 @@ from rewards.sandbox.inside.exports import Exports
 from rewards.sandbox.inside.frames import receive_frame, send_frame
 
 PATH = "main.py"
-"""Where the program's source goes; the fork server sets it to an absolute path."""
+"""Path of the program's source file; the fork server makes it absolute."""
 READY, DONE, NEXT = b"r", b"d", b"n"
-"""All that a program's process and the worker say on the control channel: confined, one run ended, run again."""
+"""The only messages on the control channel between a program's process and the worker: confined, run ended, run
+again."""
 MODULE = "main"
-"""The name of a program whose functions are tested, as if a test had imported it."""
+"""Module name of a program whose functions are tested, as if a test had imported it."""
 
 
 def write_files(files: dict[str, str | None]) -> None:
-    """Write the base64 files of a request below the working directory; raises `ValueError` for a path that leaves
-    it."""
+    """Write the base64 files of a request below the working directory; raises `ValueError` for a path outside it."""
     root = os.path.realpath(".")
     for path, content in files.items():
         target = os.path.realpath(os.path.join(root, path))
@@ -44,9 +44,9 @@ def write_files(files: dict[str, str | None]) -> None:
 
 
 def compile_program(code: str) -> types.CodeType | None:
-    """Compile the program; on failure print what Python prints and return None."""
+    """Compile the program; on failure print the same error as Python and return None."""
     try:
-        # Plain descriptors: a child pays for every part of the library that it touches first.
+        # Plain descriptors: the first use of any library code costs a child time.
         source = code.encode()
         descriptor = os.open(PATH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         while source:
@@ -56,7 +56,7 @@ def compile_program(code: str) -> types.CodeType | None:
     except SyntaxError:
         sys.excepthook(*_without_our_frames())
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
-        # Null bytes, lone surrogates and too deep nesting: no traceback, as CPython prints for what it can't parse.
+        # Null bytes, lone surrogates and too deep nesting: no traceback, like CPython for a file that it can't parse.
         print(f"SyntaxError: {error}", file=sys.stderr)
     return None
 
@@ -71,16 +71,16 @@ def _without_our_frames() -> Any:
 def _fresh_module(name: str) -> dict[str, Any]:
     module = types.ModuleType(name)
     module.__dict__.update(__file__=PATH, __builtins__=builtins, __cached__=None)
-    # What looks for the program's module by the name of a script (pickle, unittest, dataclasses) finds it as well.
+    # Code that looks up the program's module as __main__ (pickle, unittest, dataclasses) finds it too.
     sys.modules["__main__"] = sys.modules[name] = module
     return module.__dict__
 
 
 def execute(compiled: types.CodeType) -> int:
-    """Run a compiled program as `__main__` and return the exit code that Python would end with."""
+    """Run a compiled program as `__main__` and return the exit code that Python would give."""
     code = 0
     try:
-        exec(compiled, _fresh_module("__main__"))  # noqa: S102 - this is the sandboxed child, and this is what it is for
+        exec(compiled, _fresh_module("__main__"))  # noqa: S102 - the sandboxed child exists for this
     except SystemExit as stop:
         code = _exit_code(stop.code)
     except BaseException:
@@ -99,14 +99,14 @@ def _exit_code(value: Any) -> int:
 
 
 def _finish(code: int) -> int:
-    # What the interpreter does between the last line and the exit, in its order.
+    # The interpreter's steps between the last line and the exit, in its order.
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     try:
-        # Files that the program left open are closed, and so written, when its names go.
+        # Clearing the namespace closes, and so flushes, files that the program left open.
         sys.modules["__main__"].__dict__.clear()
         _flush()
     except BaseException:
@@ -115,8 +115,8 @@ def _finish(code: int) -> int:
 
 
 def _flush() -> None:
-    # As the interpreter at its end: a stream that the program closed has been written already, and only the one that is
-    # standard output now can fail the program.
+    # Like the interpreter at exit: a stream that the program closed is already flushed, and only the current standard
+    # output can fail the program.
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
     if sys.__stdout__ is not sys.stdout:
@@ -125,10 +125,10 @@ def _flush() -> None:
 
 
 def fresh_streams() -> None:
-    """Put new standard streams in place, over the descriptors as they are now.
+    """Install new standard streams over the current descriptors.
 
-    For a second run in one process, which must not find what the first left in a buffer or in place of a stream, and
-    for the fork server, whose own streams may have found a file where its children have a pipe.
+    For a second run in one process, which must not see buffers or replaced streams of the first, and for the fork
+    server, whose own streams may have been opened on a file where its children have a pipe.
     """
     sys.stdin = sys.__stdin__ = _reader(0, "<stdin>")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _writer(1, "<stdout>", "surrogateescape", line_buffering=False)  # type: ignore[misc]
@@ -137,7 +137,7 @@ def fresh_streams() -> None:
 
 def _reader(descriptor: int, name: str) -> io.TextIOWrapper:
     raw = _named(io.FileIO(descriptor, closefd=False), name, io.BufferedReader)
-    # Ends of lines stay what they are, as in Python's own streams.
+    # No newline translation, as in Python's own streams.
     return io.TextIOWrapper(raw, "utf-8", "surrogateescape", newline="\n")
 
 
@@ -152,7 +152,7 @@ def _named(file: io.FileIO, name: str, buffered: Any) -> Any:
 
 
 def run_script(code: str, control: int | None) -> NoReturn:
-    """Run the program once, or once for each input that the worker puts behind standard input (`control` given)."""
+    """Run the program once or, with `control`, once for each input that the worker puts on standard input."""
     compiled = compile_program(code)
     if compiled is None:
         os._exit(1)
@@ -167,7 +167,7 @@ def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.
     while True:
         if status or threading.active_count() > 1:
             end(_finish(status))
-        # Exit handlers of one run belong to that run: a real end would have called them here.
+        # Exit handlers belong to the run that registered them: a real exit would call them here.
         atexit._run_exitfuncs()
         _flush()
         control.sendall(DONE)
@@ -180,8 +180,8 @@ def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.
 def serve_calls(code: str, calls: socket.socket) -> NoReturn:
     """Load the program, then answer the judge's calls until it closes the channel.
 
-    The program is loaded as a module: its main block does not run. One that ends itself (`sys.exit`, `unittest.main`)
-    has defined what it defines by then.
+    The program is loaded as a module: its main block does not run. A program that exits while it loads (`sys.exit`,
+    `unittest.main`) is tested with the names it has defined so far.
     """
     compiled = compile_program(code)
     if compiled is None:
@@ -206,7 +206,10 @@ def serve_calls(code: str, calls: socket.socket) -> NoReturn:
 
 
 def execute_command(payload: dict[str, Any]) -> NoReturn:
-    """Become another program (a compiler, bash, a compiled binary), after writing its source if there is one."""
+    """Replace this process by another program (a compiler, bash, a compiled binary), after writing its source if given.
+
+    Exits with 127 if it cannot be executed.
+    """
     argv = payload["argv"]
     try:
         if "code" in payload:

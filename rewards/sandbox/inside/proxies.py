@@ -1,9 +1,9 @@
 """The judge's stand-ins for objects of the program: a test uses them as it would use the objects themselves.
 
-Whatever a test does with one is a request to the program's process, and what comes back is data or another stand-in.
-One thing is never asked: whether an object equals, precedes or contains something. The program's own class would
-decide, and a class can be written to say yes to everything. Objects that hold a builtin value (of a subclass of list,
-a namedtuple, a Counter) are compared by that value instead.
+Every operation on a stand-in is a request to the program's process; the reply is data or another stand-in. One question
+is never sent: whether an object equals, precedes or contains something. The program's own class would decide, and a
+class can be written to say yes to everything. Objects that hold a builtin value (a subclass of list, a namedtuple, a
+Counter) are compared by that value instead.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rewards.sandbox.inside.shared import MUTABLE
 MAX_ITEMS = 1_000_000
 _CHUNK = 256
 _GENERAL = frozenset({"__bool__", "__hash__", "__iter__", "__next__", "__exit__", "__contains__", "__format__"})
-# What isinstance() says of objects whose type has no other name in a test.
+# The types that isinstance() reports for objects whose type a test cannot name otherwise.
 _TYPES: dict[str, type] = {
     "generator": types.GeneratorType, "function": types.FunctionType, "method": types.MethodType, "type": type,
     "module": types.ModuleType, "map": map, "filter": filter, "zip": zip, "enumerate": enumerate, "reversed": reversed,
     "property": property, "memoryview": memoryview, "coroutine": types.CoroutineType,
     "Counter": collections.Counter, "OrderedDict": collections.OrderedDict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
-# Whose instances compare and count differently.
+# Subclasses of dict whose instances compare and count differently.
 _DICTS = {"Counter": collections.Counter, "OrderedDict": collections.OrderedDict}
 _CONVERSIONS = (
     "__len__", "__index__", "__int__", "__float__", "__complex__", "__round__", "__abs__", "__neg__", "__pos__",
     "__invert__",
 )  # fmt: skip
-# Attributes with underscores that a test may read; what the interpreter or a library looks for is not there.
+# Dunder attributes that a test may read; those that the interpreter or a library probes for are left out.
 _READ = frozenset({
     "__name__", "__qualname__", "__module__", "__doc__", "__dict__", "__annotations__", "__defaults__", "__wrapped__",
     "__cause__", "__context__", "__notes__", "__traceback__", "__self__", "__func__", "__members__", "__slots__",
@@ -45,7 +45,7 @@ _READ = frozenset({
 _COMPARING = frozenset({
     "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "symmetric_difference", "difference",
 })  # fmt: skip
-# What builtin values answer about themselves without changing.
+# Methods of builtin values that do not change the value.
 _QUESTIONS = frozenset(
     name for kind in (str, bytes, tuple, list, dict, set, frozenset, int, float, complex)
     for name in vars(kind) if not name.startswith("_")
@@ -55,7 +55,7 @@ _QUESTIONS = frozenset(
 } - {"pop", "popitem", "update", "setdefault", "clear", "copy", "get", "fromkeys"}  # fmt: skip
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 TEST_FILES = ("test", "setup")
-"""The names that the code of tests is compiled under."""
+"""File names that the code of tests is compiled with."""
 
 
 class Unverifiable(BaseException):
@@ -63,24 +63,24 @@ class Unverifiable(BaseException):
 
 
 class Remote(Protocol):
-    """What a stand-in needs of the program's process."""
+    """What a stand-in needs from the program's process."""
 
     def ask(self, op: str, on: int = 0, *arguments: Any, **fields: Any) -> Any:
-        """The value of a request about an object; raises what the program raised."""
+        """Send a request about an object and return its value; raises what the program raised."""
 
     def items(self, number: int, count: int) -> list[Any]:
-        """The next items of an iterator, at most `count`; none at its end."""
+        """The next items of an iterator, at most `count`; empty at its end."""
 
     def exception_class(self, number: int) -> type[BaseException]:
-        """The class here that stands for a class of exceptions of the program."""
+        """The judge's mirror of an exception class of the program."""
 
     def doubt(self, reason: str) -> Unverifiable:
-        """The error to raise for a decision that proves nothing; noted, so that no test swallows it."""
+        """The error to raise for a decision that proves nothing; recorded, so that no test can swallow it."""
 
 
 @dataclass(frozen=True)
 class ClassInfo:
-    """What the judge knows of a class of the program."""
+    """The judge's description of a class of the program."""
 
     number: int
     name: str
@@ -95,28 +95,27 @@ class ClassInfo:
 
     @property
     def is_exception(self) -> bool:
-        """Whether it is a class of exceptions."""
+        """Whether it is an exception class."""
         return bool(self.flags & IS_EXCEPTION)
 
     @property
     def compares(self) -> bool:
-        """Whether it defines an equality."""
+        """Whether it defines `__eq__`."""
         return bool(self.flags & HAS_EQUALITY)
 
 
 def read_class(number: int, form: Any) -> ClassInfo:
-    """The class of a program's answer; raises ValueError, TypeError for one that is none."""
+    """Parse the program's description of a class; raises ValueError or TypeError if it is malformed."""
     name, flags, bits, bases = form
     mask = int(bits, 16)
     special = frozenset(method for bit, method in enumerate(SPECIAL) if mask >> bit & 1)
     if type(name) is not str or type(flags) is not int or len(bases) > 64:
-        raise ValueError("no class")
+        raise ValueError("not the description of a class")
     return ClassInfo(number, name[:200], flags, special, tuple(bases))
 
 
 class Stub:
-    """An object that lives in the program's process; what it can do beyond this depends on its class
-    (`stub_class`)."""
+    """An object in the program's process; `stub_class` adds the special methods of its class."""
 
     __slots__ = ("_data", "_info", "_mixed", "_number", "_remote", "_taken", "_waiting")
 
@@ -135,7 +134,7 @@ class Stub:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in _READ:
-            # A library that finds __array_interface__ and its like would believe what it says.
+            # A library that finds __array_interface__ or the like would trust it.
             raise AttributeError(f"{self._info.name!r} object has no attribute {name!r}")
         if self._info.holds_data and name in _QUESTIONS:
             return getattr(data_of(self), name)
@@ -168,7 +167,7 @@ class Stub:
         if self._info.holds_data:
             return bool(data_of(self))
         _require_unmixed(self)
-        # Says no more than a plain value would: the program may return what is true for any reason.
+        # Gives away no more than a plain value: a program can return a true value for any reason.
         if "__bool__" in self._info.special:
             return _special(self, "__bool__") is True
         return "__len__" not in self._info.special or operator.index(_special(self, "__len__")) > 0
@@ -225,13 +224,13 @@ class Stub:
 
 
 def data_of(stub: Stub) -> Any:
-    """The builtin value that an object holds; raises `Unverifiable` where its class holds none."""
+    """The builtin value that an object holds; raises `Unverifiable` if its class holds none."""
     if not stub._info.holds_data:
         raise stub._remote.doubt(f"the test compares an object of the program's class {stub._info.name}")
     data = stub._data
     if data is None:
         data = stub._remote.ask("data", stub._number)
-        if not isinstance(data, MUTABLE):  # what can't change is asked once
+        if not isinstance(data, MUTABLE):  # an immutable value is fetched only once
             object.__setattr__(stub, "_data", data)
     known = _DICTS.get(stub._info.name) if stub._info.flags & IS_LIBRARY and isinstance(data, dict) else None
     return known(data) if known else data
@@ -255,8 +254,8 @@ def _forwarded(name: str) -> Callable[..., Any]:
 
 def _binary(name: str) -> Callable[..., Any]:
     def method(self: Stub, other: Any, *more: Any) -> Any:
-        """With a value of the test's own: by the builtin value, or with an object as the result. The class would learn
-        what is expected, as in `abs(f(2) - 0.5) < 1e-6`, and answer accordingly."""
+        """Combine with a value of the test: through the builtin value, or only if the result is an object. Otherwise
+        the class would learn the expected value, as in `abs(f(2) - 0.5) < 1e-6`, and answer accordingly."""
         if issubclass(type(other), Stub):
             return _special(self, name, other, *more)
         if self._info.holds_data:
@@ -292,7 +291,7 @@ def _iterate(self: Stub) -> Any:
 
 
 def _advance(self: Stub) -> Any:
-    # Items are fetched in growing parts; whoever takes the next one, loop or next(), takes it from here.
+    # Items are fetched in growing chunks; loops and next() share this buffer.
     if not self._waiting:
         if self._taken > MAX_ITEMS:
             raise self._remote.doubt(f"an iterator gave more than {MAX_ITEMS} items")
@@ -315,8 +314,8 @@ def _leave(
 ) -> bool:
     described = (None, None, None) if kind is None else (_known(kind), str(error), None)
     swallowed = _special(self, "__exit__", *described) is True
-    # A context manager of the program may swallow what the test raises on purpose; an assertion, or an error of the
-    # program's own making, would be a verdict that it gives itself.
+    # A context manager of the program may swallow what the test raises on purpose. By swallowing an assertion, or an
+    # error that the program itself caused, it would decide its own verdict.
     return swallowed and kind is not None and not issubclass(kind, AssertionError) and _raised_by_test(error)
 
 
@@ -350,7 +349,7 @@ _classes: dict[tuple[str, frozenset[str], int], type[Stub]] = {}
 
 
 def stub_class(info: ClassInfo) -> type[Stub]:
-    """A class of stand-ins with the name and the special methods of a class of the program, and no others."""
+    """A class of stand-ins with the name and exactly the special methods of a class of the program."""
     key = (info.name, info.special, info.flags)
     if key not in _classes:
         own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
@@ -364,12 +363,12 @@ def stub_class(info: ClassInfo) -> type[Stub]:
 
 
 def _complete(self: Stub, _: Any) -> Any:
-    # The loop that the coroutine needs is the program's: it runs there to its end, at the first step of this one.
+    # The coroutine needs the program's event loop: it runs to its end there, at the first step here.
     raise StopIteration(self._remote.ask("complete", self._number))
 
 
 class _Awaited:
-    """What `await` steps through, for a coroutine of the program: one step."""
+    """The iterator that `await` steps through for a coroutine of the program: one step."""
 
     def __init__(self, stub: Stub) -> None:
         self.stub = stub
@@ -382,9 +381,9 @@ class _Awaited:
 
 
 def mirrored_exception(info: ClassInfo, base_of: Callable[[Any], type[BaseException] | None]) -> type[BaseException]:
-    """A class of exceptions that stands for one of the program's, so that a test can catch and raise it.
+    """A mirror of an exception class of the program, so that a test can catch and raise it.
 
-    `base_of`: the class here of an entry of `info.bases`, None for one that is no exception.
+    `base_of`: the mirror of an entry of `info.bases`, None if that is not an exception class.
     """
     bases = tuple(base for entry in info.bases if (base := base_of(entry)) is not None)
     return type(info.name, bases or (Exception,), {"_remote_class": info.number})

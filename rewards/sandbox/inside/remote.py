@@ -23,13 +23,13 @@ class ProgramError(Exception):
 
 
 class ProgramGone(BaseException):
-    """The program's process ended in the middle of a call. Not an Exception, so that no test swallows it."""
+    """The program's process ended during a call. Not an Exception, so that no test swallows it."""
 
 
 class RemoteProgram:
     """The program as its tests use it.
 
-    `fatal`: the first error that decides the case whatever the test makes of it: a bare `except` must not turn the
+    `fatal`: the first error that decides the case no matter how the test handles it: a bare `except` must not turn the
     program's death, or a decision that proves nothing, into a pass.
     """
 
@@ -44,17 +44,17 @@ class RemoteProgram:
         self.fatal: ProgramGone | Unverifiable | None = None
 
     def loaded(self) -> Raised | None:
-        """Wait until the program is loaded; returns the error that it ended with, or None."""
+        """Wait until the program is loaded; returns the error that stopped it, or None."""
         reply = self._exchange(None)
         return reply if isinstance(reply, Raised) else None
 
     def gone(self, reason: str = "") -> ProgramGone:
-        """The error to raise where the program's process can't go on; noted."""
+        """The error to raise when the program's process can't continue; recorded in `fatal`."""
         self.fatal = self.fatal or ProgramGone(reason[:MAX_DETAIL])
         return self.fatal if isinstance(self.fatal, ProgramGone) else ProgramGone(reason[:MAX_DETAIL])
 
     def doubt(self, reason: str) -> Unverifiable:
-        """The error to raise for a decision that proves nothing; noted."""
+        """The error to raise for a decision that proves nothing; recorded in `fatal`."""
         error = Unverifiable(reason[:MAX_DETAIL])
         self.fatal = self.fatal or error
         return error
@@ -91,14 +91,14 @@ class RemoteProgram:
             return {"x": {**describe(error), "type": known.__name__}}
 
     def _apply(self, updates: tuple[Any, ...]) -> None:
-        """Make the program's changes of shared containers here as well."""
+        """Apply the program's changes of shared containers on this side."""
         try:
             self._shared.apply(list(updates), self._decoded)
         except UNREADABLE as error:
-            raise self.gone(f"the program changed what it does not share: {type(error).__name__}") from None
+            raise self.gone(f"the program changed a container that is not shared: {type(error).__name__}") from None
 
     def ask(self, op: str, on: int = 0, *arguments: Any, **fields: Any) -> Any:
-        """The value of a request; raises what the program raised."""
+        """Send a request and return its value; raises what the program raised."""
         reply = self._request(op, on, arguments, fields)
         value = self._decoded(reply.form)
         self._apply(reply.updates)
@@ -114,16 +114,16 @@ class RemoteProgram:
         return reply
 
     def items(self, number: int, count: int) -> list[Any]:
-        """The next items of an iterator, at most `count`; none at its end."""
+        """The next items of an iterator, at most `count`; empty at its end."""
         reply = self._request("next", number, (), {"count": count})
         if type(reply.form) is not list or len(reply.form) > count or not (reply.form or reply.ended):
-            raise self.gone("the program sent no items of an iterator")
+            raise self.gone("the program sent invalid items of an iterator")
         found = [self._decoded(form) for form in reply.form]
         self._apply(reply.updates)
         return found
 
     def form(self, value: Any) -> Any:
-        """The form of a value, a stand-in or a function of the test, for a request."""
+        """The form of a value, a stand-in or a function of the test, for use in a request."""
         return encode(value, self._handle, shared=self._shared)
 
     def _handle(self, value: Any) -> Any:
@@ -147,7 +147,7 @@ class RemoteProgram:
     def _recalled(self, body: Any) -> Any:
         number, kind, _, is_class = body
         if type(number) is not int or type(kind) is not int:
-            raise ValueError("no handle")
+            raise ValueError("not a handle")
         if is_class and self._info(number).is_exception:
             return self.exception_class(number)
         if number not in self._stubs:
@@ -163,7 +163,7 @@ class RemoteProgram:
         return self._infos[number]
 
     def exception_class(self, number: int, depth: int = 0) -> type[BaseException]:
-        """The class here that stands for a class of exceptions of the program."""
+        """The judge's mirror of an exception class of the program."""
         if depth > 50:
             raise ValueError("an endless chain of exception classes")
         if number not in self._exceptions:
@@ -178,7 +178,7 @@ class RemoteProgram:
         return _builtin_exception(str(entry))
 
     def _exception(self, raised: Raised) -> BaseException:
-        """The exception to raise here for one that the program raised."""
+        """The exception to raise in the test for one that the program raised."""
         try:
             kind = _builtin_exception(raised.type) if raised.kind is None else self.exception_class(raised.kind)
             arguments = [self._decoded(form) for form in raised.arguments or []]
@@ -196,8 +196,7 @@ class RemoteProgram:
 
 
 def _harmless(value: Any) -> Any:
-    """What a name of the program stands for in a test; a class that would catch the test's own failures stands for a
-    subclass, which does not."""
+    """Replace every class that would catch the test's own failures by a subclass that does not."""
     if isinstance(value, tuple):
         return tuple(map(_harmless, value))
     if isinstance(value, type) and issubclass(AssertionError, value) and value is not object:

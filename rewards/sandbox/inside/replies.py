@@ -1,7 +1,7 @@
-"""What a program's process may say on its call channel, and a judge on its own: the schemas of their messages.
+"""Schemas of the messages of a program's process on its call channel and of a judge on its verdict channel.
 
-The other side of the channel is model code, so every field has a type and a size before anything is done with it.
-Values stay JSON forms here: `codec.decode` turns them into values, within its own bounds.
+The other side of the channel is model code, so the type and size of every field are checked before it is used. Values
+stay JSON forms here: `codec.decode` turns them into values, within its own bounds.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from rewards.sandbox.inside.frames import BadFrame
 from rewards.sandbox.inside.outcomes import OUTCOMES
 
 GONE = "gone"
-"""A judge's verdict where the program's process ended."""
+"""A judge's verdict when the program's process has ended."""
 _OUTCOMES = frozenset({*OUTCOMES, GONE})
 MAX_NAME, MAX_TEXT, MAX_ARGUMENTS = 200, 2000, 64
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A value; `ended`: of an iterator; `updates`: of shared containers (shared.py)."""
+    """A value. `ended`: the iterator is exhausted. `updates`: changes of shared containers (shared.py)."""
 
     form: Any
     ended: bool = False
@@ -31,8 +31,8 @@ class Returned:
 class Raised:
     """An exception: its type's name, its message, its last traceback line.
 
-    syntax: the program did not compile. arguments: forms of `args`, where they are data. on, kind: numbers of the
-    object and of its class, for an exception of a class that is no builtin.
+    syntax: the program did not compile. arguments: forms of `args`, if they are data. on, kind: numbers of the object
+    and of its class, for an exception whose class is not a builtin.
     """
 
     type: str
@@ -46,13 +46,13 @@ class Raised:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the program ran out of memory, by its own account."""
+        """Whether the program reports that it ran out of memory."""
         return self.type == "MemoryError"
 
 
 @dataclass(frozen=True)
 class CalledBack:
-    """The program calls a function that a test handed to it: its number and the forms of the arguments."""
+    """A call by the program of a function that a test passed to it: its number and the forms of the arguments."""
 
     function: int
     arguments: list[Any]
@@ -62,7 +62,7 @@ class CalledBack:
 
 @dataclass(frozen=True)
 class Gone:
-    """The program's process ended while it was loaded; `detail`: "timeout", or what is known."""
+    """The program's process ended during loading; `detail`: "timeout" or the known reason."""
 
     detail: str = ""
 
@@ -71,7 +71,7 @@ Reply = Returned | Raised | CalledBack
 
 
 def read_reply(message: Any) -> Reply:
-    """The reply that a message is; raises `BadFrame` for anything else."""
+    """Parse a reply of the program; raises `BadFrame` for anything else."""
     if type(message) is dict:
         updates = _updates(message.get("sync", []))
         if "x" in message:
@@ -80,18 +80,18 @@ def read_reply(message: Any) -> Reply:
             return Returned(message["v"], message.get("end") is True, updates)
         if type(message.get("k")) is int and type(message.get("args")) is list:
             return CalledBack(message["k"], message["args"], message.get("kwargs", {"d": []}), updates)
-    raise BadFrame("the program sent no reply of ours")
+    raise BadFrame("the program sent an invalid reply")
 
 
 def _updates(updates: Any) -> tuple[Any, ...]:
     if type(updates) is not list or any(type(pair) is not list or len(pair) != 2 for pair in updates):
-        raise BadFrame("the program sent no updates of ours")
+        raise BadFrame("the program sent invalid updates")
     return tuple(updates)
 
 
 def _raised(error: Any, updates: tuple[Any, ...] = ()) -> Raised:
     if type(error) is not dict:
-        raise BadFrame("the program sent no exception of ours")
+        raise BadFrame("the program sent an invalid exception")
     arguments, on, kind = error.get("args"), error.get("on"), error.get("kind")
     listed = type(arguments) is list and len(arguments) <= MAX_ARGUMENTS
     return Raised(
@@ -111,12 +111,12 @@ def _text(value: Any, limit: int) -> str:
 
 
 def read_loaded(message: Any) -> Raised | Gone | None:
-    """What a judge's first message says: None for a program that was loaded, the exception, or that it is gone.
+    """Parse a judge's first message: None if the program was loaded, else the exception or `Gone`.
 
     Raises `BadFrame` for anything else.
     """
     if type(message) is not dict or type(message.get("loaded")) is not bool:
-        raise BadFrame("the judge sent no first message of ours")
+        raise BadFrame("the judge sent an invalid first message")
     if message["loaded"]:
         return None
     error = message.get("error")
@@ -129,8 +129,8 @@ def read_loaded(message: Any) -> Raised | Gone | None:
 
 
 def read_verdict(message: Any) -> dict[str, Any]:
-    """A judge's verdict on one case; raises `BadFrame` for anything else."""
+    """Parse a judge's verdict on one case; raises `BadFrame` for anything else."""
     if type(message) is not dict or str(message.get("outcome")) not in _OUTCOMES:
-        raise BadFrame("the judge sent no verdict of ours")
+        raise BadFrame("the judge sent an invalid verdict")
     texts = {name: message[name][:MAX_TEXT] for name in ("detail", "error_type") if type(message.get(name)) is str}
     return {"outcome": str(message["outcome"]), **texts}

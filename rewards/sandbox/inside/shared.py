@@ -1,11 +1,11 @@
 """Lists, dicts, sets and bytearrays that a test and the program both hold, kept equal on both sides.
 
-Python passes them by reference: what either side changes, the other one sees. Here each side has its own, under one
-number, and every message ends with what its sender has changed since the last one. The two sides never run at the same
-time, so both always see the same.
+Python passes them by reference: each side sees the changes of the other. Here each side has its own copy, under a
+common number, and every message ends with its sender's changes since the last one. The two sides never run at the same
+time, so both always see the same contents.
 
 A container travels as `{"&": [number, contents]}` the first time and as `{"=": number}` from then on. Beyond `ROOM`
-items in all, containers travel as plain data: then what is changed later stays on its side.
+items in total, containers travel as plain data: later changes then stay on their side.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 ROOM = 20_000
-"""Items that are compared at each message, for both sides together."""
+"""Items that are compared at each message, both sides together."""
 MUTABLE = (list, dict, set, bytearray)
 
 
 class Shared:
-    """One side's containers. `first`: 0 on the judge's side, 1 on the program's, so that no number is given twice."""
+    """One side's containers. `first`: 0 on the judge's side, 1 on the program's, so that numbers never collide."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -32,7 +32,7 @@ class Shared:
         self._before: dict[int, list[Any]] = {}
 
     def form(self, value: Any, contents: Callable[[], Any]) -> Any:
-        """The form of a container; `contents` makes that of what is in it."""
+        """The form of a container; `contents` makes the form of its items."""
         number = self._numbers.get(id(value))
         if number is not None:
             return {"=": number}
@@ -44,25 +44,25 @@ class Shared:
 
     def _add(self, number: int, value: Any) -> None:
         self._room -= 1 + len(value)
-        # The dict keeps it alive, so that its id stays its own.
+        # The dict keeps the container alive, so that its id is not reused.
         self._objects[number] = value
         self._numbers[id(value)] = number
         self._before[number] = _parts(value)
 
     def value(self, tag: str, body: Any, decode: Callable[[Any], Any]) -> Any:
-        """The container of a form; raises ValueError or KeyError for a number that can't be one."""
+        """The container of a form; raises ValueError or KeyError for an invalid number."""
         if tag == "=":
             return self._objects[body]
         number, form = body
         if type(number) is not int or number % 2 == self._parity or number in self._objects or self._room < -ROOM:
-            raise ValueError("no number of the other side")
+            raise ValueError("not a container number of the other side")
         made: Any = [] if type(form) is list else {"d": dict, "s": set, "a": bytearray}[next(iter(form), "")]()
         self._add(number, made)
         self._fill(number, decode(form))
         return made
 
     def attempt(self, encode: Callable[[], Any]) -> Any:
-        """What `encode` makes of values that are to be sent; where it raises, nothing of them is shared."""
+        """The result of `encode`, which encodes values for sending; if it raises, none of them becomes shared."""
         known = len(self._objects)
         try:
             return encode()
@@ -74,9 +74,9 @@ class Shared:
             raise
 
     def updates(self, form: Callable[[Any], Any]) -> list[Any]:
-        """What has changed on this side since the last message, as pairs of number and form.
+        """Changes on this side since the last message, as pairs of number and form.
 
-        What can't be sent stays on its side.
+        Contents that can't be sent stay on this side.
         """
         found = []
         for number, value in list(self._objects.items()):
@@ -88,10 +88,10 @@ class Shared:
         return found
 
     def apply(self, updates: list[Any], decode: Callable[[Any], Any]) -> None:
-        """Make the changes of the other side here as well; raises ValueError or KeyError for what is no change."""
+        """Apply the changes of the other side; raises ValueError or KeyError for an invalid change."""
         for number, form in updates:
             if type(number) is not int:
-                raise ValueError("no number")
+                raise ValueError("not a container number")
             self._fill(number, decode(form))
 
     def _fill(self, number: int, contents: Any) -> None:
@@ -108,10 +108,10 @@ class Shared:
 
 def _parts(value: Any) -> list[Any]:
     if type(value) is bytearray:
-        return list(value)  # small integers, of which there is one each
+        return list(value)  # small integers, which are singletons
     return [*value, *value.values()] if type(value) is dict else list(value)
 
 
 def _identical(left: list[Any], right: list[Any]) -> bool:
-    # By identity, not equality: that costs the same whatever the items are, and asks none of them.
+    # By identity, not equality: the cost does not depend on the items, and none of their code runs.
     return len(left) == len(right) and all(map(operator.is_, left, right))

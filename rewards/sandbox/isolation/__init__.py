@@ -1,1 +1,1 @@
-"""The layers between a program and the machine."""
+"""Isolation layers between a program and the machine."""

@@ -17,7 +17,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def supported_version() -> int:
-    """The kernel's Landlock version, 0 where there is none."""
+    """The kernel's Landlock version, 0 if it has none."""
     try:
         return syscalls.syscall(syscalls.LANDLOCK_CREATE_RULESET, None, 0, 1)
     except OSError:
@@ -25,14 +25,14 @@ def supported_version() -> int:
 
 
 def protects_signals() -> bool:
-    """Whether this kernel keeps a restricted process from signalling others (version 6, Linux 6.12)."""
+    """Whether this kernel prevents a restricted process from signalling others (version 6, Linux 6.12)."""
     return supported_version() >= 6
 
 
 def open_ruleset(readable: list[str], writable: list[str]) -> int:
-    """Build a rule set and return its descriptor: `readable` trees read and executed, `writable` trees everything.
+    """Build a rule set and return its descriptor: read and execute in `readable` trees, full access in `writable` ones.
 
-    All TCP is refused, and so are signals and abstract unix sockets to processes outside. Raises `OSError` where the
+    All TCP is refused, and so are signals and abstract unix sockets to processes outside. Raises `OSError` if the
     kernel has no Landlock.
     """
     version = supported_version()
@@ -66,5 +66,5 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def restrict(ruleset: int) -> None:
-    """Put this process and all that it starts under the rules; needs no_new_privs. Raises `OSError`."""
+    """Apply the rules to this process and its descendants; needs no_new_privs. Raises `OSError`."""
     syscalls.syscall(syscalls.LANDLOCK_RESTRICT_SELF, ruleset, 0)

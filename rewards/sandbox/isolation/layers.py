@@ -1,7 +1,7 @@
-"""The layers between a program and the machine: set up once in each fork server, put on each child before it runs.
+"""The layers between a program and the machine: set up once per fork server, applied to each child before it runs.
 
-A layer that the machine refuses is recorded with the reason and reported; whether to go on without it is the server's
-decision (`--isolation`, modes.py), never this module's.
+A layer that the machine refuses is recorded with the reason and reported; whether to continue without it is the
+server's decision (`--isolation`, modes.py), never this module's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rewards.sandbox.isolation import landlock, namespaces, seccomp, syscalls
 PROGRAM_USER = 1000
 LAYERS = ("uid", "user_ns", "pid_ns", "mount_ns", "net_ns", "ipc_ns", "uts_ns", "seccomp", "landlock")
 _RULESET = 200
-"""Descriptor of the Landlock rules, above all that a child closes before it is confined."""
+"""Descriptor of the Landlock rules, above those that a child closes before it is confined."""
 FILE_MB, OPEN_FILES, PROCESSES = 32, 256, 64
-"""Limits that are the same for all programs: size of a file, open files, processes and threads."""
+"""Limits common to all programs: size of a file in MiB, open files, processes and threads."""
 _NAMESPACES = {
     "net_ns": syscalls.CLONE_NEWNET,
     "ipc_ns": syscalls.CLONE_NEWIPC,
@@ -32,7 +32,7 @@ _NAMESPACES = {
 
 @dataclass
 class Isolation:
-    """The layers of one slot. `outside_user` is the first of two host user ids that belong to it (root only)."""
+    """The layers of one slot. `outside_user` is the first of its two host user ids (root only)."""
 
     wanted: bool
     outside_user: int
@@ -46,7 +46,7 @@ class Isolation:
     _base_memory: int = 0
 
     def required(self) -> list[str]:
-        """The layers that `strict` asks for: a separate user id can be given by root only."""
+        """The layers that `strict` requires: only root can assign a separate user id."""
         return [layer for layer in LAYERS if layer != "uid" or os.geteuid() == 0]
 
     def _try(self, layer: str, step: Callable[[], Any]) -> bool:
@@ -59,9 +59,9 @@ class Isolation:
         return True
 
     def fork_inside(self, serve: Callable[[], None]) -> None:
-        """Fork a process that lives in the new namespaces and calls `serve`; it becomes a child of this one.
+        """Fork a process that runs in new namespaces and calls `serve`; it becomes a child of this one.
 
-        A process can prepare new namespaces for its children only once, so a helper does it and goes away.
+        A process can prepare new namespaces for its children only once, so a helper does it and exits.
         """
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         helper = os.fork()
@@ -78,7 +78,7 @@ class Isolation:
         root = os.geteuid() == 0
         if self.wanted and not root:
             outside = os.geteuid()
-            # Without a user namespace an ordinary user gets none of the others.
+            # Without a user namespace an ordinary user can't create the others.
             if self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
                 namespaces.map_users("self", [(PROGRAM_USER, outside)])
         if self.wanted:
@@ -110,7 +110,7 @@ class Isolation:
         if self.wanted:
             for layer, flag in _NAMESPACES.items():
                 self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
-            if "uts_ns" in self.active:  # or it would be the host's name that changes
+            if "uts_ns" in self.active:  # otherwise this would change the host's name
                 with contextlib.suppress(OSError):
                     socket.sethostname("sandbox")
             self._try("mount_ns", lambda: self._build_tree(root))
@@ -120,14 +120,15 @@ class Isolation:
         if helper is not None:
             self._become_slot_user(helper)
         self._confine_server()
-        # No handler and no dump: from inside, the first process of a namespace can't be signalled, read or traced.
+        # Without signal handlers and not dumpable: from inside, the first process of a namespace can't be signalled,
+        # read or traced.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
     def _build_tree(self, root: bool) -> None:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         owner = self.outside_user + 1 if root else PROGRAM_USER
-        # Any folder serves as the mount point: the mount is seen in this namespace only.
+        # Any folder can be the mount point: the mount is visible only in this namespace.
         namespaces.build_tree("/tmp", self.python, owner, self.quota_mb)
 
     def _become_slot_user(self, helper: socket.socket) -> None:
@@ -142,7 +143,7 @@ class Isolation:
             self.active.add("uid")
 
     def _confine_server(self) -> None:
-        """Apply to this fork server the layers that children inherit: set once, they cost a child nothing."""
+        """Apply the layers that children inherit to this fork server: set once, they cost a child nothing."""
         with contextlib.suppress(OSError), open("/proc/self/statm") as file:
             self._base_memory = int(file.read().split()[0]) * resource.getpagesize()
         self._set_fixed_limits()
@@ -159,7 +160,7 @@ class Isolation:
             if alone:
                 landlock.restrict(ruleset)
             else:
-                # Its rule about signals must stand between the server and its child as well.
+                # Its signal rule must also hold between the server and its child, so the child applies it.
                 self._ruleset = os.dup2(ruleset, _RULESET, inheritable=False)
             os.close(ruleset)
 
@@ -172,13 +173,13 @@ class Isolation:
         self._try("seccomp", seccomp_layer)
 
     def confine(self, memory_mb: int, cpu_seconds: int, *, executes: bool) -> None:
-        """Put the remaining limits and layers on this process, which is about to run a program. Raises `OSError`.
+        """Apply the remaining limits and layers to this process, which is about to run a program. Raises `OSError`.
 
-        Few and plain calls on purpose: every memory page that a child touches is copied, and that is most of its cost.
+        Few and simple calls on purpose: every memory page that a child touches is copied, which is most of its cost.
         """
         memory = (memory_mb << 20) + (0 if executes else self._base_memory)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        # A second between the two: SIGXCPU identifies the limit, the SIGKILL after it could come from anyone.
+        # One second between the two: SIGXCPU identifies the limit, while the SIGKILL after it could be anyone's.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if not self.wanted:
             return
@@ -189,7 +190,7 @@ class Isolation:
             os.setresuid(user, user, user)
         elif "user_ns" in self.active:
             syscalls.drop_capabilities()
-        # The fork server may not be read by its children, but must read how much memory they hold.
+        # Its children must not read the fork server, but it must read how much memory they hold.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         if "pid_ns" not in self.active:
             self._confine_among_others()
@@ -209,7 +210,7 @@ class Isolation:
             (resource.RLIMIT_NOFILE, OPEN_FILES),
             (resource.RLIMIT_CORE, 0),
         ]
-        # Processes are counted per user: without its own user, a slot would count the whole machine's.
+        # Processes are counted per user: without its own user, a slot would count those of the whole machine.
         if self.active & {"user_ns", "uid"}:
             pairs.append((resource.RLIMIT_NPROC, PROCESSES))
         for kind, value in pairs:

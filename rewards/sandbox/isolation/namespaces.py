@@ -1,9 +1,10 @@
-"""The world that a program sees: a separate file tree, process table, network and host name.
+"""A program's view of the machine: a separate file tree, process table, network and host name.
 
 The tree holds the system's libraries and tools and the Python environment, all read-only, a few devices, and two small
 in-memory file systems (`/tmp`, `/dev/shm`) with a quota. Homes, /etc, /var, the server's files and other slots are
 not in it. An environment below `/tmp` is mounted there, and nothing else of this machine's `/tmp`.
-`python_folders` finds where this interpreter and its packages are, under every name a program may import them by.
+`python_folders` finds the folders of this interpreter and its packages, under every name by which a program may import
+them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _MOST_LINKS = 40
 def python_folders() -> list[str]:
     """Folders that an interpreter with this one's packages needs: prefixes, standard library, site-packages.
 
-    Each by the names that lead to it (in `sys.path`, what its links stand for, its real one), without those that
-    lie in another one; parents come before children.
+    Each under all of its names (in `sys.path`, along its symbolic links, its real path), without those inside another
+    folder of the list; parents come before children.
     """
-    # Imported here because only the server needs this: its workers stay small.
+    # Imported here because only the server needs them: its workers stay small.
     import site
     import sysconfig
 
@@ -88,7 +89,7 @@ _SMALL = "mode=0755,size=4m,nr_inodes=2k"
 
 
 def readable_folders(python: list[str]) -> list[str]:
-    """What a program may read without a private tree: the same paths the tree would hold."""
+    """The paths that a program may read without a private tree: the same that the tree would hold."""
     return [*SYSTEM, *_SYSTEM_FILES, *_SYSTEM_LINKS, *python, "/proc"]
 
 
@@ -99,7 +100,7 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
     `OSError` if a mount is refused.
     """
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    # Opened first: the tree may be mounted over their parent folder.
+    # Opened before mounting: the tree may be mounted over their parent folder.
     sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in python if os.path.isdir(path)}
     syscalls.mount("tmpfs", root, "tmpfs", _MEMORY_FILE_SYSTEM, _SMALL)
     for path in (*SYSTEM, *_SYSTEM_LINKS):
@@ -108,7 +109,7 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
         _show(root, os.path.realpath(path), path)
     _make_devices(root)
     _write_accounts(root)
-    # The process table belongs to the new process namespace; where the kernel refuses it, /proc stays empty.
+    # The process table belongs to the new process namespace; if the kernel refuses it, /proc stays empty.
     os.mkdir(root + "/proc")
     with contextlib.suppress(OSError):
         syscalls.mount("proc", root + "/proc", "proc", _MEMORY_FILE_SYSTEM | syscalls.MS_NOEXEC)
@@ -121,15 +122,18 @@ def build_tree(root: str, python: list[str], owner: int, quota_mb: int) -> None:
 
 
 def _show_environment(root: str, sources: dict[str, int]) -> None:
-    """Bind the environment at its own names. In a folder that a program owns, the first component of such a name is a
-    read-only mount: neither it nor what is below it can be renamed, removed or written to."""
+    """Bind the environment at its own paths.
+
+    In a folder that a program owns, the first component of such a path is a read-only mount: neither it nor anything
+    below it can be renamed, removed or written to.
+    """
     shields = [os.path.join(root + folder, name) for folder in WRITABLE for name in mount_points(folder, list(sources))]
     for shield in shields:
         os.mkdir(shield)
         syscalls.mount("tmpfs", shield, "tmpfs", _MEMORY_FILE_SYSTEM, _SMALL)
     for path, source in sources.items():
         os.makedirs(root + path, exist_ok=True)
-        # By descriptor: the name may be hidden by now.
+        # By descriptor: a mount may hide the name.
         flags = syscalls.MS_BIND | syscalls.MS_REC
         syscalls.mount(f"/proc/self/fd/{source}", root + path, None, flags)
         syscalls.set_read_only(root + path)

@@ -1,8 +1,8 @@
 """The system-call filter of a program: classic BPF, assembled here so that no library is needed.
 
 Denied calls fail with EPERM, so a program that tries one gets an ordinary error. Ordinary computation, threads, child
-processes, files in its folder and unix sockets stay possible; what reaches the kernel's wide and rarely used parts,
-other processes or the network does not.
+processes, files in its folder and unix sockets stay possible; calls into rarely used parts of the kernel, other
+processes or the network do not.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def _argument(index: int, high: bool = False) -> bytes:
 
 
 def _when(number: int, body: list[bytes]) -> list[bytes]:
-    # Every body ends with a return on each path, so nothing has to be restored after it.
+    # Every path of a body ends with a return, so nothing has to be restored after it.
     return [_statement(_EQUAL, number, 0, len(body)), *body]
 
 
 def _only(index: int, value: int, otherwise: int) -> list[bytes]:
-    """Allow the call when an argument (its low half) has this value."""
+    """Allow the call if an argument (its low 32 bits) has this value; otherwise fail with errno `otherwise`."""
     return [
         _argument(index),
         _statement(_EQUAL, value, 0, 1),
@@ -83,9 +83,9 @@ def _only(index: int, value: int, otherwise: int) -> list[bytes]:
 def build_filter(own_signals_only: int | None = None, *, alone: bool = False) -> bytes:
     """Assemble the filter for this machine.
 
-    `own_signals_only`: process id of the program where no process namespace protects the others; signals then go to
-    itself only. `alone`: such a namespace protects them, and the fork server is its first process. Raises `OSError` on
-    an architecture that this table does not cover.
+    `own_signals_only`: process id of the program if no process namespace protects the others; it may then signal only
+    itself. `alone`: such a namespace protects them, and the fork server is its first process. Raises `OSError` on an
+    architecture that this table does not cover.
     """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
@@ -106,12 +106,12 @@ def build_filter(own_signals_only: int | None = None, *, alone: bool = False) ->
     # clone3 hides its flags behind a pointer; the C library falls back to clone on ENOSYS.
     program += _when(_CLONE3[column], [_statement(_RETURN, _ERRNO | _ENOSYS)])
     program += _when(_IOCTL[column], _forbid_values(1, (_TIOCSTI, _TIOCLINUX)))
-    # Buffers of sockets are memory of the kernel's: counted by the socket (zygote.py), at the size that they have.
+    # Socket buffers are kernel memory: zygote.py counts them per socket, at their default size.
     program += _when(_SETSOCKOPT[column], _forbid_values(2, _BUFFER_SIZES))
     program += _when(_PRLIMIT[column], _only(0, 0, _EPERM))
-    # The fork server has this filter as well, and keeps the processes of its program on one processor.
+    # The fork server has this filter too, and pins the processes of its program to one CPU.
     program += _when(_SETAFFINITY[column], _forbid_values(0, (1,)) if alone else _only(0, 0, _EPERM))
-    # Of a process: a user may be everybody's.
+    # PRIO_PROCESS only: a user id may be shared with other programs.
     single = [_argument(0), _statement(_EQUAL, 0, 1, 0), _statement(_RETURN, _ERRNO | _EPERM)]
     program += _when(_SETPRIORITY[column], single + _only(1, 0, _EPERM))
     if own_signals_only is not None:
@@ -145,7 +145,7 @@ def _forbid_values(index: int, values: tuple[int, ...]) -> list[bytes]:
 
 
 def install(program: bytes) -> None:
-    """Put a filter on this process and all that it starts; needs no_new_privs. Raises `OSError`."""
+    """Install a filter on this process and its descendants; needs no_new_privs. Raises `OSError`."""
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
     syscalls.prctl(syscalls.PR_SET_SECCOMP, 2, header)

@@ -1,4 +1,4 @@
-"""The few kernel calls that isolation needs and Python does not wrap. Every function raises `OSError` on failure."""
+"""Kernel calls that isolation needs and Python does not wrap. Every function raises `OSError` on failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 4, 38, 22
 PR_SET_CHILD_SUBREAPER = 36
 
-# (x86_64, aarch64); the calls added since 2018 have one number on all architectures.
+# Calls added since 2018 have one number on all architectures; older ones differ.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _MOUNT_SETATTR = 442
@@ -56,7 +56,7 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
 
 
 def unmount(target: str) -> None:
-    """Detach a mount, also one that is in use."""
+    """Detach a mount, even one that is in use."""
     _checked(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
@@ -80,7 +80,7 @@ def prctl(option: int, *arguments: object) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability of this process, for good together with no_new_privs."""
+    """Drop every capability of this process; together with no_new_privs, permanently."""
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0), 8)
     data = ctypes.create_string_buffer(24)
     syscall(_CAPSET[os.uname().machine], header, data)

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/v1/ping",)
-"""Routes that need no token: a load balancer's probe carries none, and "pong" reveals nothing."""
+"""Routes that need no token: a load balancer's probe sends none, and "pong" reveals nothing."""
 _REMEMBERED = 64
 
 
 class Guard:
-    """An ASGI application that answers for another one where a request may not reach it.
+    """ASGI middleware that rejects requests which may not reach the application.
 
-    401: no token, or another one. 403: a Host that is not the server's own (a foreign name that was made to resolve to
-    this machine), or an Origin that is not (a page in somebody's browser). `host`: the address that the server listens
-    on; on a wildcard address any name is its own, and the token decides.
+    401: a missing or wrong token. 403: a foreign Host (a name made to resolve to this machine: DNS rebinding) or a
+    foreign Origin (a page in a browser). `host`: the address that the server listens on; on a wildcard address every
+    Host is accepted, and the token decides.
     """
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
@@ -31,7 +31,7 @@ class Guard:
         self._known: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it."""
+        """Forward a request or reject it."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         await (refusal or self.app)(scope, receive, send)
 
@@ -47,10 +47,10 @@ class Guard:
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             return _refused(403, "the Host header does not name this server")
         if any(origin.lower().partition(b"://")[2] != hosts[0].lower() for origin in origins):
-            return _refused(403, "requests of pages from elsewhere are refused (Origin)")
+            return _refused(403, "requests from pages of another origin are refused (Origin)")
         if self._expected is None or scope["path"] in OPEN_PATHS or hmac.compare_digest(given, self._expected):
             return None
-        return _refused(401, "this server asks for its token: Authorization: Bearer ...")
+        return _refused(401, "this server requires its token: Authorization: Bearer ...")
 
     def _is_own(self, host: bytes) -> bool:
         if host in self._known:
@@ -63,13 +63,13 @@ class Guard:
 
 
 def _refused(status: int, detail: str) -> JSONResponse:
-    # Closed, because the body is not read.
+    # Close the connection, because the body is not read.
     headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
 
 
 def _plain_name(host: str) -> str:
-    """A host without port, brackets and the dot of a full name, in small letters."""
+    """A host in lower case without port, brackets and trailing dot."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -78,7 +78,7 @@ def _plain_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
+    """Whether an address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether a server that listens on this address listens on all addresses of its machine."""
+    """Whether this address means all addresses of the machine."""
     try:
         return ipaddress.ip_address(host or "0.0.0.0").is_unspecified
     except ValueError:

@@ -1,10 +1,10 @@
 """Scheduling: long programs must not keep short ones waiting.
 
-A server has one slot per concurrent program, and a few spare ones. A program that has run for a moment becomes a long
+A server has one slot per concurrent program and a few spare ones. A program that has run for `MOMENT` becomes a long
 one without moving; long programs may hold the spare slots, so another program starts in its place. If the spare slots
-are taken and short programs wait, it may stay for a quantum, is then preempted, and restarts as a long one when its
-turn comes. Its work so far is lost: one quantum under constant load. So a program that sleeps or computes up to its
-limit, even if every second one does, costs the others a quantum and not its limit.
+are taken and short programs wait, a program may run for `QUANTUM`, is then preempted, and restarts as a long one when
+its turn comes. Its work so far is lost: one quantum under constant load. A program that sleeps or computes up to its
+limit, even if every second program does, therefore costs the others a quantum instead of its limit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rewards.sandbox.server.slot import Slot
 QUANTUM = 0.1
 """Seconds after which a program that keeps others waiting is preempted."""
 MOMENT = 0.005
-"""Seconds after which a program moves to the long ones, if there is room."""
+"""Seconds after which a program becomes a long one, if there is room."""
 
 
 @dataclass(eq=False)
 class Turn:
-    """One program on one slot, since `began` (seconds of the monotonic clock). `long`: it may stay; `given_up`: it was
-    asked to end."""
+    """One program on one slot since `began` (monotonic seconds). `long`: never preempted. `given_up`: preemption
+    requested."""
 
     slot: Slot
     long: bool
@@ -34,7 +34,7 @@ class Turn:
     given_up: bool = False
 
     def overdue(self, seconds: float) -> bool:
-        """Whether it has run for so many seconds and may not stay."""
+        """Whether a short program has run for at least `seconds`."""
         return not self.long and time.monotonic() >= self.began + seconds
 
 
@@ -44,22 +44,22 @@ Waiting = asyncio.Future[Turn]
 class Lanes:
     """The slots of a server and the programs that wait for one.
 
-    `short`: programs that run at a time, as long as none takes long. `preempt(slot)`: gives the program of a slot up.
+    `short`: maximum number of concurrent short programs. `preempt(slot)`: request preemption of a slot's program.
     """
 
     def __init__(self, short: int, preempt: Callable[[Slot], None]) -> None:
         self.short = short
         self.spare = spare_slots(short)
         self._preempt = preempt
-        # The last one that was used is the next one: its memory is in the caches.
+        # Last in, first out: the memory of the slot used last is still in the caches.
         self._idle: list[Slot] = []
-        # In the order in which they began: the oldest first.
+        # In the order of their start, oldest first.
         self._running: dict[bool, dict[Turn, None]] = {False: {}, True: {}}
         self._queues: dict[bool, deque[Waiting]] = {False: deque(), True: deque()}
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self, *, long: bool) -> Turn:
-        """Wait for a slot; `long`: for a program that was preempted once."""
+        """Wait for a slot. `long`: for a program that was preempted before."""
         queue = self._queues[long]
         if self._idle and not queue and self._has_room(long=long):
             return self._begin(long)
@@ -74,25 +74,25 @@ class Lanes:
             raise
 
     def finish(self, turn: Turn) -> None:
-        """End a turn; its slot is free."""
+        """End a turn and free its slot."""
         self._running[turn.long].pop(turn, None)
         self._idle.append(turn.slot)
         self._dispatch()
 
     def forget(self, turn: Turn) -> None:
-        """End a turn whose slot is not free: it is replaced, and comes back with `add`."""
+        """End a turn whose slot must be replaced; `add` returns the slot."""
         self._running[turn.long].pop(turn, None)
         self._dispatch()
 
     def add(self, slot: Slot) -> None:
-        """A slot that is ready."""
+        """Add a slot that is ready."""
         self._idle.append(slot)
         self._dispatch()
 
     def _has_room(self, *, long: bool) -> bool:
         if not long:
             return len(self._running[False]) < self.short
-        # Without short programs the long ones may have all slots but one, which the next short one finds free.
+        # With no short program waiting, long ones may take all slots but one, which stays free for the next short one.
         most = self.spare if self._queues[False] else self.short + self.spare - 1
         return len(self._running[True]) < most
 
@@ -112,7 +112,7 @@ class Lanes:
             self._make_room()
 
     def _promote(self) -> None:
-        """Let programs that have run for a moment stay, as long as they hold no more than the spare slots."""
+        """Turn programs that have run for `MOMENT` into long ones, up to the number of spare slots."""
         short, long = self._running[False], self._running[True]
         while (
             short and len(long) < self.spare and (oldest := next(iter(short))).overdue(MOMENT) and not oldest.given_up
@@ -122,7 +122,7 @@ class Lanes:
             long[oldest] = None
 
     def _make_room(self) -> None:
-        """Where short programs wait: give the oldest one up that is overdue, and look again when the next one is."""
+        """Preempt overdue programs, oldest first, one per waiting short program; set a timer for the next one."""
         given_up = 0
         for turn in self._running[False]:
             given_up += turn.given_up
@@ -145,5 +145,5 @@ class Lanes:
 
 
 def spare_slots(short: int) -> int:
-    """Slots beyond the number of concurrent programs, for long ones."""
+    """Number of additional slots for long programs."""
     return max(1, short // 2)

@@ -23,13 +23,13 @@ MAX_HELD = 256 << 20
 """Bytes of all bodies being read or processed."""
 BODY_SECONDS, SLOWEST = 30.0, 64 << 10
 """The deadline for a body: `BODY_SECONDS`, plus one second per `SLOWEST` bytes received."""
-_MOST_MISTAKES, _LONGEST_TEXT = 20, 300
+_MAX_ERRORS, _MAX_TEXT = 20, 300
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Refused(Exception):
-    """A request rejected without being processed; carries the response."""
+    """A request rejected before processing; carries the response."""
 
     def __init__(self, status: int, detail: Any, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -44,13 +44,13 @@ class BadRequest(Refused):
 
 
 class Bodies:
-    """The request bodies a server holds; `held` is their total size in bytes."""
+    """The request bodies that a server holds; `held` is their total size in bytes."""
 
     def __init__(self) -> None:
         self.held = 0
 
     async def read(self, http: Request) -> bytes:
-        """The body of a request; `release` frees its share of the budget. Raises `Refused`."""
+        """Read the body of a request; `release` frees its share of the budget. Raises `Refused`."""
         declared = _declared_size(http)
         if declared > MAX_BODY:
             raise _too_large()
@@ -63,7 +63,7 @@ class Bodies:
                 while more:
                     message = await http.receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the request ended in the middle of its body")
+                        raise Refused(400, "the client disconnected before the end of the body")
                     chunk, more = message.get("body", b""), message.get("more_body", False)
                     size += len(chunk)
                     self.held += len(chunk)
@@ -73,7 +73,7 @@ class Bodies:
         except BaseException as error:
             self.release(size)
             if isinstance(error, TimeoutError):
-                raise Refused(408, "the body came too slowly", {"connection": "close"}) from None
+                raise Refused(408, "the body arrived too slowly", {"connection": "close"}) from None
             raise
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -82,7 +82,7 @@ class Bodies:
             raise _too_large()
         if self.held > MAX_HELD:
             headers = {"connection": "close", "Retry-After": "1"}
-            raise Refused(429, "the bodies of all requests take too much memory", headers)
+            raise Refused(429, "request bodies use too much memory on this server", headers)
 
     def release(self, size: int) -> None:
         """Return the bytes of a finished body to the budget."""
@@ -98,7 +98,7 @@ def _declared_size(http: Request) -> int:
         elif name == b"content-type":
             kind = value.partition(b";")[0].strip().lower()
             if kind != b"application/json" and not kind.endswith(b"+json"):
-                shown = kind.decode("latin-1")[:_LONGEST_TEXT]
+                shown = kind.decode("latin-1")[:_MAX_TEXT]
                 message = f"the content type must be application/json, not {shown!r}"
                 raise BadRequest([{"type": "content_type", "loc": ["body"], "msg": message}])
     return declared
@@ -114,19 +114,19 @@ def parse(model: type[Model], body: bytes) -> Model:
         return model.model_validate_json(body)
     except ValidationError as error:
         # Without the input: errors in 10,000 cases would echo the body 10,000 times.
-        mistakes = error.errors(include_url=False, include_context=False, include_input=False)
-        raise BadRequest([_mistake(item) for item in mistakes[:_MOST_MISTAKES]]) from None
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise BadRequest([_error_entry(item) for item in errors[:_MAX_ERRORS]]) from None
     except RecursionError:
-        raise BadRequest([_mistake({"type": "recursion", "loc": (), "msg": "nested too deeply"})]) from None
+        raise BadRequest([_error_entry({"type": "recursion", "loc": (), "msg": "nested too deeply"})]) from None
 
 
-def _mistake(item: Any) -> dict[str, Any]:
+def _error_entry(item: Any) -> dict[str, Any]:
     place = [part if isinstance(part, int) else _plain(part) for part in item["loc"]]
     return {"type": item["type"], "loc": ["body", *place], "msg": _plain(item["msg"])}
 
 
 def _plain(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
+    return text.encode("utf-8", "replace").decode()[:_MAX_TEXT]
 
 
 def frame_size(message: Any) -> int:
@@ -135,10 +135,10 @@ def frame_size(message: Any) -> int:
 
 
 HEAD_SECONDS = 10.0
-"""Seconds a connection may take to send a request head, from its first byte (a new one: from its start)."""
+"""Seconds that a connection may take to send a request head, from its first byte (a new one: from its start)."""
 MAX_HEAD = 64 << 10
 STALLED_SECONDS = 60.0
-"""Seconds a response may wait for a client that does not read."""
+"""Seconds that a response may wait for a client that does not read."""
 CLOSING_SECONDS = 5.0
 MAX_CONNECTIONS = 4096
 _LOOK_SECONDS = 1.0
@@ -146,12 +146,12 @@ _Base: Any = AutoHTTPProtocol
 
 
 class BoundedConnection(_Base):
-    """uvicorn's connection with timeouts: uvicorn alone waits forever for the rest of a request head."""
+    """uvicorn's connection with timeouts: plain uvicorn waits forever for the rest of a request head."""
 
     limit: ClassVar[int] = MAX_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Accept a connection, or refuse it above the limit."""
+        """Accept a connection, or refuse it beyond the limit."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._head_bytes = 0
@@ -178,7 +178,7 @@ class BoundedConnection(_Base):
     def _end(self, status: str) -> None:
         if self.transport.is_closing():
             return
-        # After a response, incoming data is the rest of a body that was not read.
+        # After a response, incoming data is the rest of an unread body.
         if self.cycle is None:
             self.transport.write(f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode())
         self.transport.close()
@@ -210,7 +210,7 @@ def uvicorn_server(app: Any, **options: Any) -> Server:
 
 
 def _connection_limit() -> int:
-    """How many connections fit in the descriptor limit beside the process's own descriptors."""
+    """How many connections fit in the descriptor limit in addition to the process's own descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS * 2
     if soft < wanted:

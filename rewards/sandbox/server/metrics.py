@@ -10,28 +10,28 @@ _PREFIX = "sandbox_"
 
 
 def render(pool: Pool) -> str:
-    """All figures of a pool, one metric family after the other."""
+    """Render all figures of a pool, grouped by metric family."""
     counters = pool.counters
     slot = pool.slots[0]
     by_outcome: list[tuple[str, float]] = [(f'outcome="{name}"', counters.outcomes.get(name, 0)) for name in OUTCOMES]
     by_layer: list[tuple[str, float]] = [(f'layer="{name}"', int(name in slot.active)) for name in LAYERS]
     families: list[tuple[str, str, str, list[tuple[str, float]]]] = [
         ("programs_total", "counter", "Programs started", [("", counters.programs)]),
-        ("results_total", "counter", "Runs and cases by class", by_outcome),
+        ("results_total", "counter", "Runs and cases by outcome class", by_outcome),
         ("execution_seconds_total", "counter", "Wall time of programs and cases", [("", round(counters.seconds, 6))]),
         ("rejected_total", "counter", "Requests answered with 429", [("", counters.rejected)]),
         ("retried_total", "counter", "Programs run again after a worker failed", [("", counters.retried)]),
-        ("infrastructure_failures_total", "counter", "Programs given up", [("", counters.failed)]),
+        ("infrastructure_failures_total", "counter", "Programs that could not be run", [("", counters.failed)]),
         ("workers_replaced_total", "counter", "Workers that died or stalled", [("", counters.replaced)]),
         (
             "blamed_total",
             "counter",
-            "Programs that the sandbox failed twice beside a good one",
+            "Programs that broke the sandbox twice while a known good one passed",
             [("", counters.blamed)],
         ),
-        ("preempted_total", "counter", "Programs that gave way to short ones", [("", counters.preempted)]),
-        ("workers", "gauge", "Programs that run at a time, unless they take long", [("", pool.workers)]),
-        ("slots", "gauge", "Worker processes, those for programs that take long included", [("", len(pool.slots))]),
+        ("preempted_total", "counter", "Programs preempted by short ones", [("", counters.preempted)]),
+        ("workers", "gauge", "Maximum number of concurrent short programs", [("", pool.workers)]),
+        ("slots", "gauge", "Worker processes, including those for long programs", [("", len(pool.slots))]),
         ("pending_programs", "gauge", "Programs running or waiting", [("", pool.pending)]),
         ("isolation_layer", "gauge", "1 where the layer is active", by_layer),
     ]

@@ -12,10 +12,10 @@ log = logging.getLogger("rewards.sandbox")
 
 Mode = Literal["strict", "best", "minimal", "none"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-"""strict: every layer. best: at least files and other processes are protected. minimal: what there is. none: limits
-only, for code that you trust."""
+"""strict: every layer. best: at least files and other processes are protected. minimal: the available layers. none:
+limits only, for code that you trust."""
 _FILES, _PROCESSES = "files", "processes"
-_HOW_TO_GO_ON = (
+_HOW_TO_PROCEED = (
     "Allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, or the container's "
     "seccomp profile), start the server as root, or use a kernel with Landlock (Linux 5.13). To go without on a "
     'machine that holds nothing of value: --isolation minimal, Sandbox(isolation="minimal") or '
@@ -24,9 +24,9 @@ _HOW_TO_GO_ON = (
 
 
 def unprotected(active: set[str], *, signals_stay_inside: bool) -> dict[str, str]:
-    """What the active layers leave open: a word for it, and in plain terms what a program can do.
+    """What the active layers leave open: a name for each gap and a plain description of what a program can do.
 
-    `signals_stay_inside`: whether this kernel's Landlock refuses signals to others.
+    `signals_stay_inside`: whether this kernel's Landlock blocks signals to processes outside.
     """
     found = {}
     if not active & {"mount_ns", "landlock"}:
@@ -34,15 +34,15 @@ def unprotected(active: set[str], *, signals_stay_inside: bool) -> dict[str, str
     if not active & {"pid_ns", "uid"} and "landlock" not in active:
         found[_PROCESSES] = "a program can read the environment and the memory of this user's processes"
     if not active & {"pid_ns", "uid", "seccomp"} and not ("landlock" in active and signals_stay_inside):
-        found["signals"] = "a program can end this user's processes"
+        found["signals"] = "a program can kill this user's processes"
     if "pid_ns" not in active:
         found["names of processes"] = "a program can list this machine's processes and their command lines"
     if not active & {"net_ns", "seccomp"}:
         found["network"] = "a program can open connections"
     if "mount_ns" not in active:
-        found["disk"] = "what a program writes to its folder takes room of this machine's /tmp, without a quota"
+        found["disk"] = "files that a program writes to its folder fill this machine's /tmp, without a quota"
     if not active & {"user_ns", "uid"}:
-        found["number of processes"] = "only the time limit ends a program that forks without end"
+        found["number of processes"] = "only the time limit stops a fork bomb"
     if "seccomp" not in active:
         found["kernel"] = "a program can use every system call that this user can use"
     return found
@@ -53,19 +53,19 @@ def require(slots: list[Slot], mode: str) -> None:
     if mode == "none":
         log.warning("isolation: NONE, programs run with limits only; use this for code that you trust")
         return
-    # A slot may lack a layer that the first one has, and a server is as safe as its least safe slot.
+    # A slot may lack a layer that another one has, and a server is only as safe as its least safe slot.
     missing = {layer: reason for slot in slots for layer, reason in slot.missing.items()}
     active = set.intersection(*(set(slot.active) for slot in slots))
     log.info("isolation: active layers: %s", " ".join(sorted(active)))
     listed = ", ".join(f"{layer} ({reason})" for layer, reason in sorted(missing.items()))
     exposed = unprotected(active, signals_stay_inside=landlock.protects_signals())
     if missing and mode == "strict":
-        raise SystemExit(f"isolation strict: this machine lacks {listed}. --isolation best goes without, on loopback.")
+        raise SystemExit(f"isolation strict: this machine lacks {listed}. On loopback, --isolation best allows that.")
     if mode == "best" and exposed.keys() & {_FILES, _PROCESSES, "signals"}:
         open_here = "; ".join(f"{name}: {text}" for name, text in exposed.items())
         raise SystemExit(
             f"isolation best: this machine can't protect itself from programs. {open_here}. Missing: {listed}. "
-            f"{_HOW_TO_GO_ON}."
+            f"{_HOW_TO_PROCEED}."
         )
     if missing:
         log.warning("isolation %s: going without %s", mode, listed)

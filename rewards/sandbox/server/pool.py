@@ -1,4 +1,4 @@
-"""The server's worker processes: hand out work, notice death and stalls, replace, and say whose fault a failure is."""
+"""The server's worker processes: distribute work, detect death and stalls, replace workers and attribute failures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ log = logging.getLogger("rewards.sandbox")
 
 
 BROKEN_SLOTS = 4
-"""Slots that a job may find broken before one of them counts as a failure of its program."""
+"""Number of slots that a job may find broken before the next one counts as a failure of its program."""
 PAUSE = 0.1
-"""Seconds until a program that was killed is run once more."""
+"""Seconds until a killed program runs again."""
 
 
 class Busy(Exception):
@@ -34,7 +34,7 @@ class Busy(Exception):
 
 @dataclass
 class Counters:
-    """What `/metrics` reports."""
+    """Counters for `/metrics`."""
 
     programs: int = 0
     cases: int = 0
@@ -48,7 +48,7 @@ class Counters:
     seconds: float = 0.0
 
     def count(self, results: list[dict[str, Any]]) -> None:
-        """Add results by class."""
+        """Count results by outcome class."""
         self.cases += len(results)
         for result in results:
             self.outcomes[result["outcome"]] = self.outcomes.get(result["outcome"], 0) + 1
@@ -57,8 +57,8 @@ class Counters:
 
 @dataclass
 class _Progress:
-    """What is known of one job: cases done and their seconds, failures of the sandbox, slots that were broken before
-    the job came, whether it was killed from outside or is long."""
+    """Progress of one job: finished cases and their seconds, failures of the sandbox, slots that were broken before the
+    job started, unexplained kills, whether it is long."""
 
     done: int = 0
     seconds: float = 0.0
@@ -89,7 +89,7 @@ class Pool:
             self._lanes.add(slot)
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -97,7 +97,7 @@ class Pool:
             slot.kill()
 
     def admit(self, programs: int) -> None:
-        """Take programs into the queue; raises `Busy` when they would make it longer than it may be."""
+        """Add programs to the queue; raises `Busy` if they would exceed its limit."""
         if self.pending and self.pending + programs > self.settings.queue + self.workers:
             self.counters.rejected += 1
             raise Busy(max(1.0, round(self.pending / self.workers * self._mean_seconds())))
@@ -107,13 +107,13 @@ class Pool:
         return self.counters.seconds / max(1, self.counters.programs)
 
     def leave(self, programs: int) -> None:
-        """Take programs out of the queue again, done or not."""
+        """Remove programs from the queue, finished or not."""
         self.pending -= programs
 
     async def results(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
         """Results of an admitted job in chunks, each with whether it is the last.
 
-        A job whose worker fails, or whose program is killed by nobody knows whom, is run once more elsewhere. Where
+        A job whose worker fails, or whose program is killed by an unknown sender, runs once more on another slot. If
         that fails as well and a known good program passes, the failure is the program's; else raises `SlotFailed`.
         """
         self.counters.programs += 1
@@ -125,10 +125,10 @@ class Pool:
                     async for results, last in attempt:
                         yield results, last
             except SlotFailed as error:
-                # Bounded, so that no program can break slots for ever.
+                # Bounded, so that no program can break slots forever.
                 if isinstance(error, SlotWasBroken) and progress.broken_slots < BROKEN_SLOTS:
                     progress.broken_slots += 1
-                    log.warning("a worker was broken before its program came: %s", error)
+                    log.warning("a worker was broken before its program started: %s", error)
                     self.counters.retried += 1
                     continue
                 progress.failures += 1
@@ -148,13 +148,13 @@ class Pool:
     async def _attempt(
         self, job: dict[str, Any], progress: _Progress
     ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-        """Run what is left of a job on one slot, until it is done, preempted or cut; raises `SlotFailed`."""
+        """Run the rest of a job on one slot until it is done, preempted or killed; raises `SlotFailed`."""
         turn = await self._lanes.acquire(long=progress.long)
         ended = False
         try:
             async for results, last in turn.slot.run(job):
-                # Our limits never SIGKILL a program unreported: it killed itself, or something outside did (the kernel
-                # out of memory, an operator). Run again, only a kill of its own making recurs.
+                # Our limits never SIGKILL a program without reporting it: it killed itself, or something outside did
+                # (the kernel's OOM killer, an operator). In a second run only a self-inflicted kill recurs.
                 sure = results if progress.kills else _before_a_kill(results)
                 cut = len(sure) < len(results)
                 progress.done += len(sure)
@@ -163,14 +163,14 @@ class Pool:
                 progress.finished = last and not cut
                 self.counters.count(sure)
                 if last:
-                    # The slot is free as soon as its work is done, not when the caller has taken the answer.
+                    # Free the slot as soon as its work is done, not when the caller has taken the answer.
                     ended = True
                     self._lanes.finish(turn)
                 yield sure, progress.finished
                 if cut:
                     self.counters.retried += 1
-                    # It has had its turn, and most programs that are killed do it themselves: the others come first. A
-                    # machine that is short of memory needs the moment.
+                    # It has had its turn, and most killed programs kill themselves: the others go first. A machine that
+                    # is short of memory needs the pause.
                     progress.long = True
                     await asyncio.sleep(PAUSE)
                     return
@@ -183,7 +183,7 @@ class Pool:
             self._replace(turn)
             raise
         finally:
-            # The caller left or stopped early: the worker is busy with an abandoned job.
+            # The caller stopped early: the worker is busy with an abandoned job.
             if not ended:
                 self._spawn(self._drop(turn))
 
@@ -192,7 +192,7 @@ class Pool:
 
     async def _works(self) -> bool:
         """Whether a known good program passes on a slot of this server."""
-        # As a long one, which is never preempted: the finding must not depend on the load.
+        # As a long program, which is never preempted: the answer must not depend on the load.
         turn = await self._lanes.acquire(long=True)
         try:
             found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
@@ -238,7 +238,7 @@ class Pool:
 
 
 def _rest(job: dict[str, Any], progress: _Progress) -> dict[str, Any]:
-    """The remaining part of a job, with its remaining time."""
+    """The rest of a job, with its remaining time."""
     rest = {**job, "kill_ends": not progress.kills}
     if "cases" in job and progress.done:
         total = whole_check(job["timeout"], len(job["cases"]), job["total_timeout"])
@@ -252,8 +252,8 @@ def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _blamed(job: dict[str, Any], error: SlotFailed) -> list[dict[str, Any]]:
-    """The results of a job that the sandbox failed twice, while it works for others."""
-    detail = f"the sandbox failed twice with this program and works with others: {error}"[:500]
+    """The results of a job that made the sandbox fail twice while a known good program passes."""
+    detail = f"the sandbox failed twice with this program and works with a known good one: {error}"[:500]
     result = {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SandboxMisuse", "time": 0.0}
     if "cases" in job:
         return [result] * len(job["cases"])

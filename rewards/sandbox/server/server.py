@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("rewards.sandbox")
 
 HEARTBEAT = 5.0
-"""Seconds of silence after which a stream carries an empty line."""
+"""Seconds of silence after which a stream sends an empty line."""
 BATCH_SHARE = 4
-"""Programs of one batch that wait for a slot at a time, per slot: other callers get their turn in between."""
+"""Programs of one batch that run or wait at a time, per slot: other callers get their turn in between."""
 
 
 def run_job(request: wire.RunCodeRequest, memory_mb: int) -> dict[str, Any]:
-    """A `/run_code` request as a job of a worker."""
+    """Convert a `/run_code` request into a job for a worker."""
     return {
         "code": request.code,
         "language": request.language,
@@ -54,7 +54,7 @@ class Service:
         self.bodies = Bodies()
 
     def _refusal(self, language: str, files: list[str], fetched: list[str]) -> str | None:
-        """Why a program can't be run here, if it can't."""
+        """The reason why this server can't run a program, or None."""
         if language not in self.languages:
             return f"language {language} is not available on this server, which has {', '.join(self.languages)}"
         path = wire.bad_path([*files, *fetched])
@@ -65,7 +65,7 @@ class Service:
         return None
 
     async def run_code(self, http: Request) -> Response:
-        """`POST /run_code`, as SandboxFusion: 200 also for programs that fail; what is ours is said in headers."""
+        """`POST /run_code`, as in SandboxFusion: 200 also for programs that fail; our additions are in headers."""
         size = 0
         try:
             body = await self.bodies.read(http)
@@ -102,7 +102,7 @@ class Service:
             raise Refused(429, str(busy), {"Retry-After": str(int(busy.retry_after))}) from None
 
     async def run_batch(self, http: Request) -> Response:
-        """`POST /run_batch`: see `protocol.BatchRequest`."""
+        """`POST /run_batch`: see `wire.BatchRequest`."""
         size = 0
         try:
             body = await self.bodies.read(http)
@@ -124,11 +124,11 @@ class Service:
 
     async def _stream(self, request: wire.BatchRequest, large: bool) -> AsyncGenerator[bytes, None]:
         shared = _plain(request.cases)
-        # The shared cases are measured once; those of a small body need not be.
+        # The shared cases are measured once, and only in a large body.
         shared_sizes = _sizes(shared) if large else None
         turn = asyncio.Semaphore(len(self.pool.slots) * BATCH_SHARE)
         count = len(request.programs)
-        # One queue in all, or one for each program so that their lines come in order; each program ends with a None.
+        # One queue in total, or one per program to keep their lines in order; None marks the end of a program.
         queues: list[asyncio.Queue[bytes | None]] = [asyncio.Queue() for _ in range(count if request.ordered else 1)]
         tasks = [
             asyncio.create_task(
@@ -205,7 +205,7 @@ class Service:
         return job
 
     async def capabilities(self, _: Request) -> Response:
-        """`GET /capabilities`: what this server offers beside SandboxFusion's protocol."""
+        """`GET /capabilities`: this server's additions to SandboxFusion's protocol."""
         slot = self.pool.slots[0]
         return JSONResponse(
             {
@@ -224,7 +224,7 @@ class Service:
         return PlainTextResponse(metrics.render(self.pool), media_type="text/plain; version=0.0.4")
 
     async def ping(self, _: Request) -> Response:
-        """`GET /v1/ping`: "pong", as JSON text, as SandboxFusion."""
+        """`GET /v1/ping`: "pong" as a JSON string, as in SandboxFusion."""
         return JSONResponse("pong")
 
 
@@ -246,8 +246,8 @@ async def _next_line(queue: asyncio.Queue[bytes | None]) -> bytes | None:
 
 
 def _may_be_too_large(size: int) -> bool:
-    """Whether a body of so many bytes may hold a job that no worker takes: written anew, `1e15` and `\u00e9` take up
-    to four times as many."""
+    """Whether a body of `size` bytes may hold a job too large for a worker: serialized again, `1e15` and `\u00e9` take
+    up to four times as many bytes."""
     return 4 * size > min(wire.MAX_JOB, wire.MAX_VALUES) - 1024
 
 
@@ -256,7 +256,7 @@ def _sizes(cases: list[dict[str, Any]] | None) -> list[tuple[bool, int]]:
 
 
 class _BatchResponse(StreamingResponse):
-    """A stream of lines that gives back what its request holds however it ends, also before its first line."""
+    """A stream of lines that releases its request's resources however it ends, even before the first line."""
 
     def __init__(self, lines: AsyncGenerator[bytes, None], release: Callable[[], None]) -> None:
         super().__init__(lines, media_type="application/x-ndjson")
@@ -267,7 +267,7 @@ class _BatchResponse(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            # A generator that was never asked runs no code of its own.
+            # A generator that was never started does not run its finally block.
             self._release()
             await self._lines.aclose()
 
@@ -281,7 +281,7 @@ def _headers(result: dict[str, Any]) -> dict[str, str]:
 
 
 def build_app(pool: Pool) -> FastAPI:
-    """The ASGI application over a pool that has been started."""
+    """Build the ASGI application over a started pool."""
     service = Service(pool)
 
     @contextlib.asynccontextmanager
@@ -290,7 +290,7 @@ def build_app(pool: Pool) -> FastAPI:
         pool.close()
 
     app = FastAPI(title="verl-skillcredit sandbox", lifespan=lifespan)
-    # Plain routes: the bodies are validated in `parse`, at a fraction of what FastAPI's own path costs a request.
+    # Plain routes: `parse` validates the bodies at a fraction of the cost of FastAPI's own path.
     app.add_route("/run_code", service.run_code, methods=["POST"])
     app.add_route("/run_batch", service.run_batch, methods=["POST"])
     app.add_route("/capabilities", service.capabilities, methods=["GET"])

@@ -1,4 +1,4 @@
-"""One worker process as the server sees it: start it, give it a job, read its results, end it."""
+"""The server's view of one worker process: start it, send it jobs, read its results, kill it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from rewards.sandbox.worker.execution import PATIENCE
 from rewards.sandbox.worker.languages import TOOL_PATH
 
 GRACE = 30.0
-"""Seconds beyond a job's own limits after which its worker counts as stuck."""
+"""Seconds beyond a job's own limits after which its worker counts as stalled."""
 STARTUP = 60.0
 DROP_SECONDS = 10.0
-"""Seconds a worker may take to end an abandoned program."""
+"""Seconds that a worker may take to stop an abandoned program."""
 FIRST_USER = 1_610_612_736
 USERS_PER_SLOT = 8
 MOST_SLOTS = 256
 MAX_RESULT = 256 << 20
-"""Bytes of one message of a worker: streams, fetched files and a chunk of cases fit with room."""
+"""Maximum bytes of one message of a worker: streams, fetched files and a chunk of cases fit with room to spare."""
 
-# The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small, and forks
-# fast.
+# The worker must not import what `rewards` and `rewards.sandbox` import for their users: it stays small and forks fast.
 _BOOT = """
 import os, sys, types
 sys.path.remove("")
-os.register_at_fork = lambda **_: None  # zygote.preload says why, and puts it back
+os.register_at_fork = lambda **_: None  # zygote.preload explains and restores it
 given, package = sys.stdin.read().split("\\n")
 if given != "3":
     os.dup2(int(given), 3)
@@ -54,11 +53,11 @@ class Preempted(Exception):
 
 
 class SlotFailed(Exception):
-    """A worker died, stalled or gave its slot up: the job was not run to its end."""
+    """A worker died, stalled or broke its protocol: the job did not finish."""
 
 
 class SlotWasBroken(SlotFailed):
-    """The slot had failed before a program of the job was launched there."""
+    """The slot had failed before it launched a program of the job."""
 
 
 @dataclass
@@ -72,7 +71,7 @@ class SlotSettings:
 
 
 class _Link(asyncio.Protocol):
-    """The front's end of a worker's socket: whole messages, one waiter."""
+    """The front's end of a worker's socket: complete messages, one waiter."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -95,7 +94,7 @@ class _Link(asyncio.Protocol):
         self.fail(exc or EOFError("the worker closed its socket"))
 
     def fail(self, error: Exception) -> None:
-        """End every wait, this one and later ones, with an error."""
+        """Make the current and all later waits raise an error."""
         self._failure = self._failure or error
         self._wake()
 
@@ -104,7 +103,7 @@ class _Link(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def receive(self) -> Any:
-        """The next message; raises what `fail` was given, once the messages before it are taken."""
+        """The next message; raises `SlotFailed` after `fail`, once earlier messages are consumed."""
         while not self._messages:
             if self._failure is not None:
                 raise SlotFailed(f"a worker died: {self._failure!r}")
@@ -138,7 +137,7 @@ class Slot:
             raise SlotFailed(f"a worker did not start: {error}") from None
 
     def _spawn(self) -> socket.socket:
-        """Start the process (a millisecond's work) and return our end of its socket."""
+        """Start the process, which takes about a millisecond, and return our end of its socket."""
         ours, theirs = socket.socketpair()
         package = str(Path(__file__).resolve().parents[2])
         with theirs:
@@ -151,13 +150,13 @@ class Slot:
                 start_new_session=True,
             )
             assert self.process.stdin is not None
-            # Not as arguments: those can be read from inside, and a path of this machine is nobody's business there.
+            # Not as arguments: programs inside could read those, and they must not learn paths of this machine.
             self.process.stdin.write(f"{theirs.fileno()}\n{package}".encode())
             self.process.stdin.close()
         return ours
 
     def _worker_settings(self) -> dict[str, Any]:
-        # Servers of one machine must not share user ids: limits and signals go by them.
+        # Servers on one machine must not share user ids: limits and signals depend on them.
         user = FIRST_USER + (os.getpid() % 32768 * MOST_SLOTS + self.number % MOST_SLOTS) * USERS_PER_SLOT
         return {
             "user": user,
@@ -176,13 +175,12 @@ class Slot:
         }
 
     async def _exchange(self, message: Any, allowed: float) -> AsyncIterator[Any]:
-        """Send a message and give the answers; raises `SlotFailed` when the next takes longer than `allowed`
-        seconds."""
+        """Send a message and yield the answers; raises `SlotFailed` if one takes longer than `allowed` seconds."""
         loop = asyncio.get_running_loop()
-        stuck = TimeoutError(f"stuck for {allowed:.0f} s")
+        stalled = TimeoutError(f"stalled for {allowed:.0f} s")
         self._link.transport.write(frame(message))
         while True:
-            timer = loop.call_later(allowed, self._link.fail, stuck)
+            timer = loop.call_later(allowed, self._link.fail, stalled)
             try:
                 answer = await self._link.receive()
             finally:
@@ -190,8 +188,7 @@ class Slot:
             yield answer
 
     async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
-        """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` when there is no last
-        one."""
+        """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` if the last is missing."""
         cases = job.get("cases")
         seconds = job["timeout"] if cases is None else whole_check(job["timeout"], len(cases), job["total_timeout"])
         allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
@@ -214,21 +211,22 @@ class Slot:
             self._link.transport.write(frame({"cancel": True}))
 
     async def _settle(self) -> None:
-        """Take the answer to a cancellation that crossed the end of its job."""
+        """Consume the answer to a cancellation that crossed the end of its job."""
         while self._cancelling:
             self._cancelling = "cancelled" not in await self._link.receive()
 
     async def drop(self) -> None:
         """Cancel the abandoned running job; raises `SlotFailed` when the worker does not respond."""
         self.cancel()
-        timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, TimeoutError("not given up"))
+        unresponsive = TimeoutError(f"the job was not cancelled within {DROP_SECONDS:.0f} s")
+        timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, unresponsive)
         try:
             await self._settle()
         finally:
             timer.cancel()
 
     def kill(self) -> None:
-        """End the process; its fork servers and all programs end with it."""
+        """Kill the process; its fork servers and all programs die with it."""
         if self._link.transport is not None:
             self._link.transport.close()
         if self.process is not None:

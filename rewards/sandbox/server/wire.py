@@ -1,6 +1,6 @@
-"""The wire formats: SandboxFusion's `/run_code`, and the additions that our server offers beside it.
+"""The wire formats: SandboxFusion's `/run_code` and our server's additions.
 
-Additions are found through `GET /capabilities`, so a client never guesses which server it talks to.
+A client discovers the additions through `GET /capabilities`, so it never guesses which server it talks to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rewards.sandbox.inside.frames import MAX_FRAME
 from rewards.sandbox.worker.languages import KNOWN
 
 CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
-"""What `GET /capabilities` answers, completed by the server with limits, languages and layers."""
+"""The constant part of the `GET /capabilities` answer; the server adds limits, languages and layers."""
 
 MAX_TIMEOUT = 600.0
 MAX_TOTAL_TIMEOUT = 4 * 3600.0
@@ -25,16 +25,16 @@ MAX_MEMORY_MB = 1 << 20
 MAX_CASES = 10_000
 MAX_PROGRAMS = 4096
 MAX_RESULTS = 1 << 20
-"""Cases in one request, counted once per program they apply to."""
+"""Maximum cases in one request, counted once per program that they apply to."""
 MAX_FILES = 32
 MAX_PATH = 1024
 MAX_FETCH = 32 << 10
-"""Bytes of all paths to fetch as JSON: they travel in one message to the fork server."""
+"""Maximum bytes of all paths to fetch as JSON: they fit in one message to the fork server."""
 MAX_JOB = 32 << 20
-"""Bytes of one program as JSON, with its cases, input and files."""
+"""Maximum bytes of one program as JSON, with its cases, input and files."""
 MAX_VALUES = MAX_FRAME - (64 << 10)
-"""Bytes of a setup, or of one test that calls functions: what a program and its judge can say to each other at a time.
-With larger ones a right program would fail."""
+"""Maximum bytes of a setup, or of one test that calls functions: the size of one message between a program and its
+judge. With larger ones a correct program would fail."""
 OUTCOME_HEADER = "x-sandbox-outcome"
 TRUNCATED_HEADER = "x-sandbox-truncated"
 
@@ -43,7 +43,7 @@ FilePath = Annotated[str, Field(max_length=MAX_PATH)]
 
 
 class RunCodeRequest(BaseModel):
-    """SandboxFusion's request, field by field; unknown fields are ignored, as there."""
+    """SandboxFusion's request, field by field; unknown fields are ignored, as in SandboxFusion."""
 
     compile_timeout: float = Field(10, allow_inf_nan=False)
     run_timeout: float = Field(10, allow_inf_nan=False)
@@ -71,7 +71,7 @@ class RunCodeRequest(BaseModel):
 
 class Case(BaseModel):
     """One test case: `source` (statements), `entry_point` with encoded values (codec.py), or `stdin` and `expected`
-    (`layout`: leading and inner blanks count)."""
+    (`layout`: leading and inner blanks must match)."""
 
     model_config = ConfigDict(extra="forbid")
     source: str | None = None
@@ -115,18 +115,17 @@ class BatchProgram(BaseModel):
 
 
 class BatchRequest(BaseModel):
-    """`POST /run_batch`: programs to run, or to check against cases of their own or of the whole batch.
+    """`POST /run_batch`: programs to run, or to check against their own cases or those of the whole batch.
 
-    Times in seconds, sizes in MiB (`output_limit`: bytes per stream). `timeout` is for each case, `total_timeout` for
-    all cases of a program (default: four times `timeout`, or half of it for each case). `entry_points`: names that the
-    tests take from the program even where a builtin or a module of the library has that name.
+    Times in seconds, sizes in MiB (`output_limit`: bytes per stream). `timeout` applies per case, `total_timeout` to
+    all cases of a program (default: the larger of four times `timeout` and half of it per case). `entry_points`: names
+    that the tests take from the program even if a builtin or a library module has that name.
 
-    The answer is a stream of JSON lines, those of a
-    program together and in the order of the programs: `{"index", "first", "results", "done"}` with results of
-    consecutive cases (a run has one result) and whether they are the last, `{"index", "error"}` for a program that
-    could not be run,
-    `{"index", "refused"}` for one that never can be here; empty lines say that work goes on. With `ordered` false,
-    lines come as programs finish.
+    The answer is a stream of JSON lines, grouped by program and in the order of the programs:
+    `{"index", "first", "results", "done"}` with the results of consecutive cases (a run has one result) and whether
+    they are the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that
+    this server can never run; empty lines show that work continues. With `ordered` false, lines arrive as programs
+    finish.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -173,8 +172,11 @@ class RunCodeResponse(BaseModel):
 
 
 def excess(rest: int, setup: int, cases: list[tuple[bool, int]]) -> str | None:
-    """Why a job is too large for a worker, if it is: bytes of all but its cases, of its setup, and of each case with
-    whether it is one of input and output."""
+    """The reason why a job is too large for a worker, or None.
+
+    `rest`: bytes of everything but the cases; `setup`: bytes of the setup; `cases`: for each case whether it has input
+    and printed output, and its bytes.
+    """
     values = max([setup, *(size for printed, size in cases if not printed)])
     if values > MAX_VALUES:
         return f"a test or its setup is larger than {MAX_VALUES} bytes as JSON"
@@ -184,7 +186,7 @@ def excess(rest: int, setup: int, cases: list[tuple[bool, int]]) -> str | None:
 
 
 def bad_path(paths: list[str]) -> str | None:
-    """The first path that would leave the program's folder or that no system takes, if there is one."""
+    """The first path that leaves the program's folder or is invalid, or None."""
     return next((path for path in paths if _is_bad(path)), None)
 
 
@@ -194,7 +196,7 @@ def _is_bad(path: str) -> bool:
 
 
 def command_result(result: dict[str, Any]) -> dict[str, Any]:
-    """One command's result in SandboxFusion's words."""
+    """One command's result in SandboxFusion's format."""
     timed_out = result["return_code"] is None
     return {
         "status": "TimeLimitExceeded" if timed_out else "Finished",
@@ -206,7 +208,7 @@ def command_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_code_response(result: dict[str, Any], fetched: list[str]) -> dict[str, Any]:
-    """A worker's result as the body of a `/run_code` answer."""
+    """Convert a worker's result into the body of a `/run_code` answer."""
     compiled = result.get("compile")
     ran = result.get("ran", True)
     codes = [part["return_code"] for part in (compiled, result if ran else None) if part is not None]
@@ -222,7 +224,7 @@ def run_code_response(result: dict[str, Any], fetched: list[str]) -> dict[str, A
 
 
 def sandbox_error(message: str) -> dict[str, Any]:
-    """The body that says: this server could not run it."""
+    """The body for a program that this server could not run."""
     return {
         "status": "SandboxError",
         "message": message,

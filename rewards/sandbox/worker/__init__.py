@@ -1,1 +1,1 @@
-"""The process of one slot: it forks a child for each program, and judges what the child does."""
+"""The process of one slot: forks a child for each program and judges its results."""

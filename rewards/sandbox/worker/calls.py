@@ -1,7 +1,7 @@
 """The worker's fast path for tests that are one call and one comparison: no judge process is needed.
 
 `assert f(1, [2]) == 3` is a call, a comparison and three values: `parse_assert` reads it without running test code, and
-`called_run` sends the calls to the program. The worker has never run a program's code, and the program's process was
+`called_run` sends the calls to the program. The worker never runs a program's code, and the program's process was
 forked from one that never held a test, so the verdict is as private as the judge's. Large values, which could keep the
 worker busy, are left to a judge.
 """
@@ -31,7 +31,7 @@ _LIBRARY = frozenset(dir(builtins)) | sys.stdlib_module_names
 
 @dataclass(frozen=True)
 class Call:
-    """One call and what its value must be.
+    """One call and the required value.
 
     `relation`: "tolerant" (compare.py), "==", "is" (True, False or None), "true" or "false". `args`, `kwargs`: encoded.
     """
@@ -56,8 +56,8 @@ class Call:
 def as_calls(cases: list[dict[str, Any]], setup: str, entry_points: frozenset[str] = frozenset()) -> list[Call] | None:
     """The cases as calls, or None when one of them (or the setup) needs code to run.
 
-    A builtin or a library name in a test means the original, whatever the program defines: the judge sees to that.
-    Only `entry_points` always mean the program's own.
+    A builtin or a library name in a test means the original even if the program redefines it: the judge ensures that.
+    Only `entry_points` always mean the program's own functions.
     """
     if not _only_imports(setup):
         return None
@@ -85,7 +85,7 @@ def _only_imports(setup: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def parse_assert(source: str) -> Call | None:
-    """The call that a single assert makes on literal arguments, or None for any other test.
+    """The call of a single assert with literal arguments, or None for any other test.
 
     Results are cached: counterfactual replays send the same tests with every program.
     """
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
     from rewards.sandbox.worker.checking import Check, Result
 
 WINDOW_CALLS, WINDOW_BYTES = 32, 1 << 16
-"""How far calls run ahead of their answers: calls are independent, and each wait costs two context switches."""
+"""How many calls and bytes may be in flight: calls are independent, and each wait costs two context switches."""
 
 
 class NeedsJudge(Exception):
@@ -139,7 +139,7 @@ class NeedsJudge(Exception):
 
 
 class RemoteValue(Exception):
-    """The program returned an object of its own class: what such an object reports about itself proves nothing."""
+    """The program returned an object of its own class: its statements about itself prove nothing."""
 
 
 def _refuse_handle(body: Any) -> Any:
@@ -147,7 +147,7 @@ def _refuse_handle(body: Any) -> Any:
 
 
 def called_run(check: Check, calls: list[Call]) -> Generator[Result, None, None]:
-    """Results of the calls up to the first that ends the program's process, that one included.
+    """Results of the calls up to and including the first one that kills the program's process.
 
     Raises `NeedsJudge` at a call whose answer a judge must read.
     """
@@ -185,7 +185,7 @@ class _Session:
         child.attach(channel)
 
     def answer(self) -> Returned | Raised | None:
-        """The program's next message; None when its channel or its time ended before one of ours came."""
+        """The program's next message; None if its channel closed or its time ran out before a valid one arrived."""
         channel, child = self.channel, self.child
 
         def over() -> bool:
@@ -195,7 +195,7 @@ class _Session:
         if channel.open and not channel.pending:
             channel.read()
         if channel.misused:
-            child.kill()  # no need to wait for it
+            child.kill()  # no need to wait for its exit
         body = channel.take()
         if body is None:
             if channel.oversized:
@@ -251,4 +251,5 @@ def _verdict(call: Call, reply: Returned | Raised) -> Result:
             raise NeedsJudge from None  # only a judge can ask for an object's truth value
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:
-        return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned what can't be read: {type(unreadable).__name__}"}
+        detail = f"returned a value that can't be read: {type(unreadable).__name__}"
+        return {"outcome": outcomes.WRONG_ANSWER, "detail": detail}

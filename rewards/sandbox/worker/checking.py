@@ -1,8 +1,8 @@
 """The worker's side of a check: runs the cases of one program and yields a result for each.
 
-Cases on printed output (`PrintedRun`) are compared in this process, where no program's code has ever run; they share
-one process while it behaves. So are tests that are a single call (calls.py). Other tests run in a judge process
-(judged.py).
+Cases on printed output (`PrintedRun`) and tests that are a single call (calls.py) are compared in this process, which
+never runs a program's code. Printed cases share one program process while it behaves. Other tests run in a judge
+process (judged.py).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from rewards.sandbox.worker.streams import memory_file, rewrite
 
 
 class PrintedRun:
-    """A process that runs the program for one input, and for more while it stays well-behaved."""
+    """A process that runs the program for one input, and for further inputs while it stays well-behaved."""
 
     def __init__(self, check: Check, case: dict[str, Any], reuse: bool) -> None:
         self.check = check
         self.input = memory_file(case["stdin"])
-        # One process may see all inputs: the processor time of all of them is its limit.
+        # One process may handle all inputs: its limit is the CPU time of all of them.
         limits = Limits(check.limits.memory_mb, int(check.total if reuse else check.seconds) + 2)
         payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
         self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
@@ -92,7 +92,7 @@ class PrintedRun:
         }
 
     def close(self) -> None:
-        """End the process and release what belongs to it."""
+        """Kill the process and release its descriptors."""
         if self.child.report is None:
             self.child.end(self.check.clock)
         self.child.close()
@@ -108,7 +108,7 @@ def _return_code(child: Child, in_time: bool) -> int | None:
 
 Result = dict[str, Any]
 MOMENT = 0.2
-"""Seconds within which a process that closed its channel should have exited."""
+"""Seconds within which a process that closed its channel should exit."""
 
 
 class Check:
@@ -128,7 +128,7 @@ class Check:
         self.give_up = False
 
     def results(self) -> Iterator[Result]:
-        """One result for each case, in order, each as soon as it is known."""
+        """Yield one result per case, in order, each as soon as it is known."""
         cases = self.job["cases"]
         start = 0
         while start < len(cases):
@@ -145,7 +145,7 @@ class Check:
         return self.total - (self.clock.charged - self.spent_before)
 
     def limited(self, done: Callable[[], bool], children: list[Child]) -> bool:
-        """Wait for a case within its time limit and what is left for the whole check; returns whether it was done."""
+        """Wait for a case within its own limit and the rest of the check's; returns whether it finished."""
         return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
 
     def _skipped(self) -> Result | None:
@@ -153,7 +153,7 @@ class Check:
         if self.left <= 0:
             return {
                 "outcome": outcomes.TIMEOUT,
-                "detail": f"not run: {self.total:g} s for all cases are over",
+                "detail": f"not run: the {self.total:g} s for all cases are used up",
                 "time": 0.0,
             }
         if self.timeouts >= self.job["max_timeouts"]:
@@ -230,7 +230,7 @@ class Check:
     def death(self, program: Child, timed_out: bool) -> Result:
         """The result for a program that did not answer: it timed out, died or misused its channel."""
         if not timed_out:
-            # Its channel is closed: allow a moment for the exit to be reported before killing it.
+            # Its channel is closed: give the exit a moment to be reported before killing it.
             self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + MOMENT)
         report = program.end(self.clock)
         if program.over_limit:
@@ -246,5 +246,5 @@ class Check:
         outcome, error_type, line = outcomes.classify_end(code or 1, program.stderr.ending())
         if outcome == outcomes.SYNTAX_ERROR:
             outcome = outcomes.RUNTIME_ERROR
-        detail = line or f"the program ended in the middle of a test (exit code {code})"
+        detail = line or f"the program ended during a test (exit code {code})"
         return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit", "lost": report.lost}

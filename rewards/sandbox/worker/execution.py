@@ -1,4 +1,4 @@
-"""Running programs as the worker sees them: `Child` holds output, messages and exit; `Clock` waits and charges time."""
+"""The worker's view of running programs: `Child` holds output, messages and exit; `Clock` waits and charges time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.streams import READ_SIZE, Channel, Drain
 
 Handlers = dict[int, tuple[int, Callable[[], object]]]
-"""What to poll: descriptor -> (poll(2) events, handler)."""
+"""Descriptors to poll: descriptor -> (poll(2) events, handler)."""
 NOTICEABLE = 0.02
-"""Seconds above which it is worth asking how long a program waited for a processor."""
+"""Seconds of elapsed time above which the worker asks how long a program waited for a CPU."""
 PATIENCE = 4.0
-"""A program that waits for a processor gets more wall time, up to this many times its limit."""
+"""A program that waits for a CPU gets more wall time, up to this many times its limit."""
 
 
 class FrontGone(Exception):
@@ -31,7 +31,7 @@ class FrontGone(Exception):
 
 
 def seconds_stolen() -> float:
-    """Time since the start in which the host gave this virtual machine no processor; 0.0 where there is no host."""
+    """Seconds since boot in which the host gave this virtual machine no CPU; 0.0 if it has no host."""
     try:
         with open("/proc/stat", "rb") as file:
             return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -44,18 +44,20 @@ class Cancelled(Exception):
 
 
 class Clock:
-    """Waits for children while watching the server's socket: its close ends the worker, a message ends the job."""
+    """Waits for children while watching the server's socket: a close stops the worker, a message cancels the job."""
 
     def __init__(self, front: socket.socket) -> None:
         self._front = front
         self.charged = 0.0
-        """Seconds that programs were waited for by `limited`, at most its limit each time."""
+        """Total seconds that `limited` waited for programs, at most its limit each time."""
 
     def watch(
         self, done: Callable[[], bool], children: list[Child], deadline: float, *, cancellable: bool = True
     ) -> bool:
-        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was
-        done. `cancellable`: raises `Cancelled` when the server cancels the job; off during cleanup."""
+        """Serve the children's output until `done()` or the deadline (monotonic seconds); returns whether it was done.
+
+        `cancellable`: raise `Cancelled` when the server cancels the job; off during cleanup.
+        """
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
@@ -82,8 +84,9 @@ class Clock:
         raise Cancelled(str(order))
 
     def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
-        """Like `watch`, for a program's time limit: time in which it was kept from a processor is not charged, be it by
-        other processes or by other machines on the same host.
+        """Like `watch`, for a program's time limit of `seconds`.
+
+        Time spent waiting for a CPU, because of other processes or other machines on the same host, is not charged.
         """
         start, stolen = time.monotonic(), seconds_stolen()
         waited_before = sum(child.waited for child in children)
@@ -104,12 +107,12 @@ class Clock:
 
 
 MAX_VERDICT = 1 << 16
-"""Bytes of one verdict of a judge."""
+"""Maximum bytes of one verdict of a judge."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use: MiB of memory for all its processes together, processor seconds per process."""
+    """Limits of one program: MiB of memory for all its processes together, CPU seconds per process."""
 
     memory_mb: int
     cpu_seconds: int
@@ -117,7 +120,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class End:
-    """How a child ended: wait status, why it was killed (zygote.NOT_KILLED, ...), seconds of processor time."""
+    """The end of a child: wait status, reason of the kill (zygote.NOT_KILLED, ...), CPU seconds."""
 
     status: int
     killed: int
@@ -130,27 +133,27 @@ class End:
 
     @property
     def lost(self) -> bool:
-        """Whether it died of a SIGKILL we did not send: its own, or from outside (the kernel, an operator)."""
+        """Whether a SIGKILL that we did not send killed it: its own, or one from outside (the kernel, an operator)."""
         return self.killed == zygote.NOT_KILLED and self.code == -signal.SIGKILL
 
 
 class SlotBroken(Exception):
-    """A fork server broke the protocol: this worker is replaced."""
+    """A fork server broke the protocol; the server replaces this worker."""
 
 
 class ServerGone(SlotBroken):
-    """A fork server had ended before it was given a program: none of this job is to blame."""
+    """A fork server had exited before it got a program: no program of this job caused it."""
 
 
 class Server:
-    """The worker's end of one fork server. launched: whether it was given a program or judge of the current job."""
+    """The worker's end of one fork server. launched: whether it has started a program or judge of the current job."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
         self.launched = False
 
     def receive(self) -> tuple[bytes, list[int]]:
-        """Read one message and the descriptors that came with it."""
+        """Read one message and its descriptors."""
         message, descriptors, _, _ = socket.recv_fds(self.link, zygote.MESSAGE_LIMIT, 64)
         if not message:
             raise SlotBroken("a fork server ended")
@@ -167,8 +170,8 @@ class Server:
 class Child:
     """One running child of a fork server, seen from outside.
 
-    What it says on its control channel is counted, for a program (`runs_done`: one byte per run), or kept unread, for
-    a judge (`verdicts`); anything else closes the channel.
+    On the control channel, a program's messages are counted (`runs_done`: one byte per run) and a judge's are stored
+    unparsed (`verdicts`); anything else closes the channel.
     """
 
     def __init__(
@@ -282,7 +285,7 @@ class Child:
     def _note_end(self, message: bytes, descriptors: list[int]) -> None:
         _, status, killed, cpu = zygote.REPORT.unpack(message)
         self.report, self.fetched = End(status, killed, cpu), descriptors
-        # Every writer is dead now: what is in the pipes is all there will be.
+        # Every writer is dead: the pipes hold all remaining output.
         self._drain_rest()
         while self._control_open and self._read_control():
             pass
@@ -298,13 +301,13 @@ class Child:
         self.over_limit = self.over_limit or self.stdout.truncated
 
     def kill(self) -> None:
-        """Kill the program and everything it started; the report follows."""
+        """Kill the program and everything that it started; the report follows."""
         if self.report is None and not self._killed:
             self._killed = True
             self.server.order(zygote.KILL)
 
     def time_waited(self) -> float:
-        """Seconds since its start that the program could not run because processors were busy, as far as is known."""
+        """Seconds since its start in which the program waited for a busy CPU, as far as known."""
         if self.report is not None:
             return self.waited
         self.server.order(zygote.WAITED)
@@ -313,15 +316,15 @@ class Child:
         if kind == zygote.WAITING:
             self.waited = float(seconds)
             return self.waited
-        # The report crossed our question; the fork server drops a question about no child.
+        # The report crossed our question; the fork server ignores a question about a child that has ended.
         self._note_end(message, descriptors)
         return self.waited
 
     def end(self, clock: Clock) -> End:
-        """Kill what still runs and wait for the report; raises `SlotBroken` if the child never became a program."""
+        """Kill remaining processes and wait for the report; raises `SlotBroken` if the child was never confined."""
         if self.report is None:
             self.kill()
-            # Not cancellable: a report left unread would be taken for the next child's.
+            # Not cancellable: an unread report would be mistaken for the next child's.
             if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30, cancellable=False):
                 raise SlotBroken("a fork server does not report the end of its child")
         assert self.report is not None

@@ -9,12 +9,12 @@ from collections.abc import Collection
 
 
 class WorkFolder:
-    """A slot's writable folders and, in the first of them, the working directory of one program after the other."""
+    """A slot's writable folders; the first one holds the working directory of each program in turn."""
 
     def __init__(self, folder: str, *, private: bool) -> None:
         self._private = private
         self._folders = [folder, "/dev/shm"] if private else [folder]
-        # In a tree that was just made nothing stands here but mounts of the environment, which a program can't move.
+        # A new file tree holds only mounts of the environment here, which a program can't move.
         self._mounts = {path: frozenset(os.listdir(path)) if private else frozenset() for path in self._folders}
         name = "run"
         while name in self._mounts[folder]:
@@ -26,7 +26,7 @@ class WorkFolder:
         self._handle = -1
 
     def renew(self) -> None:
-        """Remove what the last program left; ends in an empty working directory, which is this process's own."""
+        """Remove the last program's files, then create an empty working directory and change to it."""
         if self._is_plain():
             return
         if self._handle >= 0:
@@ -45,8 +45,7 @@ class WorkFolder:
         os.chdir(self.path)
 
     def _is_plain(self) -> bool:
-        """Whether the last program left nothing but its own source, which is removed: the common case, and a fast
-        one."""
+        """Whether the last program left at most its own source, which is removed: the fast path for the common case."""
         if self._handle < 0:
             return False
         status = os.lstat(self.path) if os.path.lexists(self.path) else None
@@ -54,7 +53,7 @@ class WorkFolder:
             return False
         if any(stat.S_IMODE(os.stat(path).st_mode) != mode for path, mode in self._modes.items()):
             return False
-        # The working directory is there, and mounts can't go away: the number says whether there is more.
+        # The working directory exists and mounts can't disappear: the count shows whether there is more.
         if any(len(os.listdir(path)) != number for path, number in self._numbers.items()):
             return False
         left = os.listdir(self._handle)
@@ -82,10 +81,10 @@ def _drop_attributes(folder: str) -> None:
 
 
 def empty_folder(folder: str, kept: Collection[str] = ()) -> None:
-    """Remove everything below `folder`, however deep, without recursion and without following a link; names in `kept`
-    stay."""
+    """Remove everything below `folder` except the names in `kept`, at any depth, without recursion or following
+    links."""
     serial = 0
-    # A name that a program can't have taken beforehand.
+    # A name that a program can't have used in advance.
     prefix = os.path.join(folder, "." + os.urandom(8).hex())
     while entries := [entry for entry in os.scandir(folder) if entry.name not in kept]:
         for entry in entries:
@@ -94,7 +93,7 @@ def empty_folder(folder: str, kept: Collection[str] = ()) -> None:
                 continue
             with contextlib.suppress(PermissionError):
                 os.chmod(entry.path, 0o700)
-            # What is below moves up one floor, so no path grows longer than the system allows.
+            # Entries move up one level, so that no path exceeds the system's limit.
             for inner in list(os.scandir(entry.path)):
                 serial += 1
                 if inner.is_dir(follow_symlinks=False):
@@ -107,7 +106,7 @@ def empty_folder(folder: str, kept: Collection[str] = ()) -> None:
 
 
 def open_inside(folder: str, path: str) -> int:
-    """A descriptor of the regular file at a relative path, no link followed; of /dev/null when there is none."""
+    """Open the regular file at a relative path without following links; /dev/null if there is none."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         parts = [part for part in path.split("/") if part not in ("", ".")]

@@ -1,7 +1,7 @@
 """Tests that need code to run: a judge process runs them against the program's process and reports to the worker.
 
-What is read here was written by the judge (judge.py): the program has no descriptor of its channel, only a hand in the
-texts that verdicts quote.
+Everything read here was written by the judge (judge.py): the program has no descriptor of the judge's channel and
+influences only the texts that verdicts quote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more 
 
 
 def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, None, None]:
-    """Results of the cases up to the first that ends the program's process, that one included."""
+    """Results of the cases up to and including the first one that kills the program's process."""
     theirs, ours = socket.socketpair()
     limits = Limits(check.limits.memory_mb, int(check.total) + 2)
     payload = {"mode": "serve", "code": check.job["code"], "files": check.job.get("files")}
@@ -75,7 +75,7 @@ def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator
 
 
 def _next(check: Check, program: Child, judge: Child) -> bytes | None:
-    """The judge's next message; None when the time for it is over."""
+    """The judge's next message; None after a timeout."""
 
     def arrived() -> bool:
         return bool(judge.verdicts) or judge.report is not None

@@ -1,4 +1,4 @@
-"""How a program of each language is compiled and run inside a slot. Python itself runs in the fork server."""
+"""Commands that compile and run programs of each language inside a slot. Python itself runs in the fork server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TOOL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class Language:
-    """Commands for one language: `source` is the file that the code is written to."""
+    """Commands for one language; `source` is the file name of the code."""
 
     source: str
     run: tuple[str, ...]
@@ -29,8 +29,8 @@ COMMANDS = {
     "sql": Language("main.sql", ("sqlite3", "-batch", "-bail", ":memory:", ".read main.sql")),
 }
 
-# The languages that SandboxFusion's request model accepts: an unknown one is a bad request (422), a known one that this
-# server can't run is answered with SandboxError, as SandboxFusion does when a runner fails.
+# The languages that SandboxFusion's request model accepts: an unknown one is a bad request (422); a known one that this
+# server can't run yields SandboxError, as in SandboxFusion when a runner fails.
 KNOWN = (
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda",
     "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog",

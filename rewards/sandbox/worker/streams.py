@@ -10,19 +10,19 @@ from rewards.sandbox.inside.frames import FrameBuffer, FrameTooLarge
 
 READ_SIZE = 1 << 16
 MAX_ANSWER = 1 << 16
-"""Bytes of an answer that the worker reads itself. Small, so that no choice of values makes reading it slow."""
+"""Maximum bytes of an answer that the worker reads itself: small, so that no values make reading slow."""
 TAIL = 4096
 
 
 def memory_file(text: str) -> int:
-    """A descriptor of an in-memory file that holds the text, at its beginning."""
+    """A descriptor of an in-memory file that holds the text, positioned at its start."""
     descriptor = os.memfd_create("input")
     rewrite(descriptor, text)
     return descriptor
 
 
 def rewrite(descriptor: int, text: str) -> None:
-    """Replace the content of an in-memory file and go back to its beginning, for every process that has it open."""
+    """Replace the content of an in-memory file and rewind it, for every process that has it open."""
     os.ftruncate(descriptor, 0)
     data = memoryview(text.encode("utf-8", "surrogatepass"))
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -32,12 +32,12 @@ def rewrite(descriptor: int, text: str) -> None:
 
 
 class Drain:
-    """Reads one stream to its end, keeps the first `limit` bytes and the last few."""
+    """Reads one stream to its end; keeps the first `limit` bytes and the last `TAIL`."""
 
     def __init__(self, limit: int) -> None:
         self.descriptor, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.descriptor, False)
-        # A program may open /dev/stdout by its name: another user's, as the kernel sees it.
+        # A program may open /dev/stdout by name; to the kernel the pipe belongs to another user.
         os.fchmod(self.writer, 0o666)
         self.limit = limit
         self.kept = bytearray()
@@ -46,7 +46,7 @@ class Drain:
         self.open = True
 
     def read(self) -> None:
-        """Take what is there now."""
+        """Read the available data."""
         while self.open:
             try:
                 data = os.read(self.descriptor, READ_SIZE)
@@ -69,22 +69,22 @@ class Drain:
             self.open = False
 
     def text(self) -> str:
-        """What was kept, as text; bytes that are not UTF-8 become the replacement character."""
+        """The kept bytes as text; bytes that are not UTF-8 become the replacement character."""
         return self.kept.decode("utf-8", "replace")
 
     def ending(self) -> str:
-        """The last few bytes that were written, also those behind the limit."""
+        """The last `TAIL` bytes written, including those beyond the limit."""
         return (self.tail if self.truncated else bytes(self.kept[-TAIL:])).decode("utf-8", "replace")
 
     def restart(self) -> None:
-        """Forget what was kept: the next run of the same process begins."""
+        """Clear the kept bytes for the next run of the same process."""
         self.kept, self.tail, self.truncated = bytearray(), b"", False
 
 
 class Channel:
-    """The worker's end of a call channel to a program: bytes of frames, unread until they are asked for.
+    """The worker's end of a call channel to a program: frame bodies, unparsed until requested.
 
-    `expected`: how many answers may come; a program that sends more than it was asked for is cut off.
+    `expected`: how many answers may arrive; a program that sends more is cut off.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -113,7 +113,7 @@ class Channel:
             self.open = False
 
     def send(self, data: bytes) -> None:
-        """Write as much as the program takes now; the rest goes with `write`."""
+        """Write as much as the channel accepts; `write` sends the rest."""
         self.unsent += data
         self.write()
 
@@ -123,7 +123,7 @@ class Channel:
         self.write()
 
     def write(self) -> None:
-        """Write what could not be written before."""
+        """Continue writing unsent data."""
         try:
             while self.unsent:
                 self.unsent = self.unsent[self.socket.send(self.unsent) :]

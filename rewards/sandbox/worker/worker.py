@@ -1,11 +1,11 @@
-"""One slot of the server: takes jobs from the front and runs them one by one on its two fork servers.
+"""One slot of the server: receives jobs from the front and runs them one at a time on its two fork servers.
 
         front (server.py)  <- one socket ->  worker (this process)
                                               |  launches, descriptors      ^ output, frames
                               fork server of programs            fork server of judges
                                   child: the program  <- calls ->  child: the tests
 
-The worker never runs model code and never evaluates what it receives; it reads bytes, counts them and compares text.
+The worker never runs model code and never evaluates received data; it reads bytes, counts them and compares text.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Worker:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def serve(self) -> NoReturn:
-        """Do jobs until the front is gone; a broken slot ends the process, and the front replaces it."""
+        """Run jobs until the front is gone; a broken slot exits, and the front replaces it."""
         while True:
             try:
                 self._serve_one(receive_frame(self.front))
@@ -106,7 +106,7 @@ class Worker:
 
     def _serve_one(self, message: dict[str, Any]) -> None:
         if "cancel" in message:
-            # It crossed the end of the job that it was about.
+            # The cancellation crossed the end of its job.
             send_frame(self.front, {"cancelled": True})
             return
         try:
@@ -115,7 +115,7 @@ class Worker:
             send_frame(self.front, {"cancelled": True})
 
     def _answer(self, job: dict[str, Any]) -> None:
-        # Results of quick cases travel together: a message each would cost more than the case.
+        # Results of quick cases are sent together: a message per case would cost more than the case.
         self.programs.launched = self.judges.launched = False
         chunk: list[dict[str, Any]] = []
         sent = before = time.monotonic()
@@ -126,18 +126,18 @@ class Worker:
                 chunk.append({**result, "busy": round(now - before, 6)})
                 before = now
                 if result.get("lost") and job.get("kill_ends"):
-                    break  # the server runs it once more: what follows here would be thrown away
+                    break  # the server runs it again: further results would be discarded
                 if now - sent > CHUNK_SECONDS:
                     send_frame(self.front, {"results": chunk, "done": False})
                     chunk, sent = [], now
             done = True
         finally:
-            # What is known of a job that is given up or fails is not asked for again.
+            # Results known so far of a cancelled or failed job are sent, so that they are not computed again.
             if done or chunk:
                 send_frame(self.front, {"results": chunk, "done": done})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The results of a job: one for a run, one for each case of a check."""
+        """Yield the results of a job: one for a run, one per case for a check."""
         limits = Limits(job["memory_mb"], int(job["timeout"]) + 2)
         if "cases" in job:
             yield from Check(job, self.clock, self.programs, self.judges, limits).results()
@@ -190,7 +190,7 @@ def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dic
     outcome, error_type, error_line = outcomes.classify_end(code, child.stderr.ending())
     if child.over_limit:
         outcome, error_type, error_line = outcomes.OUTPUT_LIMIT, None, None
-        code = -signal.SIGKILL  # also for a program that ended by itself before the kill arrived: one answer, not two
+        code = -signal.SIGKILL  # also for a program that exited before the kill arrived, for a deterministic answer
     elif report.killed == zygote.FOR_MEMORY:
         outcome, error_type, error_line = outcomes.MEMORY, None, "memory limit"
     return {
@@ -210,8 +210,8 @@ def _run_result(child: Child, report: End, in_time: bool, elapsed: float) -> dic
 
 
 def _fetched(child: Child) -> list[str | None]:
-    """The files that the job asked for, in its order, as base64; None for one that is not there or too large, by itself
-    or with those before it."""
+    """The files that the job requests, in its order, as base64; None for one that is missing or exceeds a size
+    limit, alone or together with those before it."""
     contents: list[str | None] = []
     left = MAX_ALL_FETCHED
     for descriptor in child.fetched:

@@ -1,7 +1,7 @@
-"""The fork server of one slot: forks a child per program and cleans up everything it leaves behind.
+"""The fork server of one slot: forks a child per program and cleans up after it.
 
-It only ever receives limits and descriptors. Code, input and tests go straight to the child, so that no later child can
-find them in memory that it inherits.
+It receives only limits and descriptors. Code, input and tests go directly to the child, so that no later child can find
+them in inherited memory.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ PRELOADED = (
     "threading", "time", "traceback", "types", "typing",
 )  # fmt: skip
 _TICK = 0.02
-"""Seconds between two looks at a running program."""
+"""Seconds between two checks of a running program."""
 _LOOKING = 0.2
-"""The share of a processor that looking at a program may take, at most."""
+"""Maximum share of a CPU that these checks may take."""
 MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
 LAUNCH = struct.Struct("!IIB")
-"""A launch: memory in MiB, processor seconds, flags; the JSON list of files to fetch follows, if there are any."""
+"""A launch: memory in MiB, CPU seconds, flags; followed by the JSON list of files to fetch, if any."""
 EXECUTES, KEEP_FOLDER = 1, 2
 REPORT = struct.Struct("!ciid")
-"""An answer: kind, wait status, why it was killed, seconds of processor time (or of waiting for one)."""
+"""An answer: kind, wait status, reason of the kill, CPU seconds (or seconds of waiting for a CPU)."""
 ENDED, WAITING = b"e", b"w"
 NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
 _PAGE = resource.getpagesize()
 SOCKET_BYTES = 256 << 10
-"""What one unix socket holds at most, its buffers being of the usual size: programs can't change that (seccomp.py)."""
+"""Maximum bytes that one unix socket holds with default buffers: programs can't change their size (seccomp.py)."""
 
 
 def preload() -> None:
-    """Import and touch what programs use, then freeze it: a child starts with everything warm and copies little."""
-    # `threading` and `random` hook into forks, to repair what threads of the parent left and to draw a new state. The
-    # parent has no threads, so until here the hooks were left out (pool.py): a child is cheaper by what they touch.
+    """Import and warm up what programs use, then freeze it, so that a child starts warm and copies few pages."""
+    # `threading` and `random` register fork hooks, to reset state after threads of the parent and to reseed. The parent
+    # has no threads, so slot.py disables their registration while these modules load: a child forks faster without.
     os.register_at_fork = posix.register_at_fork
-    # Every child starts with the same numbers to draw: a program that draws gets the same class twice.
+    # Every child starts with the same random state: a program that uses it gets the same outcome twice.
     random.seed(0)
     for name in PRELOADED:
         importlib.import_module(name)
@@ -77,8 +77,8 @@ def preload() -> None:
 
 
 def _make_streams() -> None:
-    """New standard streams, made over pipes: what the library finds out of a stream when it makes it (whether it can
-    seek, for one) is then what holds in the children, whatever this server's own output goes to."""
+    """Create standard streams over pipes: properties that Python determines at creation, such as whether a stream can
+    seek, then hold in the children, no matter where this server's own output goes."""
     own = [os.dup(descriptor) for descriptor in range(3)]
     ends = os.pipe()
     for descriptor, end in enumerate((ends[0], ends[1], ends[1])):
@@ -104,9 +104,9 @@ class ForkServer:
 
     def serve(self) -> NoReturn:
         """Answer launch messages; ends the process when the worker closes the link."""
-        # No handlers: the first process of a namespace can't be signalled from inside, except where it has one.
+        # No handlers: the first process of a namespace receives only those signals from inside that it handles.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # The worker sends this when it has become our parent: its death is ours from now on.
+        # The worker sends this once it is our parent: from here on we die with it.
         if self.link.recv(16) != START:
             self._leave()
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -119,7 +119,7 @@ class ForkServer:
             if not message:
                 self._leave()
             if message in (KILL, WAITED):
-                continue  # crossed the report of the child that it was about
+                continue  # the order crossed the report of its child
             if message == CLEAN:
                 self.folder.renew()
                 continue
@@ -150,7 +150,7 @@ class ForkServer:
             self.folder.renew()
 
     def _watch(self, pid: int, memory: int) -> int:
-        """Wait for the child's end; returns why it was killed, if it was."""
+        """Wait for the child's exit; returns the reason of the kill, or NOT_KILLED."""
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
@@ -168,7 +168,7 @@ class ForkServer:
                     if self._uses_more_than(memory):
                         killed = FOR_MEMORY
                         self._kill()
-                    # Many processes take long to look at, and the look must not take what others need.
+                    # Checking many processes is slow and must not take CPU time that others need.
                     tick = max(_TICK, (time.process_time() - began) * (1 / _LOOKING - 1))
         finally:
             os.close(pidfd)
@@ -184,8 +184,7 @@ class ForkServer:
         return BY_ORDER
 
     def _seconds_waited(self, pid: int) -> float:
-        """Time that the program was ready to run but had no processor; 0.0 for several processes, which keep each
-        other."""
+        """Seconds that the program was runnable without a CPU; 0.0 for several processes, which delay each other."""
         if self.sees_processes and len(self._program_processes()) > 1:
             return 0.0
         try:
@@ -195,13 +194,13 @@ class ForkServer:
             return 0.0
 
     def _uses_more_than(self, memory: int) -> bool:
-        """Whether all processes of the program together hold more than so many bytes; they share a processor."""
+        """Whether all processes of the program together hold more than `memory` bytes; pins several to one CPU."""
         processes = self._program_processes()
         if len(processes) > 1:
             _share_one_processor(processes)
         held = self._socket_bytes()
-        # Cheap and too high, because it counts what processes share, or have not touched, for each of them; then
-        # exact, where it matters.
+        # First a cheap upper bound, which counts shared and untouched pages for every process; the exact figure only
+        # where it matters.
         if held + sum(_mapped_bytes(pid) for pid in processes) <= memory:
             return False
         if len(processes) > 1:
@@ -209,7 +208,7 @@ class ForkServer:
         return held + sum(_proportional_bytes(pid) for pid in processes) > memory
 
     def _socket_bytes(self) -> int:
-        """What the unix sockets of the program, those under way in messages too, may hold in the kernel."""
+        """Maximum bytes that the program's unix sockets, including those in transit, hold in the kernel."""
         if "net_ns" not in self.isolation.active:
             return 0
         with contextlib.suppress(OSError), open("/proc/self/net/unix", "rb") as file:
@@ -222,7 +221,7 @@ class ForkServer:
         return _descendants(os.getpid())
 
     def _kill_all(self) -> None:
-        """Kill and reap until this process has no children: orphans come to it, as the first process or a subreaper."""
+        """Kill and reap until this process has no children; orphans are reparented to it, as init or a subreaper."""
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -235,7 +234,7 @@ class ForkServer:
     def _kill(self) -> None:
         with contextlib.suppress(OSError):
             if self.first_of_namespace:
-                # One call that no fork can outrun: everything in this namespace except ourselves.
+                # One call that no fork can outrun: it kills everything in this namespace except us.
                 os.kill(-1, signal.SIGKILL)
                 return
         for pid in _descendants(os.getpid()):
@@ -248,7 +247,7 @@ class ForkServer:
             os.dup2(descriptors[1], 0)
             os.dup2(descriptors[2], 1)
             os.dup2(descriptors[3], 2)
-            # 3.. is where programs expect their own files: what is ours sits above, everything else is closed.
+            # Programs expect their own files from 3 on: ours sit above, everything else is closed.
             os.dup2(descriptors[0], child.CONTROL, inheritable=False)
             if len(descriptors) > 4:
                 os.dup2(descriptors[4], child.CALLS, inheritable=False)
@@ -262,7 +261,7 @@ class ForkServer:
 
 
 def _share_one_processor(processes: list[int]) -> None:
-    """Keep all processes of a program on one processor, as if they were one; what they fork inherits it."""
+    """Pin all processes of a program to one CPU, as if they were one; their children inherit it."""
     processor = {max(os.sched_getaffinity(0))}
     for pid in processes:
         with contextlib.suppress(OSError):
@@ -278,8 +277,8 @@ def _mapped_bytes(pid: int) -> int:
 
 
 def _shared_bytes(processes: list[int]) -> int:
-    """The size of all mappings that the processes share, each once: pages that one of them touched before it ended are
-    in nobody's share."""
+    """The size of all shared mappings of the processes, each counted once: pages touched by a process that has exited
+    are missing from every proportional share."""
     sizes: dict[str, int] = {}
     for pid in processes:
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/maps") as file:
@@ -292,11 +291,11 @@ def _shared_bytes(processes: list[int]) -> int:
 
 
 _COUNTED = ("Pss_Anon", "Private_Hugetlb", "Shared_Hugetlb")
-"""What a process holds itself: not the files of the library, which it maps as everybody does."""
+"""Fields of smaps_rollup for a process's own memory: not library files, which every process maps."""
 
 
 def _proportional_bytes(pid: int) -> int:
-    """A process's share of the memory that it holds, shared mappings left out: see `_shared_bytes`."""
+    """A process's proportional share of its memory without shared mappings: see `_shared_bytes`."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             lines = dict(line.split(":", 1) for line in file.read().split("\n")[1:] if ":" in line)

@@ -1,4 +1,4 @@
-"""Imports: however a program names a module by constants, it is found; text that runs nothing imports nothing."""
+"""Imports: a module named by constants is found in every form; text that runs nothing imports nothing."""
 
 import ast
 

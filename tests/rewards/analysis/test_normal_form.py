@@ -1,4 +1,4 @@
-"""The normal form: what does nothing makes no other program, and whatever does something does."""
+"""The normal form: code without effect leaves the program equal, and any code with an effect makes it different."""
 
 import random
 
@@ -32,7 +32,7 @@ def indented(source: str) -> str:
 
 
 def begun(*lines: str) -> str:
-    """The original with these lines at the beginning of its function."""
+    """The original with these lines at the start of its function."""
     return "\n".join([HEAD, *(f"    {line}" for line in lines), BODY])
 
 

@@ -27,7 +27,7 @@ def sample(number=0, text=PROGRAM, ratio=0.5, group="g", **info):
 
 
 class Judge:
-    """Half of the reward for each of the two lines; counts what it judges."""
+    """Gives half of the reward for each of the two lines and counts its calls."""
 
     def __init__(self):
         self.calls = 0
@@ -115,7 +115,7 @@ async def test_an_answer_that_could_not_be_judged_is_not_taken_for_its_equals():
     assert (await credits.answers.verdict("g", "x", judge))["error"] == "none"
 
 
-def test_siblings_that_never_come_are_not_waited_for_forever():
+def test_siblings_that_never_arrive_are_not_waited_for_forever():
     (found,) = run(sample(ratio=1.0), service=service(size=8, has_advantage=differ), judge=Judge())
     assert found["credit_values"].tolist() == [0.5, 0.5]
     assert found["credit_unmet"] == 1
@@ -238,7 +238,7 @@ async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_w
 
 
 class TimeLimited:
-    """A judge whose sandbox takes 0.01 s for a program, and all of the time limit for one without `b = 2`."""
+    """A judge whose sandbox takes 0.01 s per program, and the whole time limit for one without `b = 2`."""
 
     def __init__(self, own_seconds=0.01, own_times_out=False, more=0):
         self.own_seconds = own_seconds

@@ -1,4 +1,4 @@
-"""The board of groups: who is waited for, and until when."""
+"""The board of groups: which siblings a sample waits for, and how long."""
 
 import asyncio
 

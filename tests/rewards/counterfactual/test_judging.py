@@ -1,4 +1,4 @@
-"""How long the replays of an answer may take."""
+"""Time limits for the replays of an answer."""
 
 from hypothesis import given
 from hypothesis import strategies as st

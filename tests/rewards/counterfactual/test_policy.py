@@ -1,4 +1,4 @@
-"""Continuations by the policy, with an engine that says what it was asked."""
+"""Continuations by the policy, with an engine that records its requests."""
 
 from types import SimpleNamespace
 

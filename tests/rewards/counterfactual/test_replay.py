@@ -1,4 +1,4 @@
-"""Credits in closed form on planted problems, and what makes a step go without one."""
+"""Credits in closed form on constructed problems, and reasons for a step to have none."""
 
 import asyncio
 import math
@@ -47,7 +47,7 @@ def test_either_of_two_steps_alone_is_redundant():
     assert credits_of(lambda lines: float(LINES[0] in lines or LINES[1] in lines)).values == [0, 0, 0, 0]
 
 
-def test_additive_rewards_give_the_weights_whatever_the_method():
+def test_additive_rewards_give_the_weights_with_every_method():
     for method in ("delete", "truncate", "shapley"):
         assert credits_of(additive, method=method).values == pytest.approx(WEIGHTS), method
 
@@ -56,12 +56,12 @@ def test_a_harmful_step_has_a_negative_credit():
     assert credits_of(lambda lines: 1.0 - 0.5 * (LINES[2] in lines)).values == [0, 0, -0.5, 0]
 
 
-def test_a_solution_that_fails_whatever_is_changed_has_no_credit_to_give():
+def test_a_solution_that_fails_in_every_replay_has_no_credit_to_give():
     assert credits_of(lambda lines: 0.0).values == [0, 0, 0, 0]
 
 
 def table_reward(table):
-    """A reward that is any function of which lines are there."""
+    """A reward that is any function of the set of lines present."""
     return lambda lines: table[sum((line in lines) << index for index, line in enumerate(LINES))]
 
 
@@ -85,7 +85,7 @@ UNTIDY = "a = 1;b = 2\nc = 3"
 
 
 def tidy_and_complete(text):
-    """A third each for the first line, the second, and a layout of one statement a line."""
+    """A third each for the first line, the second, and a layout with one statement per line."""
     return (("a = 1" in text) + ("b = 2" in text) + (";" not in text)) / 3
 
 

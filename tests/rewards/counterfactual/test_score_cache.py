@@ -1,4 +1,4 @@
-"""The cache of scores: once for equal programs, also at the same time; bounded; no memory of failures."""
+"""The cache of scores: equal programs run once, even concurrently; bounded; failures are not cached."""
 
 import asyncio
 import math

@@ -17,7 +17,7 @@ def test_every_statement_is_a_step_and_a_compound_one_is_its_header():
     assert texts(FENCED, "statement") == ["def f(a):", "if a < 4:", "return a + 3", "return a * 2"]
 
 
-def test_the_text_around_the_code_is_a_step_of_its_own_when_asked_for():
+def test_the_text_around_the_code_is_a_separate_step_on_request():
     with_text = segment(FENCED, "statement", text_steps=True)
     assert [step.kind for step in with_text] == ["text", "code", "code", "code", "code", "text"]
     assert FENCED[: with_text[0].end].endswith("```python\n")

@@ -1,4 +1,4 @@
-"""Tokens and characters: every token belongs to one step or to none, whatever the tokenizer makes of a character."""
+"""Tokens and characters: every token belongs to one step or to none, however the tokenizer splits a character."""
 
 from itertools import pairwise
 
@@ -89,7 +89,7 @@ def test_any_tokens_of_any_tokenizer_cover_their_text(kind: str, data: st.DataOb
 
 @given(st.lists(st.integers(0, 255), max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_bytes_that_are_no_text_are_covered_too(ids: list[int]) -> None:
+def test_bytes_that_are_not_text_are_covered_too(ids: list[int]) -> None:
     _check_cover(TOKENIZER, ids)
 
 
@@ -124,7 +124,7 @@ def test_a_special_token_that_the_tokenizer_does_not_list_is_no_reason_to_fail(k
 @every_fast_kind
 @given(text=texts)
 @settings(max_examples=25)
-def test_a_token_stands_where_its_own_letters_are(kind: str, text: str) -> None:
+def test_a_token_covers_its_own_letters(kind: str, text: str) -> None:
     tokenizer = made(kind)
     ids = tokenizer.encode(f"{text} {ADDED} {text}", add_special_tokens=False)
     decoded, offsets = _check_cover(tokenizer, ids)
@@ -135,7 +135,7 @@ def test_a_token_stands_where_its_own_letters_are(kind: str, text: str) -> None:
 
 
 def _spans_of_bytes(text: str, sizes: list[int]) -> list[tuple[int, int]]:
-    """Characters that each token of so many bytes has a part in."""
+    """The characters that each token shares, for tokens of the given numbers of bytes."""
     owner = [at for at, character in enumerate(text) for _ in character.encode()]
     edges = [sum(sizes[:index]) for index in range(len(sizes) + 1)]
     return [(owner[start], owner[end - 1] + 1) for start, end in pairwise(edges)]

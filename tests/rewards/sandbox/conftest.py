@@ -1,4 +1,4 @@
-"""A running sandbox server for the tests, and what it takes to see what a program leaves behind."""
+"""A running sandbox server for the tests, and helpers that find anything a program leaves behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOBODY = 65534
 
 @dataclass
 class ServerProcess:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     process: subprocess.Popen[str]
     url: str = ""
@@ -37,15 +37,15 @@ class ServerProcess:
 
     @property
     def slots(self) -> int:
-        """How many workers it has, those for long programs included."""
+        """How many workers it has, including those for long programs."""
         return self.workers + spare_slots(self.workers)
 
     def descendants(self) -> dict[int, str]:
-        """Process id and command line of everything that the server has started and that still lives."""
+        """Process id and command line of all live descendants of the server."""
         return {child.pid: command_line(child) for child in living_descendants(self.process.pid)}
 
     def stop(self) -> None:
-        """End the server and wait for it."""
+        """Stop the server and wait for its exit."""
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -120,13 +120,12 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def locked(*refused: str) -> list[str]:
-    """A command that starts another one on a machine that refuses `namespaces`, `landlock` or both, for real."""
+    """A command prefix that makes the kernel refuse `namespaces`, `landlock` or both to the command after it."""
     return [sys.executable, "-c", _LOCKED, "+".join(refused)]
 
 
 def user_kinds() -> list[str]:
-    """Whose rights the servers of these tests have: this user's, and an ordinary user's as well where this one is
-    root."""
+    """Users that run the servers of these tests: this user and, if that is root, an ordinary user as well."""
     return ["this_user", "ordinary_user"] if os.geteuid() == 0 else ["this_user"]
 
 

@@ -59,7 +59,7 @@ _VALUES = ["", "x", 0, -1, 2**63, 1.5, None, True, [], {}, "0x1", {"o": [0, 0, "
 
 
 def bodies(count: int, seed: int = 0) -> Iterator[bytes]:
-    """So many bodies of frames, the same for the same seed: odd ones first, then mutations of valid ones."""
+    """The given number of frame bodies, reproducible by seed: odd ones first, then mutations of valid ones."""
     yield from FIXED
     for number in range(count - len(FIXED)):
         yield mutated(seed + number)

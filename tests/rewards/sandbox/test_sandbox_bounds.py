@@ -1,4 +1,4 @@
-"""Requests beyond the server's bounds: refused with their status, and no worker is the worse for it."""
+"""Requests beyond the server's bounds: refused with their status, and without harm to any worker."""
 
 # Either branch of a try is an outcome; tables are as wide as their listener.
 # ruff: noqa: E501, PT017
@@ -32,14 +32,14 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def bounded() -> Iterator[ServerProcess]:
-    """A server that no other test has used: its counters and its workers are those of the start."""
+    """A fresh server: its counters and workers are in their initial state."""
     server = start_server()
     yield server
     server.stop()
 
 
 def with_text(text: str) -> bytes:
-    """The good request with further JSON in it, which json.dumps would not write."""
+    """The valid request with extra JSON that json.dumps would not write."""
     return (json.dumps(GOOD)[:-1] + text + "}").encode()
 
 
@@ -195,7 +195,7 @@ def test_files_come_back_until_they_are_too_large_together(bounded: ServerProces
 
 
 @pytest.mark.slow
-def test_callers_that_go_away_leave_no_place_taken(bounded: ServerProcess) -> None:
+def test_callers_that_disconnect_free_their_places(bounded: ServerProcess) -> None:
     body = json.dumps({"programs": [{"code": "import time; time.sleep(0.05)"}] * 50}).encode()
     head = f"POST /run_batch HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
     for _ in range(20):
@@ -231,7 +231,7 @@ SLOW = {
 
 
 @pytest.mark.slow
-def test_slow_and_half_open_requests_end(bounded: ServerProcess) -> None:
+def test_slow_and_half_open_requests_are_closed(bounded: ServerProcess) -> None:
     callers = {name: connect(bounded) for name in SLOW}
     answers = dict.fromkeys(SLOW, b"")
     for name, caller in callers.items():
@@ -252,7 +252,7 @@ def test_slow_and_half_open_requests_end(bounded: ServerProcess) -> None:
 
 
 def _drip(caller: socket.socket, piece: bytes, answers: dict[str, bytes], name: str) -> bool:
-    """Send a little more and take what has come; whether the server has closed the connection."""
+    """Send a little more and read what has arrived; returns whether the server has closed the connection."""
     try:
         data = caller.recv(65536)
         answers[name] += data
@@ -270,14 +270,14 @@ def _drip(caller: socket.socket, piece: bytes, answers: dict[str, bytes], name: 
 
 
 @pytest.mark.slow
-def test_a_head_without_end_is_cut_off(bounded: ServerProcess) -> None:
+def test_an_endless_head_is_cut_off(bounded: ServerProcess) -> None:
     with connect(bounded) as caller:
         caller.sendall(HEAD + b"x-long: " + b"a" * (4 * listener.MAX_HEAD))
         assert caller.recv(65536).split(b" ")[1] == b"431"
 
 
 @pytest.mark.slow
-def test_connections_are_bounded_and_those_that_are_there_go_on() -> None:
+def test_connections_are_bounded_and_open_ones_continue() -> None:
     # Half of the descriptors that the process may have.
     server = start_server(workers=1, prefix=["prlimit", "--nofile=400:400"])
     try:
@@ -325,13 +325,13 @@ def parsed_or_refused(model: type[BaseModel], body: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([wire.RunCodeRequest, wire.BatchRequest]), st.binary(max_size=200))
-def test_any_bytes_are_a_request_or_a_list_of_mistakes(model: type[BaseModel], body: bytes) -> None:
+def test_any_bytes_are_a_request_or_a_list_of_errors(model: type[BaseModel], body: bytes) -> None:
     parsed_or_refused(model, body)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data(), JSON)
-def test_any_bytes_changed_are_a_request_or_a_list_of_mistakes(data: st.DataObject, value: Any) -> None:
+def test_any_changed_bytes_are_a_request_or_a_list_of_errors(data: st.DataObject, value: Any) -> None:
     case = {"entry_point": "f", "args": value, "kwargs": {"d": []}, "expected": value}
     body = bytearray(json.dumps({"programs": [{"code": "x", "cases": [case]}], "setup": str(value)}).encode())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -339,7 +339,7 @@ def test_any_bytes_changed_are_a_request_or_a_list_of_mistakes(data: st.DataObje
     parsed_or_refused(wire.BatchRequest, bytes(body))
 
 
-def test_the_list_of_mistakes_is_short_for_many_large_ones() -> None:
+def test_the_list_of_many_large_errors_is_short() -> None:
     cases = [{"entry_point": "f", "args": "x" * 1000, "kwargs": {}}] * 5000
     body = json.dumps({"programs": [{"code": "x", "cases": cases}], "y" * 100_000: 1}).encode()
     parsed_or_refused(wire.BatchRequest, body)

@@ -72,12 +72,12 @@ async def test_class_of_other_languages(sandbox: Sandbox, language: str, code: s
     assert (result.outcome, result.stdout) == (outcome, stdout)
 
 
-async def test_language_that_is_not_there_is_no_result(sandbox: Sandbox) -> None:
+async def test_an_unavailable_language_gives_no_result(sandbox: Sandbox) -> None:
     with pytest.raises(InfrastructureError, match="language go is not available"):
         await sandbox.run("package main", language="go")
 
 
-async def test_a_program_that_waits_for_a_processor_is_not_charged_for_it(sandbox: Sandbox) -> None:
+async def test_a_program_that_waits_for_a_cpu_is_not_charged_for_it(sandbox: Sandbox) -> None:
     # Eight programs of 0.4 s each on two workers, under a limit of 0.8 s: however busy the machine, each has its time.
     code = "import time\nwhile time.process_time() < 0.4: pass\nprint('done')"
     results = await asyncio.gather(*(sandbox.run(code, timeout=0.8) for _ in range(8)))
@@ -122,5 +122,5 @@ def test_classify_end(return_code: int | None, stderr: str, expected: tuple[str,
     assert classify_end(return_code, stderr) == expected
 
 
-def test_last_exception_of_text_that_is_none() -> None:
+def test_last_exception_of_text_without_an_exception() -> None:
     assert last_exception("hello: world\nplain words") == (None, "plain words")

@@ -1,4 +1,4 @@
-"""Whatever bytes a program sends, on whatever channel: a value, a verdict, or the schema's own refusal."""
+"""Any bytes that a program sends on any channel give a value, a verdict or the schema's own refusal."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_any_stream_is_frames_or_too_large(chunks: list[bytes], limit: int) -> N
 @pytest.mark.slow
 @given(st.binary(max_size=200))
 @settings(max_examples=FRAMES, deadline=None)
-def test_a_control_channel_hears_one_byte_a_run(data: bytes) -> None:
+def test_a_control_channel_accepts_one_byte_per_run(data: bytes) -> None:
     child = object.__new__(Child)
     child.runs_done, child._frames = 0, None
     assert child._heard(data) is (bool(data) and set(data) == set(program.DONE))
@@ -136,7 +136,7 @@ def test_a_control_channel_hears_one_byte_a_run(data: bytes) -> None:
 @pytest.mark.slow
 @given(st.text(max_size=5000), st.integers(-64, 255))
 @settings(max_examples=FRAMES, deadline=None)
-def test_any_standard_error_is_a_class(stderr: str, code: int) -> None:
+def test_any_standard_error_is_classified(stderr: str, code: int) -> None:
     assert classify_end(code, stderr[-4096:])[0] in OUTCOMES
 
 
@@ -150,7 +150,7 @@ def test_what_the_worker_reads_has_bounds(body: bytes) -> None:
         pass
 
 
-def test_a_verdict_is_bounded_whatever_the_program_is_called() -> None:
+def test_a_verdict_is_bounded_for_any_program_name() -> None:
     remote = judge.RemoteProgram(socket.socket())
     reply = read_reply({"x": {"type": "A" * 7_000_000, "text": "b" * 7_000_000, "line": "c" * 7_000_000}})
     error = remote._exception(reply)  # type: ignore[arg-type]

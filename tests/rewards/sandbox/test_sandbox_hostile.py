@@ -1,4 +1,4 @@
-"""Programs that mean harm: the class that each gets, and that nothing of it is left behind."""
+"""Malicious programs: the outcome class of each, and that nothing of it is left behind."""
 
 # Programs stand here as they are sent, in one piece; reading /proc does not block.
 # ruff: noqa: E501, ASYNC240
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest_asyncio.fixture(autouse=True)
 async def nothing_is_left(any_server: ServerProcess, any_sandbox: Sandbox) -> AsyncIterator[None]:
-    """After every program of this file: no process of it, no file, and the server has all of its own."""
+    """After every program of this file: no process and no file of it, and all processes of the server."""
     yield
     await assert_nothing_left(any_server, any_sandbox)
 
@@ -99,7 +99,7 @@ async def test_number_of_open_files_is_limited(any_sandbox: Sandbox) -> None:
     assert "Too many open files" in (result.error_line or "")
 
 
-async def test_processor_time_of_threads_counts(any_sandbox: Sandbox) -> None:
+async def test_cpu_time_of_threads_counts(any_sandbox: Sandbox) -> None:
     code = (
         "import threading\ndef spin():\n    while True: pass\nfor _ in range(4): threading.Thread(target=spin).start()"
     )
@@ -121,7 +121,7 @@ async def test_disk_quota(any_sandbox: Sandbox) -> None:
     assert "No space left" in (result.error_line or "")
 
 
-async def test_size_of_a_file_is_limited_also_when_sparse(any_sandbox: Sandbox) -> None:
+async def test_size_of_a_file_is_limited_even_if_sparse(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "f = open('f', 'wb'); f.seek(1 << 40); f.write(b'x'); f.flush()")
     assert (result.outcome, result.error_type) == ("runtime_error", "OSError")
     assert "File too large" in (result.error_line or "")
@@ -153,12 +153,12 @@ async def test_working_directory_replaced_by_a_link(any_sandbox: Sandbox) -> Non
     assert result.outcome == "passed"
 
 
-async def test_huge_stdout_is_cut_and_said_so(any_sandbox: Sandbox) -> None:
+async def test_huge_stdout_is_truncated_and_reported(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "for _ in range(80): print('x' * 65535)")
     assert (result.outcome, result.stdout_truncated, len(result.stdout)) == ("output_limit", True, 1 << 20)
 
 
-async def test_output_just_below_the_limit_is_whole(any_sandbox: Sandbox) -> None:
+async def test_output_just_below_the_limit_is_complete(any_sandbox: Sandbox) -> None:
     result = await run(any_sandbox, "print('x' * ((1 << 20) - 1))")
     assert (result.outcome, result.stdout_truncated, len(result.stdout)) == ("passed", False, 1 << 20)
 
@@ -235,7 +235,7 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", {port})), (socket.AF_INET
 """
 
 
-async def test_network_is_closed_also_to_the_server_itself(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_network_is_closed_even_to_the_server(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
     result = await run(any_sandbox, NETWORK.format(port=any_server.url.rpartition(":")[2]))
     assert (result.outcome, result.stdout) == ("passed", "closed\nclosed\nclosed\n")
     left = await run(any_sandbox, "import socket; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))")
@@ -261,7 +261,7 @@ def eval_list(text: str) -> list[str]:
     return list(ast.literal_eval(text.splitlines()[0]))
 
 
-async def test_files_of_the_host_are_not_there(any_sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_files_of_the_host_are_hidden(any_sandbox: Sandbox, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     paths = [
@@ -291,7 +291,7 @@ for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0", "/proc/1/maps", "
     assert (await run(any_sandbox, code)).stdout == "closed\n" * 5
 
 
-async def test_parent_can_not_be_killed_stopped_or_slowed(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
+async def test_parent_cannot_be_killed_stopped_or_slowed(any_sandbox: Sandbox, any_server: ServerProcess) -> None:
     def rights() -> list[tuple[int, int, set[int]]]:
         servers = [any_server.process.pid, *any_server.descendants()]
         return [(pid, os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid)) for pid in servers]

@@ -28,7 +28,7 @@ def replaced(server: ServerProcess) -> int:
 
 @pytest_asyncio.fixture(autouse=True)
 async def no_worker_is_lost(server: ServerProcess, sandbox: Sandbox) -> AsyncIterator[None]:
-    """After every program of this file: the same workers, with nothing in them."""
+    """After every program of this file: the same workers, with nothing left in them."""
     before = replaced(server), set(server.descendants())
     yield
     assert (replaced(server), set(server.descendants())) == before
@@ -94,7 +94,7 @@ async def test_misuse_in_a_call_is_the_programs_failure(sandbox: Sandbox, name: 
 
 
 @pytest.mark.parametrize("name", MISUSES)
-async def test_misuse_is_the_programs_failure_in_a_plain_run_as_well(sandbox: Sandbox, name: str) -> None:
+async def test_misuse_is_the_programs_failure_in_a_plain_run_too(sandbox: Sandbox, name: str) -> None:
     result = await sandbox.run(MISUSES[name], timeout=1.0, memory_mb=256)
     assert result.outcome in ("passed", "runtime_error", "timeout", "memory")
 
@@ -194,12 +194,12 @@ async def test_memory_that_processes_share_or_the_kernel_holds_for_them_counts(s
         "import socket\na, b = socket.socketpair()\na.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)",
     ],
 )
-async def test_memory_that_nobody_could_count_is_refused(sandbox: Sandbox, code: str) -> None:
+async def test_memory_that_cannot_be_counted_is_refused(sandbox: Sandbox, code: str) -> None:
     result = await sandbox.run(code)
     assert (result.outcome, result.error_type) == ("runtime_error", "PermissionError")
 
 
-async def test_ordinary_use_of_sockets_and_mappings_is_no_memory(sandbox: Sandbox) -> None:
+async def test_ordinary_use_of_sockets_and_mappings_is_not_charged(sandbox: Sandbox) -> None:
     code = "import asyncio, mmap, socket\nasyncio.run(asyncio.sleep(0.1))\nm = mmap.mmap(-1, 1 << 20)\nm[0] = 1\npairs = [socket.socketpair() for _ in range(20)]\nimport time; time.sleep(0.2)\nprint('ok')"
     assert (await sandbox.run(code, memory_mb=128)).stdout == "ok\n"
 
@@ -225,7 +225,7 @@ PREEMPTED = {
 
 
 @pytest.mark.parametrize("language", PREEMPTED)
-async def test_programs_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, language: str) -> None:
+async def test_preempted_programs_end_as_if_they_had_not_been(sandbox: Sandbox, language: str) -> None:
     slow = [sandbox.run(PREEMPTED[language], language=language, timeout=3.0) for _ in range(6)]
     quick = [sandbox.run(f"print({n})") for n in range(200)]
     results = await asyncio.gather(*slow, *quick)
@@ -233,7 +233,7 @@ async def test_programs_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, l
 
 
 @pytest.mark.parametrize("kind", CASES)
-async def test_checks_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, kind: str) -> None:
+async def test_preempted_checks_end_as_if_they_had_not_been(sandbox: Sandbox, kind: str) -> None:
     code = "import time\ndef f(x):\n    time.sleep(0.15)\n    return x + 1\nif __name__ == '__main__': print(f(int(input())))"
     slow = [sandbox.check(Program(f"{code}  # {n}"), CASES[kind] * 2, timeout=2.0) for n in range(6)]
     quick = [sandbox.run(f"print({n})") for n in range(200)]
@@ -241,7 +241,7 @@ async def test_checks_that_give_way_end_as_if_they_had_not(sandbox: Sandbox, kin
     assert all(result.all_passed for result in results[:6]), results[:6]
 
 
-async def test_a_check_that_is_run_once_more_has_what_is_left_of_its_time(sandbox: Sandbox) -> None:
+async def test_a_check_that_runs_again_has_only_its_remaining_time(sandbox: Sandbox) -> None:
     code = "import os, time\ndef f(x):\n    if x == 2: os.kill(os.getpid(), 9)\n    time.sleep(0.6)\n    return x + 1\n"
     cases = [CallCase("f", [n], expected=n + 1) for n in (1, 2, 3)]
     found = await sandbox.check(Program(code), cases, timeout=2.0, total_timeout=1.0)

@@ -1,4 +1,4 @@
-"""Tests that use what a program returns: objects behave as Python's own, and none of them decides a verdict."""
+"""Tests that use returned objects: they behave as in Python, and none of them decides a verdict."""
 
 # Tests stand here as they are sent, in one piece.
 # ruff: noqa: E501
@@ -119,7 +119,7 @@ AS_PYTHON = [
 
 
 @pytest.mark.parametrize("test", AS_PYTHON)
-def test_an_object_of_the_program_behaves_as_pythons(test: str) -> None:
+def test_an_object_of_the_program_behaves_as_in_python(test: str) -> None:
     assert check(PROGRAM, [test]) == [{"outcome": "passed"}]
 
 
@@ -165,7 +165,7 @@ def test_a_library_in_a_test_is_never_the_programs(code: str, test: str) -> None
     assert check(code, [test])[0]["outcome"] != "passed"
 
 
-def test_an_exception_behind_items_comes_after_them() -> None:
+def test_an_exception_after_items_arrives_after_them() -> None:
     code = "def g():\n    yield 1\n    yield 2\n    raise KeyError('late')"
     test = "found = []\ntry:\n    for x in g(): found.append(x)\nexcept KeyError as e:\n    found.append(e.args)\nassert found == [1, 2, ('late',)]"
     assert check(code, [test]) == [{"outcome": "passed"}]
@@ -184,7 +184,7 @@ def test_functions_of_a_test_are_called_back_with_data_and_objects() -> None:
 @pytest.mark.parametrize(
     "ending", ["import sys; sys.exit(0)", "exit()", "raise SystemExit(1)", "import unittest; unittest.main()"]
 )
-def test_a_program_that_ends_itself_has_defined_what_it_defined(ending: str) -> None:
+def test_a_program_that_exits_keeps_the_names_it_has_defined(ending: str) -> None:
     assert check(f"def f(x): return x\n{ending}\n", ["assert f(3) == 3"]) == [{"outcome": "passed"}]
 
 
@@ -228,7 +228,7 @@ def constants(): return NotImplemented, ..., int
         "assert constants()[0] is NotImplemented and constants()[1] is ... and constants()[2] is int",
     ],
 )
-def test_rarer_uses_of_objects_are_pythons_too(test: str) -> None:
+def test_rarer_uses_of_objects_behave_as_in_python(test: str) -> None:
     assert check(MORE, [test]) == [{"outcome": "passed"}]
 
 
@@ -304,7 +304,7 @@ def ordered(*keys): return collections.OrderedDict.fromkeys(keys)
         ("try:\n    same([object()])\nexcept TypeError: pass\nx = [1]\nassert same(x) is x", True),
     ],
 )
-def test_what_is_passed_by_reference_is_one_on_both_sides(test: str, holds: bool) -> None:
+def test_containers_passed_by_reference_are_shared_by_both_sides(test: str, holds: bool) -> None:
     (verdict,) = check(ALIASES, [test])
     assert (verdict["outcome"] == "passed") is holds, verdict
 

@@ -1,4 +1,4 @@
-"""A failing program can't make itself pass, whatever it does; a right one passes, however the test is written."""
+"""A failing program can't make itself pass by any means; a correct one passes, however the test is written."""
 
 # Programs stand here as they are sent, in one piece.
 # ruff: noqa: E501, RUF005
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest_asyncio.fixture(autouse=True)
 async def nothing_is_left(server: ServerProcess, sandbox: Sandbox) -> AsyncIterator[None]:
-    """After every check of this file, whatever its program did: no process of it and no file."""
+    """After every check of this file: no process and no file of its program."""
     yield
     await assert_nothing_left(server, sandbox)
 
@@ -108,7 +108,7 @@ async def test_printed_forgery_does_not_pass(sandbox: Sandbox, name: str) -> Non
     assert (await sandbox.check(Program(PRINTED_FORGERIES[name]), cases, timeout=3.0)).passed == 0
 
 
-async def test_right_output_with_a_crash_afterwards_does_not_pass(sandbox: Sandbox) -> None:
+async def test_correct_output_before_a_crash_does_not_pass(sandbox: Sandbox) -> None:
     result = await sandbox.check(Program("print(input())\n1/0"), [StdioCase("7", "7"), StdioCase("8", "8")])
     assert [case.outcome for case in result.cases] == ["runtime_error"] * 2
 
@@ -162,7 +162,7 @@ RIGHT_TESTS = [
 ]
 
 
-async def test_right_program_passes_every_kind_of_test(sandbox: Sandbox) -> None:
+async def test_a_correct_program_passes_every_kind_of_test(sandbox: Sandbox) -> None:
     result = await sandbox.check(Program(RIGHT), [AssertCase(source) for source in RIGHT_TESTS])
     assert [case.detail for case in result.cases if not case.passed] == []
     assert result.all_passed
@@ -193,7 +193,7 @@ async def test_call_case_compares_by_the_stated_rules(sandbox: Sandbox) -> None:
     assert [case.passed for case in result.cases] == [True, False, True, False, True, True, True]
 
 
-async def test_large_answers_are_judged_as_well(sandbox: Sandbox) -> None:
+async def test_large_answers_are_judged_too(sandbox: Sandbox) -> None:
     code = "def f(n): return list(range(n))"
     cases = [CallCase("f", [n], expected=list(range(n))) for n in (3, 100_000, 5)]
     cases.append(CallCase("f", [100_000], expected=list(range(99_999)) + [0]))
@@ -201,7 +201,7 @@ async def test_large_answers_are_judged_as_well(sandbox: Sandbox) -> None:
     assert [case.outcome for case in result.cases] == ["passed", "passed", "passed", "wrong_answer"]
 
 
-async def test_a_case_that_ends_the_program_does_not_cost_the_others(sandbox: Sandbox) -> None:
+async def test_a_case_that_kills_the_program_does_not_fail_the_others(sandbox: Sandbox) -> None:
     code = "import os\ndef f(x):\n    if x == 1: os._exit(0)\n    if x == 2:\n        while True: pass\n    if x == 3: print('x' * 9999999)\n    return x"
     expected = ["passed", "runtime_error", "timeout", "output_limit", "passed"]
     for extra in ([], [AssertCase("y = f(0)\nassert y == 0")]):
@@ -248,7 +248,7 @@ async def test_check_many_keeps_the_order_and_runs_equal_programs_once(sandbox: 
     assert sorted(seen) == list(range(30))
 
 
-async def test_program_that_can_not_be_loaded_fails_all_cases_with_its_class(sandbox: Sandbox) -> None:
+async def test_a_program_that_cannot_be_loaded_fails_all_cases_with_its_class(sandbox: Sandbox) -> None:
     cases = [CallCase("f", [1], expected=1), CallCase("f", [2], expected=2)]
     for code, outcome, error_type in [
         ("def f(x:", "syntax_error", "SyntaxError"),
@@ -261,6 +261,6 @@ async def test_program_that_can_not_be_loaded_fails_all_cases_with_its_class(san
         assert [(case.outcome, case.error_type) for case in result.cases] == [(outcome, error_type)] * 2
 
 
-def test_a_test_that_is_no_python_is_refused_at_once() -> None:
+def test_a_test_that_is_not_python_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="not valid Python"):
         AssertCase("assert f(1 ==")

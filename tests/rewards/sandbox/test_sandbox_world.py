@@ -1,4 +1,4 @@
-"""A program finds a normal Python: what it may do with its streams and its end has the result that it has there."""
+"""A program sees a normal Python: its use of streams and exits has the same result as there."""
 
 # Programs stand here as they are sent, in one piece.
 # ruff: noqa: E501
@@ -57,7 +57,7 @@ PROGRAMS = {
 
 
 def plainly(code: str, folder: Path) -> tuple[int, str]:
-    """Exit code and output of the program under a Python of its own."""
+    """Exit code and output of the program under plain Python."""
     (folder / "main.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "-I", "-X", "utf8", "main.py"], input="héllo 7\n".encode(), capture_output=True, cwd=folder
@@ -66,7 +66,7 @@ def plainly(code: str, folder: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_a_program_ends_and_prints_as_under_python(sandbox: Sandbox, name: str, tmp_path: Path) -> None:
+async def test_a_program_exits_and_prints_as_under_python(sandbox: Sandbox, name: str, tmp_path: Path) -> None:
     code, text = plainly(PROGRAMS[name], tmp_path)
     result = await sandbox.run(PROGRAMS[name], stdin="héllo 7\n")
     assert (result.return_code, result.stdout) == (code, text)
@@ -80,7 +80,7 @@ async def test_a_program_does_for_each_input_what_it_does_for_one(sandbox: Sandb
 
 
 @pytest.mark.parametrize("ending", ["exit()", "import sys; sys.exit(0)", "import unittest; unittest.main()", "quit(1)"])
-async def test_functions_are_tested_though_the_program_ended_itself(sandbox: Sandbox, ending: str) -> None:
+async def test_functions_are_tested_even_if_the_program_exits(sandbox: Sandbox, ending: str) -> None:
     code = f"def f(x): return x + 1\nif __name__ == '__main__':\n    f(int(input()))\n{ending}\n"
     cases = [AssertCase("assert f(1) == 2"), AssertCase("x = f(2)\nassert x == 3")]
     assert (await sandbox.check(Program(code), cases)).all_passed
@@ -88,7 +88,7 @@ async def test_functions_are_tested_though_the_program_ended_itself(sandbox: San
 
 
 @pytest.mark.parametrize("name", ["sum", "bisect", "max", "string"])
-async def test_an_entry_point_may_be_called_as_a_builtin_or_a_module(sandbox: Sandbox, name: str) -> None:
+async def test_an_entry_point_may_share_its_name_with_a_builtin_or_a_module(sandbox: Sandbox, name: str) -> None:
     code = f"def {name}(x): return x + 1"
     cases = [AssertCase(f"assert {name}(1) == 2"), AssertCase(f"y = {name}(1)\nassert y == 2")]
     for some in (cases[:1], cases[1:], cases):
@@ -105,8 +105,6 @@ async def test_a_test_of_the_library_alone_is_not_the_programs(sandbox: Sandbox)
     ("expected", "layout", "passes"),
     [("  1\n 121\n", False, True), ("  1\n 121\n", True, True), ("1\n121\n", True, False), ("1\n121\n", False, True)],
 )
-async def test_layout_counts_where_a_case_asks_for_it(
-    sandbox: Sandbox, expected: str, layout: bool, passes: bool
-) -> None:
+async def test_layout_counts_if_a_case_asks_for_it(sandbox: Sandbox, expected: str, layout: bool, passes: bool) -> None:
     cases = [StdioCase("", expected, layout=layout)]
     assert (await sandbox.check(Program("print('  1\\n 121')"), cases)).all_passed is passes

@@ -1,4 +1,4 @@
-"""Verifier `code`: partial credit for separable parts; errors by their kind; tricks that earn nothing."""
+"""Verifier `code`: partial credit for separable parts; errors by kind; tricks that earn nothing."""
 
 import pytest
 from pydantic import ValidationError

@@ -102,7 +102,7 @@ async def test_the_last_answer_after_the_thinking_counts(response, error):
 
 
 def joined(parts):
-    """An expression with its value (None where it divides by zero) and its numbers, made of two such."""
+    """An expression with its value (None if it divides by zero) and its numbers, joined from two such expressions."""
     (left, left_value, left_numbers), sign, (right, right_value, right_numbers) = parts
     value = None
     if left_value is not None and right_value is not None and not (sign == "/" and right_value == 0):

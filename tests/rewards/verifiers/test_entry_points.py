@@ -1,4 +1,4 @@
-"""Entry points: a test looks at the program or it is refused, and no name of a library is the program's by chance."""
+"""Entry points: a test that ignores the program is refused, and a library's name is never the program's by chance."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Verifier `gsm8k`: the number counts, not how it is written, and it is looked for in the whole response."""
+"""Verifier `gsm8k`: the number counts, not its spelling, and the whole response is searched for it."""
 
 import json
 from fractions import Fraction

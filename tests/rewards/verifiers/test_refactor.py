@@ -1,4 +1,4 @@
-"""Verifier `refactor`: another program with the same behaviour, in good form."""
+"""Verifier `refactor`: a different program with the same behaviour and good style."""
 
 import json
 

@@ -143,7 +143,7 @@ def test_the_rules_of_comparison(rows, expected, same):
 
 
 def on_duckdb(query, row_limit=3, seconds=9.0):
-    """What the driver makes of a query, in this process: the rows, or the kind of error."""
+    """The driver's result for a query, in this process: the rows or the kind of error."""
     pytest.importorskip("duckdb")
     job = {"engine": "duckdb", "query": query, "row_limit": row_limit, "seconds": seconds, "setups": [SETUP + ROWS]}
     answer = sql_driver.answer_of(job)

@@ -1,4 +1,4 @@
-"""Verifier `stdio`: the share of inputs with the right output, and errors by their kind."""
+"""Verifier `stdio`: the share of inputs with correct output, and errors by kind."""
 
 import pytest
 from pydantic import ValidationError

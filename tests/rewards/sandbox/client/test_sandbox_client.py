@@ -75,7 +75,7 @@ class Stub:
 
 
 class BatchStub(Stub):
-    """A server with our batch route: every case of a batch passes, unless `drops` says of its number that the
+    """A server with our batch route: every case of a batch passes, unless `drops` holds for its number and the
     connection ends instead."""
 
     def __init__(self, drops: Callable[[int], bool]) -> None:
@@ -136,14 +136,14 @@ NO_JSON = (200, {}, b"<html>gateway</html>")
 @pytest.mark.parametrize(
     "trouble", [SANDBOX_ERROR, TRACEBACK, BUSY, CUT, NO_JSON, None, (504, {}, b"timeout"), (503, {}, b"-")]
 )
-async def test_passing_trouble_is_retried(trouble: Answer) -> None:
+async def test_transient_failures_are_retried(trouble: Answer) -> None:
     async with stub(trouble, OK) as server, Sandbox(server.url) as sandbox:
         result = await sandbox.run("print(1)")
         assert (result.outcome, result.stdout, len(server.requests)) == ("passed", "1\n", 2)
 
 
 @pytest.mark.parametrize("trouble", [SANDBOX_ERROR, TRACEBACK, CUT, NO_JSON, None])
-async def test_lasting_trouble_is_an_infrastructure_error(trouble: Answer) -> None:
+async def test_persistent_failures_are_an_infrastructure_error(trouble: Answer) -> None:
     async with stub(trouble) as server, Sandbox(server.url, attempts=2) as sandbox:
         with pytest.raises(InfrastructureError):
             await sandbox.run("print(1)")
@@ -213,7 +213,7 @@ async def test_bad_request_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/run_code", "/run_code/"])
-async def test_limits_are_passed_on_and_both_urls_are_taken(suffix: str) -> None:
+async def test_limits_are_forwarded_and_both_url_forms_accepted(suffix: str) -> None:
     async with stub(OK) as server, Sandbox(server.url + suffix) as sandbox:
         await sandbox.run("x", stdin="in", timeout=3.5, memory_mb=77, language="bash", files={"a": "Yg=="})
         assert server.requests == [
@@ -229,7 +229,7 @@ async def test_limits_are_passed_on_and_both_urls_are_taken(suffix: str) -> None
         ]
 
 
-async def test_a_server_without_our_routes_is_asked_by_run_code_only() -> None:
+async def test_a_server_without_our_routes_gets_only_run_code_requests() -> None:
     async with stub(OK) as server, Sandbox(server.url) as sandbox:
         await asyncio.gather(sandbox.run("x"), sandbox.run("y"))
         await sandbox.run("z")
@@ -241,7 +241,7 @@ def test_url_without_a_scheme_is_refused() -> None:
         Sandbox("localhost:8080")
 
 
-async def test_nothing_listens() -> None:
+async def test_an_address_without_a_server_is_an_infrastructure_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     async with Sandbox(f"http://127.0.0.1:{port}", attempts=2) as sandbox:
@@ -258,7 +258,7 @@ async def test_connections_are_kept_and_shared() -> None:
         assert server.connections == 1
 
 
-async def test_a_dead_server_is_left_out_and_tried_again() -> None:
+async def test_a_dead_server_is_skipped_and_retried() -> None:
     async with stub(None) as dead, stub(OK) as alive, Sandbox([dead.url, alive.url]) as sandbox:
         results = await asyncio.gather(*(sandbox.run("x") for _ in range(20)))
         assert {result.outcome for result in results} == {"passed"}
@@ -274,7 +274,7 @@ async def test_a_dead_server_is_left_out_and_tried_again() -> None:
         assert len(alive.requests) < before + 10
 
 
-def test_a_server_that_stays_away_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stays_down_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("rewards.sandbox.client.transport.time.monotonic", lambda: now)
     endpoint = Endpoint("http://127.0.0.1:1", httpx.AsyncClient())
@@ -290,8 +290,8 @@ def test_a_server_that_stays_away_is_tried_less_and_less_often(monkeypatch: pyte
     assert endpoint.down_for == 0.5
 
 
-async def test_a_batch_that_is_given_up_before_it_is_sent_fails_and_keeps_nobody_waiting() -> None:
-    """Else whoever asks in the very moment in which connections are closed waits for ever."""
+async def test_a_batch_cancelled_before_it_is_sent_fails_and_leaves_no_caller_waiting() -> None:
+    """Otherwise a caller that submits just as connections close would wait forever."""
     async with httpx.AsyncClient() as client:
         endpoint = Endpoint("http://127.0.0.1:1", client)
         work = Work({"code": "x"}, Options())
@@ -302,7 +302,7 @@ async def test_a_batch_that_is_given_up_before_it_is_sent_fails_and_keeps_nobody
             await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_dropped_connection_is_the_trouble_of_its_own_programs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dropped_connection_affects_only_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(0)
 
     async def caller(sandbox: Sandbox) -> None:
@@ -350,7 +350,7 @@ async def test_concurrency_is_bounded_for_the_whole_process() -> None:
     assert (peak, limit.used) == (3, 0)
 
 
-async def test_a_caller_that_gives_up_gives_its_place_back() -> None:
+async def test_a_cancelled_caller_frees_its_place() -> None:
     limit = ProcessLimit(1)
 
     async def wait() -> None:
@@ -368,7 +368,7 @@ async def test_a_caller_that_gives_up_gives_its_place_back() -> None:
 
 
 def run_for_real(request: dict[str, Any], kept: Callable[[str], str] = str) -> Answer:
-    """Answer as SandboxFusion does: run the code in a plain subprocess. `kept`: what is left of its output."""
+    """Answer like SandboxFusion: run the code in a plain subprocess. `kept`: how its output is truncated."""
     import subprocess
     import sys
     import tempfile
@@ -386,7 +386,7 @@ def run_for_real(request: dict[str, Any], kept: Callable[[str], str] = str) -> A
     return fusion(status, return_code=done.returncode, stdout=kept(done.stdout), stderr=done.stderr)
 
 
-async def test_check_on_a_server_that_has_run_code_only() -> None:
+async def test_check_on_a_server_with_only_run_code() -> None:
     cases = [
         AssertCase("assert add(1, 2) == 3"),
         CallCase("add", [1, 2], expected=3),
@@ -415,7 +415,7 @@ async def test_check_on_a_server_that_has_run_code_only() -> None:
         ("1/0", ["runtime_error", "runtime_error"]),
     ],
 )
-async def test_forgeries_on_a_server_that_has_run_code_only(code: str, outcomes: list[str]) -> None:
+async def test_forgeries_on_a_server_with_only_run_code(code: str, outcomes: list[str]) -> None:
     cases = [CallCase("add", [1, 2], expected=3), CallCase("add", [1, 0], expected=1)]
     async with stub(run_for_real) as server, Sandbox(server.url) as sandbox:
         result = await sandbox.check(Program(code), cases, timeout=1.0)
@@ -423,7 +423,7 @@ async def test_forgeries_on_a_server_that_has_run_code_only(code: str, outcomes:
 
 
 @pytest.mark.parametrize("kept", [0.95, 0.6, 0.4])
-async def test_verdicts_that_a_server_cut_off_are_asked_for_again(kept: float) -> None:
+async def test_truncated_verdicts_are_requested_again(kept: float) -> None:
     # SandboxFusion reads pipes only at the end and loses what did not fit into them, as Success.
     def cutting(request: dict[str, Any]) -> Answer:
         return run_for_real(request, kept=lambda stdout: stdout[: int(kept * len(stdout))])
@@ -435,13 +435,13 @@ async def test_verdicts_that_a_server_cut_off_are_asked_for_again(kept: float) -
         assert len(server.requests) == 3
 
 
-async def test_verdicts_that_are_always_cut_off_are_no_result() -> None:
+async def test_verdicts_that_are_always_truncated_give_no_result() -> None:
     def cutting(request: dict[str, Any]) -> Answer:
         # The first line that is not blank says that the program was loaded.
         return run_for_real(request, kept=lambda stdout: "\n".join([*stdout.split("\n")[:2], ""]))
 
     async with stub(cutting) as server, Sandbox(server.url, attempts=2) as sandbox:
-        with pytest.raises(InfrastructureError, match="cut"):
+        with pytest.raises(InfrastructureError, match="truncated"):
             await sandbox.check(Program("def f(x): return x"), [CallCase("f", [1], expected=1)])
         # Twice for each attempt, and once beside a known good program: the fault is the server's.
         assert len(server.requests) == 2 * (2 + 1)

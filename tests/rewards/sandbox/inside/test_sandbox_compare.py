@@ -35,14 +35,14 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_encoded_comes_back_equal_and_of_its_type(value: object) -> None:
+def test_encoding_round_trips_value_and_type(value: object) -> None:
     back = decode(json.loads(json.dumps(encode(value))))
     assert back == value
     assert type(back) is type(value)
 
 
 @given(values)
-def test_a_value_answers_itself(value: object) -> None:
+def test_a_value_matches_itself(value: object) -> None:
     assert same_value(value, decode(json.loads(json.dumps(encode(value)))))
 
 
@@ -51,7 +51,7 @@ def test_a_value_answers_itself(value: object) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)
     )
 )
-def test_a_value_answers_its_json_form(value: object) -> None:
+def test_a_value_matches_its_json_form(value: object) -> None:
     assert same_value(value, json.loads(json.dumps(value)))
 
 
@@ -61,7 +61,7 @@ def test_a_value_answers_its_json_form(value: object) -> None:
         lambda i: st.lists(i) | st.dictionaries(st.text(), i),
     )
 )
-def test_garbage_is_refused_or_read_but_nothing_else(form: object) -> None:
+def test_garbage_is_refused_or_decoded_and_never_raises_otherwise(form: object) -> None:
     with contextlib.suppress(*UNREADABLE):
         encode(decode(form))
 
@@ -183,7 +183,7 @@ def test_subclasses_lose_their_behaviour() -> None:
     assert decode(encode(List([9]))) == [9]
 
 
-def test_what_is_no_data_is_refused() -> None:
+def test_values_that_are_not_data_are_refused() -> None:
     loop: list[object] = []
     loop.append(loop)
     for value in (object(), print, loop, (i for i in ())):
@@ -192,7 +192,7 @@ def test_what_is_no_data_is_refused() -> None:
 
 
 @given(st.lists(st.text() | st.integers()), st.integers(1, 7))
-def test_frames_arrive_whole_however_they_are_cut(messages: list[object], size: int) -> None:
+def test_frames_arrive_complete_however_they_are_split(messages: list[object], size: int) -> None:
     data = b"".join(frame(message) for message in messages)
     buffer = FrameBuffer()
     received = [
@@ -245,7 +245,7 @@ def test_setup_with_code_needs_a_judge() -> None:
     assert as_calls([case], "def f(x): return x") is None
 
 
-def test_equality_of_an_assert_is_pythons() -> None:
+def test_equality_in_an_assert_is_that_of_python() -> None:
     call = parse_assert("assert f() == 0.3")
     assert call is not None
     assert not call.holds(0.1 + 0.2)
@@ -267,7 +267,7 @@ def test_equality_of_an_assert_is_pythons() -> None:
         (" a", "a", True, False),
     ],
 )
-def test_layout_counts_where_the_case_says_so(actual: str, expected: str, layout: bool, same: bool) -> None:
+def test_layout_counts_if_the_case_asks_for_it(actual: str, expected: str, layout: bool, same: bool) -> None:
     assert same_output(actual, expected, layout=layout) is same
 
 

@@ -1,4 +1,4 @@
-"""A program imports what the server's interpreter has, wherever that stands, and can't change it."""
+"""A program imports what the server's interpreter can, wherever it is installed, and can't change it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES = ["plain", "with a blank", "linked", "linked twice", "link in the middle
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder right below /tmp, wherever pytest's own is."""
+    """A folder directly below /tmp, independent of pytest's own."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="sandbox test "))
     folder.chmod(0o755)
     yield folder
@@ -38,7 +38,7 @@ def make_packages(folder: Path, value: str = "41") -> Path:
 
 
 def place_packages(place: str, outside: Path) -> tuple[Path, Path]:
-    """The name of a site-packages folder for `sys.path`, and the folder to remove behind the test."""
+    """The name of a site-packages folder for `sys.path`, and the folder to remove after the test."""
     if place == "plain":
         return make_packages(outside / "env" / "site-packages"), outside
     if place == "with a blank":
@@ -128,7 +128,7 @@ async def test_other_files_below_tmp_stay_hidden(outside: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_whose_programs_can_not_import_refuses_to_start(outside: Path) -> None:
+def test_a_server_whose_programs_cannot_import_refuses_to_start(outside: Path) -> None:
     # This numpy is found by the server, and breaks where it is imported.
     broken = outside / "site-packages" / "numpy"
     broken.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_a_server_whose_programs_can_not_import_refuses_to_start(outside: Path) 
         start_server(workers=1, packages=outside / "site-packages").stop()
 
 
-def test_a_path_that_programs_can_not_see_is_named() -> None:
+def test_a_path_that_programs_cannot_see_is_named() -> None:
     result = {"outcome": "passed", "stderr": "", "stdout": '{"errors": {"numpy": "E: gone"}, "hidden": ["/a b/c"]}'}
     assert readiness.problem(result) == (
         "programs can't import what answers need: numpy: E: gone. Programs can't see or enter /a b/c"
@@ -149,7 +149,7 @@ def test_a_path_that_programs_can_not_see_is_named() -> None:
 
 
 @pytest.mark.slow
-async def test_the_check_tells_what_is_missing(sandbox: Sandbox, server: ServerProcess) -> None:
+async def test_the_check_reports_what_is_missing(sandbox: Sandbox, server: ServerProcess) -> None:
     run = await sandbox.run(readiness.program(["json", "no_such_module"], ["csv", "nor_this"], ["/usr", "/nowhere"]))
     problem = readiness.problem(vars(run))
     assert problem is not None
@@ -159,7 +159,7 @@ async def test_the_check_tells_what_is_missing(sandbox: Sandbox, server: ServerP
     assert problem.endswith("Programs can't see or enter /nowhere")
 
 
-def test_every_name_of_a_folder_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_name_of_a_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packages, _ = place_packages("linked twice", tmp_path)
     monkeypatch.setattr(sys, "path", [str(packages)])
     shown = [path for path in python_folders() if path.startswith(str(tmp_path))]
@@ -184,7 +184,7 @@ def test_folders_inside_another_or_of_the_system_are_left_out() -> None:
     assert namespaces._outermost(names) == ["/a/b", "/a/bc", "/dev/shm/e"]
 
 
-def test_emptying_keeps_what_it_shall_keep(tmp_path: Path) -> None:
+def test_emptying_keeps_the_given_names(tmp_path: Path) -> None:
     for name in ("keep", "drop"):
         (tmp_path / name / "inner").mkdir(parents=True)
     empty_folder(str(tmp_path), frozenset({"keep"}))

@@ -1,4 +1,4 @@
-"""Who may ask a server: tokens, Host and Origin; and where the client sends a token."""
+"""Access to a server: tokens, Host and Origin; and where the client sends its token."""
 
 # A test may wait for a process.
 # ruff: noqa: ASYNC210, ASYNC240
@@ -35,7 +35,7 @@ def _no_token_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(host: str, token: str | None, *headers: tuple[str, str], path: str = "/run_code") -> int:
-    """The status that a guard gives a request; 200 where it passes it on."""
+    """The status that a guard gives a request; 200 if it forwards it."""
     sent: list[dict[str, Any]] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -85,7 +85,7 @@ def test_another_host_is_refused(name: str) -> None:
     assert answer("127.0.0.1", TOKEN, ("host", name), ("authorization", f"Bearer {TOKEN}")) == 403
 
 
-def test_exactly_one_host_is_asked_for() -> None:
+def test_exactly_one_host_header_is_required() -> None:
     assert answer("127.0.0.1", None) == 403
     assert answer("127.0.0.1", None, ("host", "localhost"), ("host", "evil.example")) == 403
     assert answer("127.0.0.1", None, ("host", "localhost"), ("host", "localhost")) == 403
@@ -121,7 +121,7 @@ def test_the_configured_host_is_the_servers_own(listens: str, host: str, status:
         ("", 403),
     ],
 )
-def test_pages_from_elsewhere_are_refused(origin: str, status: int) -> None:
+def test_pages_of_other_origins_are_refused(origin: str, status: int) -> None:
     assert answer("127.0.0.1", None, ("host", "localhost:8080"), ("origin", origin)) == status
 
 
@@ -152,7 +152,7 @@ def test_any_other_token_is_401(given: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/run_code", "/run_batch", "/capabilities", "/metrics", "/docs", "/v1/ping/", "//v1/ping"]
 )
-def test_all_routes_but_ping_ask_for_the_token(path: str) -> None:
+def test_all_routes_but_ping_require_the_token(path: str) -> None:
     assert answer("127.0.0.1", TOKEN, ("host", "localhost"), path=path) == 401
     assert answer("127.0.0.1", TOKEN, ("host", "localhost"), path="/v1/ping") == 200
 
@@ -184,14 +184,14 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
         read_token("/nowhere", {})
 
 
-def test_a_token_is_found_in_an_environment_that_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_found_in_a_replaced_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     # `datasets` does that when it maps with several processes.
     monkeypatch.setattr(os, "environ", {"SANDBOX_TOKEN": TOKEN})
     assert read_token() == TOKEN
 
 
 @pytest.mark.parametrize("text", ["", "\n", "short", "two words that are long", "line\nline line line", "\u00e9" * 20])
-def test_what_is_no_token_is_refused_without_being_shown(text: str, tmp_path: Path) -> None:
+def test_an_invalid_token_is_refused_without_being_shown(text: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(ValueError, match="the token of ") as raised:
@@ -199,7 +199,7 @@ def test_what_is_no_token_is_refused_without_being_shown(text: str, tmp_path: Pa
     assert not text.strip() or text.strip() not in str(raised.value)
 
 
-def test_beyond_loopback_a_token_is_asked_for(
+def test_beyond_loopback_a_token_is_required(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in ("0.0.0.0", "10.0.0.5", "::", "node7"):
@@ -218,7 +218,7 @@ def test_beyond_loopback_a_token_is_asked_for(
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server on all addresses that asks for a token."""
+    """A server on all addresses that requires a token."""
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(TOKEN)
     server = start_server("--host", "0.0.0.0", "--token-file", str(file), workers=1)
@@ -228,7 +228,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 @pytest.mark.slow
-def test_a_server_beyond_loopback_serves_its_token_only(guarded: ServerProcess) -> None:
+def test_a_server_beyond_loopback_serves_only_its_token(guarded: ServerProcess) -> None:
     body = {"code": "print(1)", "language": "python"}
     with httpx.Client(base_url=guarded.url, trust_env=False) as http:
         refused = http.post("/run_code", json=body)
@@ -276,7 +276,7 @@ async def test_the_client_sends_its_token(
 
 
 class _Listening(BaseHTTPRequestHandler):
-    """Sends every request on to another server, and remembers its headers."""
+    """Forwards every request to another server and records its headers."""
 
     heard: list[dict[str, str]] = []  # noqa: RUF012
     target = ""
@@ -294,7 +294,7 @@ class _Listening(BaseHTTPRequestHandler):
         pass
 
 
-async def test_the_token_goes_to_named_servers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_token_goes_only_to_named_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SANDBOX_TOKEN", TOKEN)
     servers = [HTTPServer(("127.0.0.1", 0), type("Handler", (_Listening,), {"heard": []})) for _ in range(2)]
     named, elsewhere = servers
@@ -315,7 +315,7 @@ async def test_the_token_goes_to_named_servers_only(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-async def test_the_embedded_server_has_a_token_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_embedded_server_has_its_own_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("SANDBOX_TOKEN", TOKEN)
     # Not the arguments of another test: this process holds its lease as long as it lives.

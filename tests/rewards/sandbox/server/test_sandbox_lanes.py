@@ -1,4 +1,4 @@
-"""Who runs next: laws of the lanes, on slots without processes and a clock that the test turns."""
+"""Scheduling laws of the lanes, on slots without processes and with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
 
 
 class Bench:
-    """Lanes over made-up slots; a given-up program ends its turn at once, as the pool has it."""
+    """Lanes over fake slots; a preempted program ends its turn at once, as in the pool."""
 
     def __init__(self, short: int) -> None:
         self.preempted: list[Any] = []
@@ -32,12 +32,12 @@ def short_quantum(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slowly this machine runs the test, no program has run for a moment."""
+    """No program reaches `MOMENT`, however slowly this machine runs the test."""
     monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: 1000.0))
 
 
 async def overdue(bench: Bench) -> None:
-    """Wait until every program that runs has run for a quantum."""
+    """Wait until every running program has run for a quantum."""
     await asyncio.sleep(0.05)
     assert all(turn.overdue(lanes.QUANTUM) for turn in bench.lanes._running[False])
 
@@ -61,7 +61,7 @@ async def test_no_more_short_programs_run_than_there_are_workers(short: int) -> 
     assert not (await waits(bench)).done()
 
 
-async def test_a_program_that_takes_long_makes_room_where_it_is() -> None:
+async def test_a_long_program_makes_room_without_moving() -> None:
     bench = Bench(1)
     first = await taken(bench)
     second = await waits(bench)
@@ -72,7 +72,7 @@ async def test_a_program_that_takes_long_makes_room_where_it_is() -> None:
     assert bench.preempted == []
 
 
-async def test_it_makes_room_after_a_moment_and_is_given_up_after_a_quantum_only(
+async def test_it_makes_room_after_a_moment_and_is_preempted_only_after_a_quantum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lanes, "QUANTUM", 60.0)
@@ -86,7 +86,7 @@ async def test_it_makes_room_after_a_moment_and_is_given_up_after_a_quantum_only
     assert bench.preempted == []
 
 
-async def test_the_next_long_one_is_given_up_and_begins_anew_in_its_turn() -> None:
+async def test_the_next_long_program_is_preempted_and_restarts_in_its_turn() -> None:
     bench = Bench(1)
     first, second = await taken(bench), None
     await overdue(bench)
@@ -129,7 +129,7 @@ async def test_long_programs_are_not_starved_by_short_ones() -> None:
 
 
 @pytest.mark.usefixtures("no_time_passes")
-async def test_a_caller_that_goes_away_leaves_its_slot() -> None:
+async def test_a_caller_that_disconnects_frees_its_slot() -> None:
     bench = Bench(1)
     held = await taken(bench)
     gone = await waits(bench)

@@ -1,4 +1,4 @@
-"""When a connection ends: decided on a clock of the test, without a socket."""
+"""When a connection is closed: decided on a fake clock, without a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rewards.sandbox.server.listener import BoundedConnection
 
 @dataclass
 class Transport:
-    """What a connection does to its transport."""
+    """Records what a connection does to its transport."""
 
     waiting: int = 0
     closing: bool = False
@@ -38,7 +38,7 @@ class Transport:
 
 @dataclass
 class Cycle:
-    """A request under way, or answered."""
+    """A request in progress or answered."""
 
     response_complete: bool
 
@@ -58,13 +58,13 @@ def test_a_head_that_does_not_end_is_408(passed: float, ended: bool) -> None:
     assert all(data.startswith(b"HTTP/1.1 408 ") for data in transport.written)
 
 
-def test_nothing_is_written_behind_an_answer() -> None:
+def test_nothing_is_written_after_an_answer() -> None:
     transport = Transport()
     connection(transport, since=100.0, cycle=Cycle(True)).look(200.0)
     assert (transport.closing, transport.written) == (True, [])
 
 
-def test_a_request_under_way_is_left_alone() -> None:
+def test_a_request_in_progress_is_not_closed() -> None:
     transport = Transport()
     connection(transport, since=0.0, cycle=Cycle(False)).look(1e9)
     assert (transport.closing, transport.aborted) == (False, False)
@@ -80,7 +80,7 @@ def test_a_request_under_way_is_left_alone() -> None:
         ([0] * 200, False),
     ],
 )
-def test_an_answer_that_nobody_reads_is_given_up(waiting: list[int], aborted: bool) -> None:
+def test_an_answer_that_is_never_read_is_aborted(waiting: list[int], aborted: bool) -> None:
     transport = Transport()
     made = connection(transport, since=0.0, cycle=Cycle(False))
     for second, size in enumerate(waiting):
@@ -89,7 +89,7 @@ def test_an_answer_that_nobody_reads_is_given_up(waiting: list[int], aborted: bo
     assert transport.aborted is aborted
 
 
-def test_a_closed_connection_whose_rest_is_not_taken_is_aborted() -> None:
+def test_a_closed_connection_with_unread_data_is_aborted() -> None:
     transport = Transport(waiting=10, closing=True)
     made = connection(transport, since=0.0)
     made.look(1000.0)

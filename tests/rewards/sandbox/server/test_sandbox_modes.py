@@ -1,4 +1,4 @@
-"""Isolation modes on machines that refuse layers: what is served, what is refused, and what is said about it."""
+"""Isolation modes on machines that refuse layers: which servers start, which refuse, and what they report."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_machine_that_protects_nothing_is_refused(mode: str, ordinary_user: bo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ordinary_user", ORDINARY)
-def test_minimal_goes_without_and_says_what_is_open(ordinary_user: bool, tmp_path: Path) -> None:
+def test_minimal_starts_without_layers_and_reports_the_gaps(ordinary_user: bool, tmp_path: Path) -> None:
     with serving(BARE, "minimal", ordinary_user) as server:
         said = "".join(server.log)
         assert "NOT protected: files: a program can read what this user can read" in said
@@ -88,7 +88,7 @@ def test_minimal_goes_without_and_says_what_is_open(ordinary_user: bool, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("ordinary_user", ORDINARY)
 @pytest.mark.parametrize("refused", [ONLY_LANDLOCK, NO_LANDLOCK], ids=" ".join)
-def test_best_is_served_by_either_way_of_protection(refused: str, ordinary_user: bool, tmp_path: Path) -> None:
+def test_best_accepts_either_kind_of_protection(refused: str, ordinary_user: bool, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     for folder in (tmp_path, *tmp_path.parents):
@@ -119,7 +119,7 @@ except InfrastructureError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "said"), [("", 'Sandbox(isolation="minimal")'), ("minimal", "passed\n")])
-def test_the_embedded_server_asks_for_the_same(mode: str, said: str, tmp_path: Path) -> None:
+def test_the_embedded_server_has_the_same_requirements(mode: str, said: str, tmp_path: Path) -> None:
     installed = [path for path in sys.path if path.endswith("site-packages")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PYTHONPATH, *installed]), "TMPDIR": str(tmp_path)}
     python = interpreter_for_anybody() or pytest.fail("no interpreter is open to everybody")
@@ -144,5 +144,5 @@ WITHOUT_NAMESPACES = {"seccomp", "landlock"}
         ({"landlock"}, False, ["disk", "kernel", "names of processes", "network", "number of processes", "signals"]),
     ],
 )
-def test_what_is_open_follows_from_the_layers(active: set[str], signals_stay_inside: bool, names: list[str]) -> None:
+def test_the_gaps_follow_from_the_layers(active: set[str], signals_stay_inside: bool, names: list[str]) -> None:
     assert sorted(unprotected(active, signals_stay_inside=signals_stay_inside)) == names

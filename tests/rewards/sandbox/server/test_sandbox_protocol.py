@@ -96,7 +96,7 @@ def test_body_has_sandbox_fusions_fields_and_no_others(server: ServerProcess) ->
     assert response.headers["x-sandbox-outcome"] == "passed"
 
 
-def test_truncation_is_said_in_a_header(server: ServerProcess) -> None:
+def test_truncation_is_reported_in_a_header(server: ServerProcess) -> None:
     response = post(server, code="print('x' * (2 << 20))", language="python")
     assert response.headers["x-sandbox-outcome"] == "output_limit"
     assert response.headers["x-sandbox-truncated"] == "stdout"
@@ -123,13 +123,15 @@ def test_a_program_that_ends_before_it_is_killed_for_its_output_gets_the_same_an
         ({"code": "x", "language": "python", "files": ["a"]}, ["body", "files"]),
     ],
 )
-def test_bad_request_is_422_with_the_place(server: ServerProcess, body: dict[str, object], location: list[str]) -> None:
+def test_bad_request_is_422_with_its_location(
+    server: ServerProcess, body: dict[str, object], location: list[str]
+) -> None:
     response = post(server, **body)
     assert response.status_code == 422
     assert response.json()["detail"][0]["loc"] == location
 
 
-def test_body_that_is_no_json_is_422(server: ServerProcess) -> None:
+def test_body_that_is_not_json_is_422(server: ServerProcess) -> None:
     response = httpx.post(server.url + "/run_code", content=b"{nope", trust_env=False)
     assert (response.status_code, response.json()["detail"][0]["type"]) == (422, "json_invalid")
 
@@ -179,7 +181,7 @@ def test_batch_answers_in_the_order_of_its_programs(server: ServerProcess) -> No
     assert [line["results"][0]["stdout"] for line in lines if line["results"]] == [f"{n}\n" for n in range(8)]
 
 
-def test_batch_streams_what_is_finished_before_the_rest(server: ServerProcess) -> None:
+def test_batch_streams_finished_programs_first(server: ServerProcess) -> None:
     programs = [{"code": "print(1)"}, {"code": "import time; time.sleep(1.5)"}]
     arrivals = []
     body = {"programs": programs, "ordered": False}
@@ -231,7 +233,7 @@ def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> Non
         | st.dictionaries(st.text(), st.text()),
     )
 )
-def test_any_request_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> None:
+def test_any_request_is_a_model_or_a_list_of_errors(body: dict[str, object]) -> None:
     from rewards.sandbox.server.listener import BadRequest, parse
 
     try:
@@ -262,7 +264,7 @@ OPTIONS = dict.fromkeys(("timeout", "memory_mb", "output_limit", "setup", "max_t
 
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({"programs": PROGRAMS}, optional={"cases": CASES, **OPTIONS}))
-def test_any_batch_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> None:
+def test_any_batch_is_a_model_or_a_list_of_errors(body: dict[str, object]) -> None:
     from rewards.sandbox.server.listener import BadRequest, parse
 
     try:
@@ -275,7 +277,7 @@ def test_any_batch_is_a_model_or_a_list_of_mistakes(body: dict[str, object]) -> 
         assert 0 < request.timeout <= wire.MAX_TIMEOUT
 
 
-async def test_our_client_finds_the_batch_route_by_itself(server: ServerProcess) -> None:
+async def test_our_client_discovers_the_batch_route(server: ServerProcess) -> None:
     async with Sandbox(server.url + "/run_code") as sandbox:
         await sandbox.run("print(1)")
         (endpoint,) = (await sandbox._servers.connect()).endpoints

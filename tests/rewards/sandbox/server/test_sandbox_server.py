@@ -1,4 +1,4 @@
-"""The server as a process: isolation modes, back-pressure, metrics under load, embedded life and death."""
+"""The server as a process: isolation modes, back-pressure, metrics under load, lifetime of embedded servers."""
 
 # A test may wait for a process.
 # ruff: noqa: E501, ASYNC240, ASYNC221
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("ordinary_user", [kind == "ordinary_user" for kind in user_kinds()])
 @pytest.mark.parametrize("arguments", [("--isolation", "strict"), ("--host", "0.0.0.0")], ids=" ".join)
-def test_strict_serves_where_every_layer_is_there(arguments: tuple[str, ...], ordinary_user: bool) -> None:
+def test_strict_serves_if_every_layer_is_available(arguments: tuple[str, ...], ordinary_user: bool) -> None:
     token = "the-token-of-this-test"
     server = start_server(*arguments, workers=1, ordinary_user=ordinary_user, variables={"SANDBOX_TOKEN": token})
     try:
@@ -59,7 +59,7 @@ async def _printed(url: str, token: str) -> str:
 
 
 @pytest.mark.parametrize("ordinary_user", [kind == "ordinary_user" for kind in user_kinds()])
-def test_strict_refuses_to_start_and_best_says_what_is_missing(ordinary_user: bool) -> None:
+def test_strict_refuses_to_start_and_best_reports_what_is_missing(ordinary_user: bool) -> None:
     # The kernel refuses every namespace to a process under this filter, as a locked-down machine does.
     def start(mode: str) -> ServerProcess:
         return start_server(
@@ -136,34 +136,34 @@ def test_a_full_queue_is_429_with_retry_after_and_the_client_waits() -> None:
 
 
 async def never(_: object) -> None:
-    """In place of a repair."""
+    """Stands in for a repair."""
 
 
-@pytest.mark.parametrize("stuck", [1, 2, 3])
-async def test_a_stuck_worker_is_replaced_and_its_program_run_once_more(
-    monkeypatch: pytest.MonkeyPatch, stuck: int
+@pytest.mark.parametrize("stalled", [1, 2, 3])
+async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
+    monkeypatch: pytest.MonkeyPatch, stalled: int
 ) -> None:
     monkeypatch.setattr(slot, "GRACE", 2.0)
     request = wire.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
     pool = Pool(2, SlotSettings())
     await pool.start()
     try:
-        if stuck == 3:
-            # What was replaced stays away, so that the probe of a good program meets a stuck worker as well.
+        if stalled == 3:
+            # What was replaced stays away, so that the probe of a good program meets a stalled worker as well.
             monkeypatch.setattr(pool, "_restart", never)
-        for worker in pool.slots[-stuck:]:
+        for worker in pool.slots[-stalled:]:
             assert worker.process is not None
             os.kill(worker.process.pid, signal.SIGSTOP)
         outcomes = []
-        with contextlib.nullcontext() if stuck < 3 else pytest.raises(SlotFailed, match="stuck"):
+        with contextlib.nullcontext() if stalled < 3 else pytest.raises(SlotFailed, match="stalled"):
             async for results, _ in pool.results(run_job(request, 512)):
                 outcomes += [(result["outcome"], result["stdout"]) for result in results]
         # Failing twice where a known good program passes is blamed on the program; where that fails as well, on us.
-        assert outcomes == {1: [("passed", "1\n")], 2: [("runtime_error", "")], 3: []}[stuck]
+        assert outcomes == {1: [("passed", "1\n")], 2: [("runtime_error", "")], 3: []}[stalled]
         counters = pool.counters
-        assert (counters.retried, counters.replaced) == (1, stuck)
-        assert (counters.blamed, counters.failed) == (int(stuck == 2), int(stuck == 3))
-        if stuck == 3:
+        assert (counters.retried, counters.replaced) == (1, stalled)
+        assert (counters.blamed, counters.failed) == (int(stalled == 2), int(stalled == 3))
+        if stalled == 3:
             return
         # What was replaced works.
         again = [results async for results, _ in pool.results(run_job(request, 512))]
@@ -190,7 +190,7 @@ def start_user(folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_embedded_server_is_shared_and_ends_with_its_last_user_also_when_killed(tmp_path: Path) -> None:
+def test_embedded_server_is_shared_and_stops_with_its_last_user_even_if_killed(tmp_path: Path) -> None:
     users = [start_user(tmp_path) for _ in range(3)]
     try:
         lines = [user.stdout.readline().split() for user in users if user.stdout]
@@ -227,9 +227,7 @@ def _mentions(path: Path, text: str) -> bool:
         return False
 
 
-async def test_embedded_server_that_was_killed_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_killed_embedded_server_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     async with Sandbox(workers=1) as sandbox:
         assert (await sandbox.run("print(1)")).passed
@@ -246,7 +244,7 @@ def test_importing_the_sandbox_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_the_filter_is_whole_instructions_and_ends_with_allow() -> None:
+def test_the_filter_has_complete_instructions_and_ends_with_allow() -> None:
     program = seccomp.build_filter()
     assert len(program) % 8 == 0
     assert program[-4:] == (0x7FFF0000).to_bytes(4, sys.byteorder)
@@ -257,7 +255,7 @@ def test_landlock_version_is_known() -> None:
     assert supported_version() >= 0
 
 
-def test_empty_folder_takes_the_deepest_tree(tmp_path: Path) -> None:
+def test_empty_folder_removes_the_deepest_tree(tmp_path: Path) -> None:
     here = os.getcwd()
     os.chdir(tmp_path)
     try:
@@ -293,7 +291,7 @@ def test_open_inside_follows_no_link_and_opens_no_device(tmp_path: Path) -> None
         os.close(descriptor)
 
 
-async def test_time_of_workers_is_counted_without_waiting_for_them(sandbox: Sandbox) -> None:
+async def test_worker_time_is_counted_without_queueing(sandbox: Sandbox) -> None:
     slow, cases = (
         Program("import time\ntime.sleep(0.1)\ndef f(x): return x"),
         [CallCase("f", [n], expected=n) for n in (1, 2)],
