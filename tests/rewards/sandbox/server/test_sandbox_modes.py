@@ -88,7 +88,9 @@ def test_minimal_goes_without_and_says_what_is_open(ordinary_user: bool, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("ordinary_user", ORDINARY)
 @pytest.mark.parametrize("refused", [ONLY_LANDLOCK, NO_LANDLOCK], ids=" ".join)
-def test_best_is_served_by_either_way_of_protection(refused: str, ordinary_user: bool, tmp_path: Path) -> None:
+def test_best_is_served_by_either_way_of_protection(
+    refused: tuple[str, ...], ordinary_user: bool, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     for folder in (tmp_path, *tmp_path.parents):
