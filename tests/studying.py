@@ -48,3 +48,10 @@ def shown(printed: str) -> list[str]:
 def of_module(commands: list[str], module: str) -> list[str]:
     """The commands of a module."""
     return [command for command in commands if command.startswith(f"{module} ")]
+
+
+def search(pattern: str, text: str) -> re.Match[str]:
+    """The first match; fails where there is none."""
+    found = re.search(pattern, text)
+    assert found is not None, f"no {pattern} in: {text}"
+    return found

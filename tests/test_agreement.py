@@ -39,7 +39,7 @@ async def test_how_a_program_ends_decides_whether_its_functions_are_tested(end, 
 async def test_every_test_has_its_own_verdict_and_names():
     tests = ["assert f(1) == 2", "assert f(1) == 3", "f = None\nassert f is None", "assert f(n) == 6", "f(None)", "g()"]
     verdicts = await judge_tests(ADD, "n = 5", tests, 2.0)
-    kinds = [verdict.partition(":")[0] for verdict in verdicts]
+    kinds = [verdict.partition(":")[0] for verdict in verdicts if verdict is not None]
     assert kinds == [PASSED, "AssertionError", PASSED, PASSED, "TypeError", "NameError"]
 
 

@@ -52,6 +52,7 @@ def _resolved(path: Path, group: str) -> DictConfig:
 @pytest.mark.parametrize("group", Settings.model_fields)
 def test_a_typed_default_is_the_one_that_the_files_state(group: str):
     model = Settings.model_fields[group].annotation
+    assert model is not None
     files = stated(group)
     assert set(files) == set(model.model_fields) - _set_by_platforms(group)
     for key, field in model.model_fields.items():

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 import configs
 from recipe.settings import Settings
@@ -30,13 +30,15 @@ def test_the_table_lists_what_is_marked():
 def test_a_marked_option_is_declared_and_no_study_sets_it(option: str):
     name, _, value = option.partition("=")
     group, _, key = name.partition(".")
-    assert (
-        key in Settings.model_fields[group].annotation.model_fields
-        if key
-        else (FOLDER / group / f"{value}.yaml").exists()
-    )
+    if key:
+        model = Settings.model_fields[group].annotation
+        assert model is not None
+        assert key in model.model_fields
+    else:
+        assert (FOLDER / group / f"{value}.yaml").exists()
     for path in (*FOLDER.glob("arm/*.yaml"), *FOLDER.glob("experiment/*.yaml")):
         config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
         overrides = {f"/{group}": value} if not key else {}
         assert all(
             {f"override {place}": chosen} not in config.get("defaults", []) for place, chosen in overrides.items()

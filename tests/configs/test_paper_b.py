@@ -16,6 +16,7 @@ from tests.composing import composed
 pytestmark = pytest.mark.slow  # each composes a configuration
 
 FOLDER = Path(configs.__path__[0])
+RUN = RunDirectory("nowhere")  # the check of the protocol does not open it
 # Each baseline with one projection, so that one composition tries two files.
 ARMS = {
     "kl": "qp",
@@ -74,7 +75,7 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
     }
     assert {name for name, differs in found.items() if differs} == {baseline}
     assert settings.projection.method == ARMS[baseline]
-    assert protocol.check(config, None) == []
+    assert protocol.check(config, RUN) == []
 
 
 @pytest.mark.filterwarnings("ignore:Disabled critic")
@@ -123,7 +124,7 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
     settings = read_settings(real)
     assert settings.stages == [["a"], ["b"], ["c"]]
     assert (settings.protocol.stage_steps, settings.protocol.memory_per_protected) == (2000, 8)
-    assert protocol.check(real, None) == []
+    assert protocol.check(real, RUN) == []
     curriculum = paper_b("protocol=curriculum", "protocol.levels=[[write],[repair,trace]]")
     assert read_settings(curriculum).stages == [["write"], ["repair", "trace"]]
 
@@ -156,7 +157,7 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
     changed = paper_b("projection=qp")
     for key, value in change.items():
         OmegaConf.update(changed, key, value, force_add=True)
-    found = [str(problem) for problem in protocol.check(changed, None)]
+    found = [str(problem) for problem in protocol.check(changed, RUN)]
     assert not found if message is None else message in found[0]
 
 
@@ -169,11 +170,11 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
 )
 def test_batches_of_every_skill_that_cannot_be_made_are_refused(words: list[str], message: str | None):
     config = composed("experiment=quickstart", "protocol.every_skill=true", *words)
-    found = [str(problem) for problem in protocol.check(config, None)]
+    found = [str(problem) for problem in protocol.check(config, RUN)]
     assert not found if message is None else message in found[0]
 
 
 def test_in_protocol_mixed_too_forgetting_has_to_be_seen():
     config = composed("experiment=quickstart", "projection=qp", "projection.when=forgetting", "trainer.test_freq=-1")
-    (problem,) = protocol.check(config, None)
+    (problem,) = protocol.check(config, RUN)
     assert "triggered by validations, and test_freq=-1 gives none [trainer.test_freq]" in str(problem)

@@ -10,6 +10,7 @@ import pytest
 from data_prep import proving
 from data_prep.schema import read_rows
 from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
+from data_prep.sources.shown_tests import ShowTests
 from data_prep.tasks import read_tasks
 from rewards import registry
 from tests.data_prep.task_examples import write_lines
@@ -76,7 +77,8 @@ def test_mbpp_shows_one_test_and_hides_the_others():
     assert "math.pi" not in task["prompt"]
     assert "math.pi" in mbpp.convert(mbpp_record(), "train", 0, show_tests="all")["prompt"]
     assert "assert" not in mbpp.convert(mbpp_record(), "train", 0, show_tests="none")["prompt"]
-    for show, visible in (("none", 0), ("one", 1)):
+    shown: tuple[tuple[ShowTests, int], ...] = (("none", 0), ("one", 1))
+    for show, visible in shown:
         assert mbpp.convert(mbpp_record(), "train", 0, show_tests=show)["ground_truth"]["visible"] == visible
 
 
@@ -201,7 +203,7 @@ def test_leading_blanks_and_runs_of_blanks_are_layout(expected, laid_out):
     ],
 )
 def test_a_contest_is_about_layout_where_its_solution_proves_it(tmp_path, printed, solution, layout):
-    none = {"input": [], "output": []}
+    none: dict[str, list[str]] = {"input": [], "output": []}
     record = codecontests_record() | {"private_tests": none, "generated_tests": none}
     record["public_tests"] = {"input": ["1\n"], "output": [printed]}
     solutions = [solution] if isinstance(solution, str) else solution or []

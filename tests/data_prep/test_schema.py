@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from data_prep.schema import DataFileError, Demonstration, Message, Row, read_rows, write_rows
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, Row, read_rows, write_rows
 
 
 def row(**changes):
@@ -82,7 +82,7 @@ def test_nothing_is_written_without_rows(tmp_path):
 
 
 def test_a_demonstration_ends_with_the_assistant():
-    extra = {"split": "sft_train", "index": 0, "id": "x"}
+    extra = ExtraInfo(split="sft_train", index=0, id="x")
     messages = [Message(role="user", content="a"), Message(role="user", content="b")]
     with pytest.raises(ValueError, match="role 'assistant'"):
         Demonstration(messages=messages, skill="write", correct=True, extra_info=extra)

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from data_prep.micro import model as micro_model
 from data_prep.micro import suite
@@ -20,7 +20,8 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
     merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
     micro_model.make(out / "model", seed=seed, merges=merges)
-    write_rows(out / "train.parquet", suite.rows("train", SKILLS, seed=seed, count=PROBLEMS, difficulty=1, agents=True))
+    rows = suite.rows("train", list(SKILLS), seed=seed, count=PROBLEMS, difficulty=1, agents=True)
+    write_rows(out / "train.parquet", rows)
     drawn = [
         problem
         for skill in SKILLS
@@ -49,7 +50,7 @@ def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
     model.save_pretrained(folder)
 
 
-def _batch(tokenizer: AutoTokenizer, answers: list[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
+def _batch(tokenizer: PreTrainedTokenizerBase, answers: list[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids, padded on the left, and labels (-100 for what is not the answer), each (answers, longest)."""
     rows = []
     for prompt, answer in answers:

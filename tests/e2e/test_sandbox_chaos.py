@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rewards.sandbox import CallCase, InfrastructureError, Program, Sandbox
+from rewards.sandbox import CallCase, CheckResult, InfrastructureError, Program, RunResult, Sandbox
 from tests.processes import living_descendants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,6 +133,7 @@ async def test_a_program_killed_from_outside_is_run_again(cases: int | None) -> 
         async with Sandbox(url) as sandbox:
             await sandbox.run("print(1)")
             resting = set(server.descendants())
+            asked: asyncio.Task[RunResult] | asyncio.Task[CheckResult]
             if cases is None:
                 asked = asyncio.create_task(sandbox.run(slow, timeout=20.0))
             else:
@@ -145,7 +146,12 @@ async def test_a_program_killed_from_outside_is_run_again(cases: int | None) -> 
             for pid in programs:
                 os.kill(pid, signal.SIGKILL)
             answer = await asked
-            assert answer.all_passed if cases else answer.stdout == "7\n", answer
+            if cases is None:
+                assert isinstance(answer, RunResult)
+                assert answer.stdout == "7\n", answer
+            else:
+                assert isinstance(answer, CheckResult)
+                assert answer.all_passed, answer
     finally:
         server.kill()
 

@@ -32,7 +32,7 @@ def records(path: Path) -> Iterator[bytes]:
 def history(path: Path) -> Iterator[dict[str, Any]]:
     """One dictionary for each logged step."""
     for data in records(path):
-        record = wandb_internal_pb2.Record()
+        record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]  # protobuf makes it at import
         record.ParseFromString(data)
         if record.WhichOneof("record_type") == "history":
             items = record.history.item

@@ -1,6 +1,7 @@
 """What `recipe.export` does around verl's merger; the merger itself runs in tests/e2e."""
 
 import errno
+import subprocess
 
 import pandas as pd
 import pytest
@@ -57,7 +58,7 @@ def test_a_full_disk_leaves_no_half_model_and_the_checkpoint_as_it_was(run, monk
     def merger(command, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(recipe.export.subprocess, "run", merger)
+    monkeypatch.setattr(subprocess, "run", merger)
     monkeypatch.setattr(recipe.export, "validation_prompts", lambda config, count: [])
     (run.path / "config.yaml").write_text("actor_rollout_ref: {model: {path: m}}\n")
     assert main([str(run.path)]) == 1

@@ -10,6 +10,7 @@ def test_one_help_names_every_subcommand_with_what_it_reports(capsys):
     assert list(report.SUBCOMMANDS) == ["compare", "skills", "speed", "choose", "summary"]
     for name, module in report.SUBCOMMANDS.items():
         assert name in printed
+        assert module.__doc__ is not None
         assert module.__doc__.split(":")[0].split(",")[0].split()[0] in printed
 
 

@@ -83,9 +83,9 @@ async def test_what_is_refused_is_the_runs_choice():
 async def test_a_refused_answer_is_worth_what_no_answer_is_worth():
     truth = json.dumps({"nodes": ["A", "B"], "edges": [["A", "B"]], "optimum": 2})
     looped = "So I check it again.\n" * 6 + "[A, B]"
-    for settings in ({"shape": "complicated"}, {"shape": "ratio_quality_format_repeat"}):
-        empty = await compute_score("mcp", "", truth, **settings)
-        refused = await compute_score("mcp", looped, truth, refuse=["repetition"], **settings)
+    for shape in ("complicated", "ratio_quality_format_repeat"):
+        empty = await compute_score("mcp", "", truth, shape=shape)
+        refused = await compute_score("mcp", looped, truth, refuse=["repetition"], shape=shape)
         assert refused["score"] == empty["score"]
         assert (refused["guard"], refused["repeat"], refused["error"]) == ("repetition", 1.0, "extract")
 

@@ -13,6 +13,7 @@ from rewards.analysis.literals import text_of, typed, words_of
 from rewards.counterfactual.interventions import KINDS, intervene
 from rewards.counterfactual.segments import segment
 from tests.rewards.examples import EXAMPLES, thought
+from tests.rewards.results import number_of
 
 IN_SANDBOX = ("code", "refactor", "stdio", "sql")
 PURE = [name for name in registry.names() if name not in IN_SANDBOX]
@@ -93,7 +94,7 @@ async def judged(name, response, **changes):
     truth = EXAMPLES[name].truth | changes
     result = await compute_score(name, response, json.dumps(truth), timeout=2.0)
     assert result["error"] != "infrastructure", response[:80]
-    assert math.isfinite(result["score"])
+    assert math.isfinite(number_of(result, "score"))
     return result
 
 

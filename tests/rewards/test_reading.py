@@ -1,5 +1,7 @@
 """What verifiers read of a response, and which responses share a score in the cache of replays."""
 
+from typing import Any
+
 import pytest
 
 from rewards import compute_score, registry, what_is_read
@@ -12,7 +14,7 @@ async def test_texts_of_which_a_verifier_reads_the_same_share_a_score_and_others
     example = EXAMPLES[name]
     answers = [example.gold, *example.wrong]
     texts = [around.format(answer) for answer in answers for around in ("{}", "#### 41\n{}", "{}\n#### 41")]
-    by_reading = {}
+    by_reading: dict[tuple[Any, ...], set[float | str]] = {}
     for text in texts:
         verdict = await compute_score(name, text, example.row, timeout=2.0)
         by_reading.setdefault(tuple(what_is_read(name, text)), set()).add(verdict["pass_ratio"])

@@ -69,7 +69,7 @@ def test_lists_of_a_configuration_mean_what_lists_mean():
     given = OmegaConf.create(
         {"refuse": ["empty"], "forbidden_imports": ["gc"], "sandbox_url": ["http://a", "http://b"]}
     )
-    settings = JudgeSettings.among(dict(given.items()))
+    settings = JudgeSettings.among({str(name): value for name, value in given.items()})
     assert settings == JudgeSettings(refuse=["empty"], forbidden_imports=("gc",), sandbox_url=("http://a", "http://b"))
     assert hash(settings) == hash(JudgeSettings(**settings.record()))
 
@@ -84,6 +84,8 @@ def test_the_configuration_names_every_setting_with_its_default():
     names = [field.name for field in fields(JudgeSettings)]
     given = OmegaConf.load(ROOT / "configs/reward/verified.yaml").custom_reward_function.reward_kwargs
     sandbox = OmegaConf.load(ROOT / "configs/train.yaml").sandbox
-    resolved = OmegaConf.to_container(OmegaConf.create({"reward": given, "sandbox": sandbox}), resolve=True)["reward"]
+    container = OmegaConf.to_container(OmegaConf.create({"reward": given, "sandbox": sandbox}), resolve=True)
+    assert isinstance(container, dict)
+    resolved = container["reward"]
     assert set(resolved) == set(names) == set(setting_names())
     assert JudgeSettings(**resolved) == JudgeSettings()

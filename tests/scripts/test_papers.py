@@ -3,13 +3,14 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recipe.runtime.options import Options
 from recipe.studies.steps import Steps
 from recipe.study import STUDIES
-from tests.studying import ROOT, of_module, script, shown, study
+from tests.studying import ROOT, of_module, script, search, shown, study
 
 # No study: what makes the environment and the data, checks the code, submits a script, or is sourced.
 OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
@@ -19,7 +20,7 @@ MICRO = "--model start=data/micro/model --data train=data/micro/train.parquet va
 FORWARD, BACKWARD = "[write,repair,trace,sql]", "[sql,trace,repair,write]"
 
 
-def dry(name: str, *words: str, **variables: str) -> list[str]:
+def dry(name: str, *words: str, **variables: Any) -> list[str]:
     """The commands of a dry run, whose interpreter is not there: no run could begin."""
     status, commands, printed = study(name, *words, PYTHON="/nowhere/python", **variables)
     assert status == 0, printed
@@ -96,7 +97,7 @@ def test_a_study_on_gpus_says_so_in_every_run_and_takes_the_words_of_train():
 def test_the_strengths_are_those_of_the_arms_that_have_one():
     commands = dry("evidence_b_strengths")
     runs = of_module(commands, "recipe.train")
-    assert [re.search(r"arm=(\w+) .*\] (?:(\S+)=\S+ )?run.name=(\S+)", run).groups() for run in runs] == [
+    assert [search(r"arm=(\w+) .*\] (?:(\S+)=\S+ )?run.name=(\S+)", run).groups() for run in runs] == [
         ("grpo", None, f"grpo.forward.{SEED}"),
         ("kl", "actor_rollout_ref.actor.kl_loss_coef", "kl_${actor_rollout_ref.actor.kl_loss_coef}.forward." + SEED),
         ("ewc", "penalty.strength", "ewc_${penalty.strength}.forward." + SEED),
@@ -124,7 +125,7 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
 
 def test_the_table_of_learning_is_of_one_run_a_seed():
     commands = dry("learning", SEEDS="998 999")
-    names = [re.search(r"run.name=(\S+) data.seed=(\S+)", run).groups() for run in of_module(commands, "recipe.train")]
+    names = [search(r"run.name=(\S+) data.seed=(\S+)", run).groups() for run in of_module(commands, "recipe.train")]
     assert names == [("seed998", "998"), ("seed999", "999")]
     assert commands[-1] == "recipe.report summary outputs/learning/seed998 outputs/learning/seed999"
 
@@ -132,7 +133,7 @@ def test_the_table_of_learning_is_of_one_run_a_seed():
 def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():
     commands = dry("paper_b", "micro", SEEDS="0 1")
     arms, curve = of_module(commands, "recipe.train")
-    chosen = re.search(r" arm=(\S+)", arms)[1].split(",")
+    chosen = search(r" arm=(\S+)", arms)[1].split(",")
     assert {"grpo", "ppo", "reinforce", "kl", "entropy", "replay", "refresh", "ewc", "l2"} <= set(chosen)
     assert all((ROOT / "configs" / "arm" / f"{arm}.yaml").is_file() for arm in chosen)
     assert arms.startswith("recipe.train --multirun experiment=paper_b run.experiment=paper_b_micro data.seed=0,1 ")
@@ -154,7 +155,7 @@ def test_of_paper_b_either_part_can_be_left_out():
 
 
 def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
-    data = {"TRAIN_FILES": "t.parquet", "VAL_FILES": "v.parquet", "SKILLS": "[a,b]"}
+    data: dict[str, Any] = {"TRAIN_FILES": "t.parquet", "VAL_FILES": "v.parquet", "SKILLS": "[a,b]"}
     for variables, platform in (({}, "gpu_1x8"), ({"PLATFORM": "gpu_ray"}, "gpu_ray")):
         commands = dry("paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
         runs = of_module(commands, "recipe.train")
@@ -171,10 +172,11 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
 
 
 def test_what_a_user_chooses_of_paper_b_goes_with_it_to_a_cluster():
-    chosen = {"ARMS": "ewc", "EPSILONS": "", "SEEDS": "4", "TRAIN_FILES": "t", "VAL_FILES": "v", "SKILLS": "[a]"}
+    chosen: dict[str, Any] = {"ARMS": "ewc", "EPSILONS": "", "SEEDS": "4"}
+    chosen |= {"TRAIN_FILES": "t", "VAL_FILES": "v", "SKILLS": "[a]"}
     status, _, printed = script("scripts/ray_submit.sh", "scripts/run_paper_b.sh", "real", **chosen)
     assert status == 0, printed
-    sent = json.loads(re.search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
+    sent = json.loads(search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
     assert {name: sent[name] for name in chosen} == chosen
 
 

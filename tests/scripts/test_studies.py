@@ -11,7 +11,7 @@ from recipe.settings import read_settings
 from recipe.studies import npg_muse
 from recipe.studies.steps import Steps
 from tests.composing import composed
-from tests.studying import ROOT, of_module, script, study
+from tests.studying import ROOT, of_module, script, search, study
 
 
 def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_path):
@@ -19,7 +19,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert status == 0, printed
     out = f"{tmp_path}/o"
     samples = [command for command in of_module(commands, "recipe.evaluate") if "eval@k" in command]
-    assert [re.search(r"--model (\S+)", one)[1] for one in samples] == [f"{out}/phase0/model", f"{out}/phase1/model"]
+    assert [search(r"--model (\S+)", one)[1] for one in samples] == [f"{out}/phase0/model", f"{out}/phase1/model"]
     assert all("train=d/train.parquet" in command for command in samples)
     assert f"verified.evaluations=[{out}/phase1/samples]" in of_module(commands, "recipe.sft")[0]
     assert f"--evaluations {out}/phase2/samples" in of_module(commands, "recipe.dpo")[0]
@@ -120,7 +120,7 @@ def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_one
         "data_prep.sources.arithmetic --out data/gsm8k_dry --experiment gsm8k --limit 640"
     ]
     runs = of_module(commands, "recipe.train")
-    assert [re.search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
+    assert [search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
         f"data/{task}_dry/train.parquet" for task in ("countdown", "gsm8k")
     ]
     assert all("model_preset" not in run for run in runs)  # parallel sizes of GPUs
@@ -158,7 +158,7 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
     status, commands, printed = study("npg_muse.train_ablation", "m", VOLUMES="750")
     assert status == 0, printed
     assert re.findall(r"^step (\d)", printed, re.MULTILINE) == list("12345")
-    shapes = [re.search(r"shape=(\w+)", one)[1] for one in of_module(commands, "recipe.train")]
+    shapes = [search(r"shape=(\w+)", one)[1] for one in of_module(commands, "recipe.train")]
     assert set(shapes) == {
         "binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated"
     }  # fmt: skip
@@ -190,7 +190,7 @@ def test_each_step_is_a_command_that_prints_what_it_chose(words, chosen, trained
     status, commands, printed = study(f"npg_muse.{words[0]}", *words[1:], VOLUMES="45000 60000")
     assert status == 0, printed
     assert printed.splitlines()[0] == chosen  # alone on the standard output
-    runs = [re.search(r"run.name=(\S+)", one)[1] for one in of_module(commands, "recipe.train")]
+    runs = [search(r"run.name=(\S+)", one)[1] for one in of_module(commands, "recipe.train")]
     assert [re.sub(r"m_[0-9a-f]{6}", "M", run) for run in runs[:2]] == trained
 
 
@@ -231,11 +231,11 @@ def test_an_evaluation_of_the_study_has_three_groups():
     assert [("--tasks mcp mis mvc mcs ged tsp --limit 600" in one, "diameter" in one) for one in made] == [
         (True, False), (False, True),
     ]  # fmt: skip
-    own = [re.search(r"--out (\S+) --data (\S+)", one).groups() for one in of_module(commands, "recipe.evaluate")]
+    own = [search(r"--out (\S+) --data (\S+)", one).groups() for one in of_module(commands, "recipe.evaluate")]
     groups = ("in_task", "cross_task")
     assert own == [(f"out/{group}", f"{group}=data/npg_muse/{group}/test.parquet") for group in groups]
     others = [command for command in commands if "lm_eval run" in command]
-    assert [re.search(r"--tasks (\S+)", one)[1] for one in others][:2] == ["aime24", "aime25"]
+    assert [search(r"--tasks (\S+)", one)[1] for one in others][:2] == ["aime24", "aime25"]
     assert all("--output_path out/cross_domain/" in one for one in others)
 
 
@@ -288,5 +288,5 @@ def test_every_study_can_be_a_ray_job_and_a_dry_run_prints_it(study):
     status, _, printed = script("scripts/ray_submit.sh", "--dry-run", f"scripts/{study}", "m", TRAIN="data.seed=1")
     assert status == 0, printed
     assert f"-- env -C {ROOT} bash scripts/{study} m" in printed
-    variables = json.loads(re.search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
+    variables = json.loads(search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
     assert (variables["PLATFORM"], variables["TRAIN"]) == ("gpu_ray", "data.seed=1")

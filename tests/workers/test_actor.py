@@ -24,11 +24,12 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
 
     def batch(kept: int, memory: float = 1.0):
         """Samples 0 to 3 are trained on; 4 to 7 are memory of skill 1, where they are kept."""
+        labels: dict[str, Any] = {SKILL: [0] * 4 + [1] * 4, MEMORY: [False] * 4 + [True] * 4}
+        labels |= {HALF: [0, 0, 1, 1] * 2, PART: [0, 0, 1, 1] * 2}
         return samples(
             list(range(kept)),
             advantages=[1.0, -1.0, 0.5, -0.5, memory, -memory, 0.5 * memory, -0.5 * memory],
-            **{SKILL: [0] * 4 + [1] * 4, HALF: [0, 0, 1, 1] * 2, MEMORY: [False] * 4 + [True] * 4},
-            **{PART: [0, 0, 1, 1] * 2},
+            **labels,
         )
 
     stored = [answer(row) for row in range(3, 8)]
@@ -47,7 +48,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     apart = [_distance(with_memory, other) for other in (without, actor_worker(model, "data.seed=1"))]
     update(with_memory, batch(8))
     update(without, batch(4))
-    found = {
+    found: dict[str, Any] = {
         "apart": apart,
         "memory": _distance(with_memory, without),
         "qp": update(without, batch(8), **{PROTECTION: protection}),
@@ -99,7 +100,11 @@ def _order(worker: Any, data: Any, **asked: Any) -> list[str]:
     events: list[str] = []
 
     def noted(name: str, function: Any) -> Any:
-        return lambda *arguments, **options: (events.append(name), function(*arguments, **options))[1]
+        def called(*arguments: Any, **options: Any) -> Any:
+            events.append(name)
+            return function(*arguments, **options)
+
+        return called
 
     readers = ("snapshot", "constraint_gradients", "displacement_norm")
     with contextlib.ExitStack() as stack:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from recipe.checks import names
+from recipe.records.run_directory import RunDirectory
 from recipe.settings import ProjectionSettings, SettingsError, read_settings
 from tests.composing import composed
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
@@ -76,10 +77,11 @@ def test_without_torchjd_the_message_names_the_extra(without_torchjd: None) -> N
 
 def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config = composed("experiment=quickstart", "projection=torchjd")
-    (problem,) = names.check_optional_packages(config, None)
+    run = RunDirectory("nowhere")  # the check does not open it
+    (problem,) = names.check_optional_packages(config, run)
     assert "verl-skillcredit[torchjd]" in str(problem)
     config.projection.method = "qp"
-    assert names.check_optional_packages(config, None) == []
+    assert names.check_optional_packages(config, run) == []
     config.projection.method, config.projection.epsilon = "UPGrad", 0.1
     with pytest.raises(SettingsError, match="projection=UPGrad knows no slack"):
         read_settings(config)

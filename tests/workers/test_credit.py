@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ NAN = math.nan
 CAUSES = ("no_steps", "too_few_valid", "zero", "constant", "zero_advantage")
 
 
-def batch(seed: int, responses: int = 6, tokens: int = 20, steps: int = 5) -> dict[str, Tensor]:
+def batch(seed: int, responses: int = 6, tokens: int = 20, steps: int = 5) -> dict[str, Any]:
     """Responses of random lengths whose tokens lie in random steps or in none, some credits missing."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, tokens + 1, (responses, 1), generator=generator)
@@ -31,7 +32,7 @@ def batch(seed: int, responses: int = 6, tokens: int = 20, steps: int = 5) -> di
     }
 
 
-def one(credits: list[float], tokens: list[int], advantage: float = 1.0) -> dict[str, Tensor]:
+def one(credits: list[float], tokens: list[int], advantage: float = 1.0) -> dict[str, Any]:
     """One response whose step k has credits[k] and tokens[k]."""
     ids = torch.repeat_interleave(torch.arange(len(tokens)), torch.tensor(tokens))[None]
     return {
@@ -53,7 +54,7 @@ normalizations = st.sampled_from(NORMALIZATIONS)
 @given(batches, normalizations, st.floats(0.01, 3))
 @settings(max_examples=80, deadline=None)
 def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
-    drawn: dict[str, Tensor], normalization: str, strength: float
+    drawn: dict[str, Any], normalization: str, strength: float
 ) -> None:
     shaped, stats = shape_advantages(**drawn, strength=strength, normalization=normalization)
     mask = drawn["response_mask"]
@@ -65,7 +66,7 @@ def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
 
 @given(batches, normalizations)
 @settings(max_examples=60, deadline=None)
-def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, Tensor], normalization: str) -> None:
+def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, Any], normalization: str) -> None:
     drawn["advantages"][:, ::3] *= -0.0
     shaped, _ = shape_advantages(**drawn, strength=1.0, normalization=normalization)
     credit = torch.nn.functional.pad(drawn["credits"], (1, 0), value=NAN).gather(1, drawn["step_ids"] + 1)
@@ -76,7 +77,7 @@ def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, 
 @given(batches, normalizations)
 @settings(max_examples=30, deadline=None)
 def test_strength_zero_and_silent_credits_are_the_plain_algorithm_bit_for_bit(
-    drawn: dict[str, Tensor], normalization: str
+    drawn: dict[str, Any], normalization: str
 ) -> None:
     drawn["advantages"][:, 0] = -0.0
     drawn["advantages"][drawn["response_mask"] == 0] = NAN
@@ -91,7 +92,7 @@ def test_strength_zero_and_silent_credits_are_the_plain_algorithm_bit_for_bit(
 @given(batches, normalizations, st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_order_of_responses_and_padding_change_nothing(
-    drawn: dict[str, Tensor], normalization: str, random: object
+    drawn: dict[str, Any], normalization: str, random: object
 ) -> None:
     expected, stats = shape_advantages(**drawn, strength=0.7, normalization=normalization)
     order = list(range(len(expected)))
@@ -102,7 +103,9 @@ def test_order_of_responses_and_padding_change_nothing(
     torch.testing.assert_close(permuted, expected[order])
 
     widths = {"advantages": 0.0, "response_mask": 0, "step_ids": -1, "credits": NAN}
-    padded = {name: torch.nn.functional.pad(drawn[name], (0, 3), value=fill) for name, fill in widths.items()}
+    padded: dict[str, Any] = {
+        name: torch.nn.functional.pad(drawn[name], (0, 3), value=fill) for name, fill in widths.items()
+    }
     wide, wide_stats = shape_advantages(**padded, groups=drawn["groups"], strength=0.7, normalization=normalization)
     torch.testing.assert_close(wide[:, :-3], expected)
     assert wide_stats == pytest.approx(stats)

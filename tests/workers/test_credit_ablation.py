@@ -1,6 +1,7 @@
 """Laws of the controls: the same credits in another order or with the other sign, silence kept, the seed decides."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def test_every_step_gets_every_credit_equally_often() -> None:
 
 def test_inverted_credit_moves_advantages_the_other_way_and_no_ablation_is_the_same_object() -> None:
     credits = torch.tensor([[0.5, -0.25, NAN, 0.0]])
-    arguments = {
+    arguments: dict[str, Any] = {
         "advantages": torch.zeros(1, 8), "step_ids": torch.arange(8)[None] // 2, "response_mask": torch.ones(1, 8),
         "strength": 1.0, "zero_advantage": True,
     }  # fmt: skip

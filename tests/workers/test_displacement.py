@@ -20,12 +20,13 @@ def test_tiny_steps_on_large_weights_are_summed_in_double_precision():
 
 
 def test_only_trainable_parameters_count_and_a_snapshot_does_not_move_with_them():
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
-    module[0].weight.requires_grad_(False)
+    first, second = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False)
+    module = torch.nn.Sequential(first, second)
+    first.weight.requires_grad_(False)
     before = snapshot(trainable_shards(module))
     with torch.no_grad():
-        module[0].weight.add_(5.0)
-        module[1].weight.add_(3.0)
+        first.weight.add_(5.0)
+        second.weight.add_(3.0)
     assert displacement_norm(before, trainable_shards(module)) == pytest.approx(math.sqrt(18))
 
 

@@ -78,7 +78,7 @@ def test_the_policys_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.
     engine = object.__new__(PolicyEngine)
     monkeypatch.setattr(
         PolicyEngine.__base__, "_init_device_mesh",
-        lambda self: vars(self).update(device_mesh="a mesh", ulysses_device_mesh=None),
+        lambda self: self.__dict__.update(device_mesh="a mesh", ulysses_device_mesh=None),
     )  # fmt: skip
     engine._init_device_mesh()
     assert limited == ["a mesh", None]

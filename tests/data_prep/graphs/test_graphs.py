@@ -211,6 +211,7 @@ def test_molecule_problems_have_the_size_of_their_level_and_are_solved(name):
         assert sizes <= set(SMALL_SIZES[level])
         assert len(sizes) == 1
         truth = registry.validate_ground_truth(name, json.dumps(problem.truth))
+        assert isinstance(truth, EditDistanceTruth | CommonSubgraphTruth)
         lists = [problem.answer] if problem.partners is None else [problem.answer, problem.partners]
         assert truth.value([list(items) for items in lists]) == problem.truth["optimum"]
         assert f"{'two lists' if name == 'mcs' else 'one list'} in square brackets" in problem.prompt
@@ -270,7 +271,12 @@ def test_a_smaller_limit_is_a_balanced_subset_of_a_larger_one(tmp_path, two):
 def test_an_interrupted_run_draws_only_what_it_lacks_and_ends_alike(tmp_path, two, monkeypatch):
     whole = list(made(tmp_path / "whole", two, 20))
     drawn, asked = suite.drawn, []
-    monkeypatch.setattr(suite, "drawn", lambda *cell: (asked.append(cell), drawn(*cell))[1])
+
+    def noted(*cell):
+        asked.append(cell)
+        return drawn(*cell)
+
+    monkeypatch.setattr(suite, "drawn", noted)
     begun = made(tmp_path / "cut", two, 20)
     for _ in range(9):
         next(begun)

@@ -58,7 +58,7 @@ def test_versions_are_what_they_are_called(seed: int):
 
 def test_wrong_programs_have_misread_harmful_and_redundant_lines_in_the_stated_shares():
     rng = random.Random(0)
-    counts = Counter()
+    counts: Counter[str] = Counter()
     for _ in range(2000):
         lines = random_lines(rng, FOUR)
         names = [line.name for line in flawed(rng, lines)]

@@ -30,6 +30,7 @@ def value_of(text):
 
     def walk(node):
         if isinstance(node, ast.Constant):
+            assert isinstance(node.value, int)
             return Fraction(node.value), [node.value]
         (left, used), (right, more) = walk(node.left), walk(node.right)
         return OPERATIONS[type(node.op)](left, right), used + more
@@ -136,9 +137,10 @@ def test_bugs_fail_the_test_they_show_and_keep_their_role(tmp_path, capsys):
     for item in made:
         assert item.solution == PROGRAM
         shown = {"condition": "assert clamp(1, 2, 9) == 2", "builtin": "assert clamp(2, 2, 9) == 2"}
-        assert item.ground_truth["tests"][0] == shown[item.notes["bug"]]
+        fails = shown[str(item.notes["bug"])]
+        assert item.ground_truth["tests"][0] == fails
         assert (item.ground_truth["visible"], sorted(item.ground_truth["tests"])) == (1, sorted(tests))
-        assert f"It fails this test:\n```python\n{shown[item.notes['bug']]}\n```" in item.prompt
+        assert f"It fails this test:\n```python\n{fails}\n```" in item.prompt
     assert {item.role for item in read_tasks(out / "test.jsonl")} == {"test"}
     assert "1 x no single change makes a test fail" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
 from recipe import preflight
 from recipe.checks import combinations
+from recipe.records.run_directory import RunDirectory
 from recipe.training.trainer import SkillCreditTrainer
 from rewards.manager import SkillCreditRewardManager
 from tests.composing import composed
@@ -33,7 +34,8 @@ class MyManager(SkillCreditRewardManager):
 
 
 def _refused(*words: str) -> list[str]:
-    return [str(problem) for problem in combinations.check(composed("experiment=quickstart", *words), None)]
+    run = RunDirectory("nowhere")  # no check of combinations opens it
+    return [str(problem) for problem in combinations.check(composed("experiment=quickstart", *words), run)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 import recipe.evaluate
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
-from recipe.evaluation import servers
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.evaluation.samples import Journal
 from tests.recipe.evaluation.conftest import task
@@ -197,7 +196,7 @@ def test_a_model_that_vllm_cannot_load_ends_with_its_last_error(tmp_path, data, 
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'ValueError: Model architectures [Novel] are not supported'\nexit 1\n")
     python.chmod(0o755)
-    monkeypatch.setattr(servers.sys, "executable", str(python))
+    monkeypatch.setattr(sys, "executable", str(python))
     assert run(tmp_path / "out", data, "--model", str(make_model(tmp_path / "m"))) == 1
     message = capsys.readouterr().err
     assert "vLLM did not start: ValueError: Model architectures [Novel] are not supported" in message

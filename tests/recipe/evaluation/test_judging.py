@@ -236,6 +236,7 @@ def test_a_changed_program_fails_within_the_limits_that_judge_answers_to_it(monk
     monkeypatch.setattr(bugs, "sandbox_at", lambda url, isolation: Recorder())
     one = task(1, verifier="code", solution="def f(a):\n    return a < 2", ground_truth={"tests": ["assert f(1)"]})
     (made,) = bugs.drafts([one], CODE_GRPO, per_program=1, seed=0)
+    assert isinstance(made, dict)
     assert "It fails this test" in made["prompt"]
     assert asked == [(30.0, 1024, 60.0)]
 

@@ -1,7 +1,9 @@
 """What supervised and preference training report of the model before and after, with the training itself left out."""
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -23,7 +25,7 @@ BROKEN, WRONG, RIGHT = "def f(:", "def f(): return 0", "def f(): return 1"
 
 
 def code_rows(path: Path) -> Path:
-    fields = {"verifier": "code", "ground_truth": {"tests": ["assert f() == 1"]}}
+    fields: dict[str, Any] = {"verifier": "code", "ground_truth": {"tests": ["assert f() == 1"]}}
     write_task_rows(path, [task(number, **fields) for number in range(4)])
     return path
 
@@ -77,7 +79,7 @@ def test_preference_training_reports_reward_accuracy_and_answers_that_earn_nothi
         return Trained()
 
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
-    monkeypatch.setattr(recipe.dpo.subprocess, "run", train)
+    monkeypatch.setattr(subprocess, "run", train)
     tasks = [task(number, role="train") for number in range(40)]
     texts = [sample(one.id, n, f"x = {n}", float(n)) for one in tasks for n in (0, 1)]
     words = ["--model", str(make_model(tmp_path / "m")), "--evaluations", str(evaluation(tmp_path, tasks, texts).path)]

@@ -10,6 +10,7 @@ import recipe.sft
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.tasks import write_task_rows
 from recipe.sft import demonstration_files, launch, trained_model, verified_files
+from recipe.study import StudyError
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample
 from tests.recipe.test_study import make_cached, make_model
@@ -165,4 +166,4 @@ def test_a_refused_training_leaves_the_demonstrations_of_the_one_before(tmp_path
 
 
 def refuse(*given):
-    raise recipe.sft.StudyError("another")
+    raise StudyError("another")

@@ -1,16 +1,23 @@
 """Intervals with known values, and their coverage."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from recipe.records.intervals import Interval, bootstrap_interval, share_interval, t_interval
 
 
+def near(value: float) -> Any:
+    """Equal to what is close to this."""
+    return pytest.approx(value, abs=1e-5)
+
+
 def test_wilson_intervals_have_their_published_values() -> None:
     # 0 and 10 of 10, and 8 of 10 (Brown, Cai & DasGupta 2001 use the same formula).
-    assert share_interval(0, 10) == Interval(0.0, 0.0, pytest.approx(0.27753, abs=1e-5))
-    assert share_interval(10, 10) == Interval(1.0, pytest.approx(0.72247, abs=1e-5), 1.0)
-    assert share_interval(8, 10) == Interval(0.8, pytest.approx(0.49016, abs=1e-5), pytest.approx(0.94331, abs=1e-5))
+    assert share_interval(0, 10) == Interval(0.0, 0.0, near(0.27753))
+    assert share_interval(10, 10) == Interval(1.0, near(0.72247), 1.0)
+    assert share_interval(8, 10) == Interval(0.8, near(0.49016), near(0.94331))
 
 
 def test_the_bootstrap_interval_is_that_of_the_standard_error_for_many_values() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection
 
@@ -78,7 +79,7 @@ def test_the_learning_curve_has_every_step_with_a_band_of_the_standard_error(tmp
     line = axes.lines[0]
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2], [0.5, 0.9])
     (band,) = [one for one in axes.collections if isinstance(one, FillBetweenPolyCollection)]
-    corners = band.get_paths()[0].vertices
+    corners = np.asarray(band.get_paths()[0].vertices)
     reach = {step: corners[corners[:, 0] == step, 1] for step in (1, 2)}
     assert [reach[step].max() - reach[step].min() for step in (1, 2)] == pytest.approx([2 * 0.0625, 2 * 0.05])
 

@@ -29,7 +29,9 @@ def test_the_table_compares_the_first_validation_with_the_last(run: RunDirectory
 
 
 def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory):
-    assert series(run.metrics(), "skill/mean/accuracy") == ([0, 2], [pytest.approx(0.3), pytest.approx(0.7)])
+    steps, values = series(run.metrics(), "skill/mean/accuracy")
+    assert steps == [0, 2]
+    assert values == pytest.approx([0.3, 0.7])
     assert skill_names(run.metrics()) == ["sql", "write"]
 
 

@@ -159,9 +159,13 @@ def test_the_report_is_written_with_its_pictures(run: RunDirectory):
 
 
 def test_standard_errors_stand_beside_the_accuracies_that_have_them(run: RunDirectory):
-    assert read_skill_record(run, in_stages("write", "sql")).errors is None
+    record = read_skill_record(run, in_stages("write", "sql"))
+    assert record is not None
+    assert record.errors is None
     run.log_metrics(4, {"skill/write/accuracy": 0.5, "skill/mean/accuracy": 0.7, "skill/write/standard_error": 0.02})
-    errors = read_skill_record(run, in_stages("write", "sql")).errors
+    record = read_skill_record(run, in_stages("write", "sql"))
+    assert record is not None
+    errors = np.asarray(record.errors)
     assert errors.shape == (3, 2)
     assert errors[2, 0] == 0.02
     assert np.isnan(errors).sum() == 5

@@ -5,11 +5,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from recipe.records import skill_pictures
@@ -57,7 +58,7 @@ def learner(kept: float, new: float) -> SkillRecord:
 
 def bars(axes: Axes) -> list[float]:
     """Lengths of all error bars that can be seen."""
-    segments = [np.asarray(part) for lines in axes.collections for part in lines.get_segments()]
+    segments = [np.asarray(part) for lines in axes.collections for part in cast(LineCollection, lines).get_segments()]
     return [float(np.ptp(part, axis=0).max()) for part in segments if part.size and np.isfinite(part).all()]
 
 
@@ -156,8 +157,10 @@ def test_a_first_stage_that_helps_every_skill_does_not_hide_what_later_ones_cost
     rows = {row.label: row for row in mean_interference([*later, first])}
     assert list(rows) == ["sql", "write", "sql, first", "write, first"]
     change = rows["sql"].changes["write"]
-    assert (rows["sql"].runs, change.estimate) == (2, pytest.approx(-0.3))
-    assert (change.low, change.high) == (pytest.approx(-0.3 - 1.2706, abs=1e-4), pytest.approx(-0.3 + 1.2706, abs=1e-4))
+    assert rows["sql"].runs == 2
+    assert change.estimate == pytest.approx(-0.3)
+    assert change.low == pytest.approx(-0.3 - 1.2706, abs=1e-4)
+    assert change.high == pytest.approx(-0.3 + 1.2706, abs=1e-4)
     assert rows["sql, first"].changes["write"].estimate == pytest.approx(0.5)
     assert interference_table([*later, first]).splitlines()[2:5] == [
         "| trained in the stage | runs | sql | write |",

@@ -24,7 +24,10 @@ def test_differences_are_paired_over_the_problems_that_both_have():
     accepted, syntax = by_metric["accepted@1"], by_metric["syntax_error_rate"]
     assert (accepted.problems, accepted.base, accepted.trained) == (4, 0.25, 0.75)
     assert accepted.change.estimate == 0.5
-    assert 0 <= accepted.change.low < 0.5 < accepted.change.high <= 1
+    low, high = accepted.change.low, accepted.change.high
+    assert low is not None
+    assert high is not None
+    assert 0 <= low < 0.5 < high <= 1
     assert (syntax.base, syntax.trained, syntax.change.estimate) == (0.75, 0.25, -0.5)
 
 

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
@@ -96,7 +97,7 @@ def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp
     assert tokens.get_xlim()[1] == pytest.approx(1.03 * 1.6)  # thousands; `inverted` generates 6.4
     assert len(tokens.collections) == len(seconds.collections) == 2  # bands of grpo and inverted
     thin = [line for line in tokens.lines if line.get_linewidth() == 0.6]
-    assert sorted(line.get_ydata()[-1] for line in thin) == [0.6, 0.8]
+    assert sorted(float(np.asarray(line.get_ydata())[-1]) for line in thin) == [0.6, 0.8]
     names = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert names == ["few", "grpo", "inverted (falls to 0%)"]
 

@@ -2,6 +2,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -81,7 +82,11 @@ def row(cause: str, job: str = "01000000") -> dict:
 )
 def test_an_actor_that_did_not_end_as_it_should_is_told_with_its_cause(cause: str, message: str | None):
     found = dead_actor([row(cause)], "01000000")
-    assert found is None if message is None else found.startswith(message)
+    if message is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.startswith(message)
     assert dead_actor([row(cause)], "02000000") is None
 
 
@@ -100,7 +105,8 @@ def test_a_block_that_waits_for_a_worker_that_was_killed_is_ended(impatient):
 
     ray.init(num_cpus=1, include_dashboard=False, namespace="death_watch", log_to_driver=False)
     try:
-        worker, leaving = Worker.options(num_cpus=0).remote(), Worker.options(num_cpus=0).remote()
+        start: Any = Worker  # which the decorator changed
+        worker, leaving = start.options(num_cpus=0).remote(), start.options(num_cpus=0).remote()
         number = ray.get(worker.process.remote())
         ray.get(leaving.process.remote())
         job = ray.get_runtime_context().get_job_id()

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,8 @@ def played(monkeypatch):
         server = Server(*turns)
 
         async def run():
-            loop = agents.CodeAgentLoop(
+            of_stand_ins: Any = agents.CodeAgentLoop
+            loop = of_stand_ins(
                 DictConfigWrap(config), server, TOKENIZER, None, None, DictConfigWrap(OmegaConf.create({})), "qwen2"
             )
             return await loop.run({"temperature": 1.0, **sampling}, **ROW)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -15,7 +17,13 @@ from recipe.training.batch_skills import (
 
 
 def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
-    infos = [{"skill": "sql"}, {"skill": "poetry"}, {"skill": "write", "masked": 1.0}, {"skill": "write"}, {}]
+    infos: list[dict[str, Any]] = [
+        {"skill": "sql"},
+        {"skill": "poetry"},
+        {"skill": "write", "masked": 1.0},
+        {"skill": "write"},
+        {},
+    ]
     assert skill_ids(["write", "sql"], infos).tolist() == [1, -1, -1, 0, -1]
 
 

@@ -15,7 +15,7 @@ from recipe.training.credit_batch import (
     shaped_by_credit,
 )
 from recipe.training.samples import jagged
-from workers.credit import shape_advantages
+from workers.credit import Ablation, shape_advantages
 
 
 def info(values, steps, cause="", **counts):
@@ -51,7 +51,7 @@ def test_a_step_without_any_credit_is_a_batch_without_columns():
 
 
 def test_metrics_add_up_costs_and_name_causes():
-    counts = {"asked": 4, "invalid": 1, "replays": 3, "requests": 4, "cache_hits": 1, "generated": 7}
+    counts: dict[str, float] = {"asked": 4, "invalid": 1, "replays": 3, "requests": 4, "cache_hits": 1, "generated": 7}
     counts |= {"seconds": 0.5, "busy_seconds": 0.25}
     metrics = replay_metrics(
         [
@@ -70,7 +70,7 @@ def test_metrics_add_up_costs_and_name_causes():
     assert metrics["credit/uncredited/equal_group"] == 2 / 3
 
 
-def shaped(ablation: str, step: int = 1) -> list[list[float]]:
+def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
     """Of two samples of different lengths, one of which has credits."""
     credit = CreditSettings(kind="counterfactual", strength=1.0, ablation=ablation, seed=5)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]

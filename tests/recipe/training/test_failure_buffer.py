@@ -1,6 +1,7 @@
 """Failed prompts: unique by task, first failed first tried, gone when solved, the same after a checkpoint."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ class DataSet:
 
 
 def verls_batch(self) -> object:
-    fields = {name: np.array([None] * 4, dtype=object) for name in ("raw_prompt", "extra_info", "uid")}
+    fields: dict[str, Any] = {name: np.array([None] * 4, dtype=object) for name in ("raw_prompt", "extra_info", "uid")}
     for number in range(4):
         fields["raw_prompt"][number], fields["extra_info"][number] = (
             row(number)["raw_prompt"],
@@ -100,7 +101,8 @@ def test_a_share_of_the_prompts_makes_room_for_failed_ones(monkeypatch, failed, 
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
     trainer.schedule = None
     trainer.failures = filled(*(f"t/{number}" for number in failed))
-    trainer.settings = SimpleNamespace(failures=SimpleNamespace(share=0.5))
+    settings: Any = SimpleNamespace(failures=SimpleNamespace(share=0.5))
+    trainer.settings = settings
     trainer.train_dataset = DataSet()
     batch = trainer._fetch_one_gen_batch()
     assert [info["id"] for info in batch["extra_info"]] == [f"t/{number}" for number in expected]

@@ -28,7 +28,7 @@ def test_a_marked_row_is_answered_by_the_most_likely_tokens_and_others_as_they_w
 
 
 def test_each_prompt_has_one_answer_whatever_the_validation_samples():
-    batches = [{"raw_prompt": ["a", "b"], "uid": [1, 2]}, {"raw_prompt": ["c"]}]
+    batches: list[dict[str, Any]] = [{"raw_prompt": ["a", "b"], "uid": [1, 2]}, {"raw_prompt": ["c"]}]
     first, second = GreedyPrompts(batches)
     assert first["__rollout_n__"].tolist() == [1, 1]
     assert second["greedy"].tolist() == [True]
@@ -95,7 +95,8 @@ def test_greedy_answers_are_not_dumped_over_the_sampled_ones(monkeypatch: pytest
     monkeypatch.setattr(PPOTrainerSync, "_dump_generations", lambda self, *arguments: dumped.append(arguments[-1]))
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
     trainer.config = OmegaConf.create()
-    for loader in ([], GreedyPrompts([])):
+    loaders: tuple[Any, ...] = ([], GreedyPrompts([]))
+    for loader in loaders:
         trainer.val_dataloader = loader
         trainer._dump_generations([], [], [], [], {}, dump_path="validation")
     assert dumped == ["validation", "validation/greedy"]

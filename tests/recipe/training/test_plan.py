@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,9 +37,13 @@ def test_a_stage_trains_its_skill_and_keeps_memory_of_the_earlier_ones_within_th
 
 
 def test_every_step_has_as_many_prompts_as_the_batch_in_every_protocol():
+    protocols: tuple[dict[str, Any], ...] = (
+        {},
+        {"kind": "curriculum", "levels": [["a"], ["b", "c"]]},
+        {"kind": "curriculum", "levels": [["a"], ["b"], ["c"]], "mixing": "linear"},
+    )
     for options in ({}, {"replay_share": 0.3}, {"refresh_steps": 4}, {"replay_share": 0.3, "refresh_steps": 4}):
-        for stages in ({}, {"kind": "curriculum", "levels": [["a"], ["b", "c"]]},
-                       {"kind": "curriculum", "levels": [["a"], ["b"], ["c"]], "mixing": "linear"}):  # fmt: skip
+        for stages in protocols:
             made = plan(**options, **stages)
             assert ((made.fresh + made.stored + made.memory).sum(1) == BATCH).all()
             assert min(made.fresh.min(), made.stored.min(), made.memory.min()) >= 0

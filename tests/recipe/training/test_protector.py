@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tests.composing import composed
 from workers.penalties import WantedPenalty
 from workers.safe_update import Protection
 from workers.skill_metrics import forgetting
-from workers.solution_store import Solution
+from workers.solution_store import Solution, SolutionStore
 
 SKILLS = ["write", "repair", "trace", "sql"]
 
@@ -32,6 +33,17 @@ def quickstart() -> Settings:
 def names(protection: Protection | None) -> list[str]:
     assert protection is not None
     return protection.names
+
+
+def protection_of(protector: Protector, guarded: Sequence[str] | None = None) -> Protection:
+    protection = protector.protection(guarded)
+    assert protection is not None
+    return protection
+
+
+def solutions_of(protector: Protector) -> SolutionStore:
+    assert protector.solutions is not None
+    return protector.solutions
 
 
 def validation(**accuracies: float) -> dict[str, float]:
@@ -68,7 +80,7 @@ def test_what_lies_below_the_peak_is_the_forgetting_of_the_stages_so_far():
 
 
 def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
-    protection = Protector(changed({"protected": ["sql", "repair"]})).protection()
+    protection = protection_of(Protector(changed({"protected": ["sql", "repair"]})))
     assert [(each.name, each.skill, each.solutions) for each in protection.constraints] == [
         ("sql", 3, None),
         ("repair", 1, None),
@@ -79,7 +91,7 @@ def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
 
 def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_constraints_samples():
     def shared(guarded=None, plain_loss=True, loss_mean="token-mean", **projection) -> bool:
-        protection = Protector(changed(projection), plain_loss, loss_mean).protection(guarded)
+        protection = protection_of(Protector(changed(projection), plain_loss, loss_mean), guarded)
         assert protection.token_mean == (loss_mean == "token-mean")
         return protection.shared_pass
 
@@ -144,8 +156,8 @@ SOLUTIONS = [Solution([1, number], [2], [1]) for number in range(4)]
 def test_solutions_become_constraints_of_their_own_beside_those_of_rollouts():
     protector = Protector(changed({"constraint_source": "both", "solutions_per_protected": 3, "protected": ["sql"]}))
     for number, solution in enumerate(SOLUTIONS):
-        protector.solutions.add("sql", f"prompt{number}", solution)
-    rollouts, solutions = protector.protection().constraints
+        solutions_of(protector).add("sql", f"prompt{number}", solution)
+    rollouts, solutions = protection_of(protector).constraints
     assert (rollouts.name, rollouts.solutions) == ("sql.rollouts", None)
     assert (solutions.name, solutions.solutions) == ("sql.solutions", SOLUTIONS[1:])
     assert protector.metrics()["solutions/sql"] == 3
@@ -153,15 +165,17 @@ def test_solutions_become_constraints_of_their_own_beside_those_of_rollouts():
 
 def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information():
     protector = Protector(changed({"method": "off"}, {"kind": "ewc", "strength": 2.0}, kind="sequential"))
-    protector.solutions.add("write", "p", SOLUTIONS[0])
+    solutions_of(protector).add("write", "p", SOLUTIONS[0])
     assert protector.wanted_penalty(1, ["write"]) == WantedPenalty("ewc", 2.0, 1, [SOLUTIONS[0]])
-    assert protector.wanted_penalty(1, []).solutions == []
+    wanted = protector.wanted_penalty(1, [])
+    assert wanted is not None
+    assert wanted.solutions == []
     assert Protector(quickstart()).wanted_penalty(1, []) is None
 
 
 def test_measure_is_what_the_projection_calls_none():
-    assert Protector(changed({"method": "measure"})).protection().method == "none"
-    assert Protector(changed({"method": "qp"})).protection().method == "qp"
+    assert protection_of(Protector(changed({"method": "measure"}))).method == "none"
+    assert protection_of(Protector(changed({"method": "qp"}))).method == "qp"
 
 
 def test_what_it_knows_survives_a_checkpoint():
@@ -169,10 +183,10 @@ def test_what_it_knows_survives_a_checkpoint():
     protector, restored = Protector(settings), Protector(settings)
     protector.see_validation(validation(write=0.9))
     protector.see_validation(validation(write=0.5))
-    protector.solutions.add("write", "p", SOLUTIONS[2])
+    solutions_of(protector).add("write", "p", SOLUTIONS[2])
     restored.restore(json.loads(json.dumps(protector.state())))
     assert restored.active() == ["write"]
-    assert restored.solutions.of("write") == [SOLUTIONS[2]]
+    assert solutions_of(restored).of("write") == [SOLUTIONS[2]]
 
 
 @pytest.mark.parametrize(

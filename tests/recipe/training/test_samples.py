@@ -1,9 +1,9 @@
 from types import SimpleNamespace
 
 import torch
+import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
-from recipe.training import samples
 from recipe.training.samples import component_means, digest_of_prompts, jagged, readable_samples, reward_infos
 
 
@@ -38,7 +38,7 @@ BATCH = KVBatchMeta(partition_id="train", keys=["b_0_0", "a_0_0"], tags=[{}, {"i
 
 def test_padding_has_no_components_of_its_own(monkeypatch):
     fields = {"extra_fields": [{"reward_extra_info": {"acc": 1.0}}, {"reward_extra_info": {"acc": 1.0}}]}
-    monkeypatch.setattr(samples.tq, "kv_batch_get", lambda **_: fields)
+    monkeypatch.setattr(tq, "kv_batch_get", lambda **_: fields)
     assert reward_infos(BATCH) == [{"acc": 1.0}, {}]
 
 
@@ -55,7 +55,7 @@ def test_samples_are_written_as_text_with_their_components(monkeypatch):
             "reward_model": [{"ground_truth": "6"}],
         }
 
-    monkeypatch.setattr(samples.tq, "kv_batch_get", stored)
+    monkeypatch.setattr(tq, "kv_batch_get", stored)
     tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "".join(map(str, ids.tolist())))
     assert readable_samples(BATCH, 1, tokenizer) == [
         {

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from recipe.training.skill_accuracy import (
     without_masked,
 )
 
-INFOS = {
+INFOS: dict[str, list[Any]] = {
     "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
     "skill": ["write", "write", "write", "sql", "sql"],
     "masked": [0.0, 0.0, 0.0, 0.0, 1.0],
@@ -79,7 +81,7 @@ def test_means_of_components_are_verls_own():
     from verl.trainer.ppo.metric_utils import process_validation_metrics
 
     sources, uids = ["code", "code", "code", "sql", "sql"], ["u", "u", "v", "w", "w"]
-    infos = {
+    infos: dict[str, list[Any]] = {
         "acc": [1.0, 0.0, 1.0, 1.0, 0.0],
         "pass_ratio": [0.5, 0.25, 1.0, None, 0.75],
         "masked": [False, False, True, False, True],
@@ -97,7 +99,12 @@ def test_means_of_components_are_verls_own():
 
 
 def test_only_numbers_have_a_mean():
-    infos = {"words": ["yes", "no"], "parts": [[1.0], [2.0]], "flag": [np.bool_(True), False], "count": [3, None]}
+    infos: dict[str, list[Any]] = {
+        "words": ["yes", "no"],
+        "parts": [[1.0], [2.0]],
+        "flag": [np.bool_(True), False],
+        "count": [3, None],
+    }
     assert means_over_prompts(["sql", "sql"], ["u", "v"], infos) == {
         "val-aux/sql/flag/mean@1": 0.5,
         "val-aux/sql/count/mean@1": 3.0,

@@ -1,6 +1,7 @@
 """The trainer's batch in a protocol with stages: the rows of the schedule, and which of them are memory."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -12,7 +13,8 @@ def test_a_step_has_the_rows_of_the_schedule_and_knows_its_memory_prompts_by_nam
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
     trainer.global_steps = 5
     trainer.train_dataset = [{"extra_info": {"id": row}, "dummy_tensor": torch.tensor([row])} for row in range(9)]
-    trainer.schedule = SimpleNamespace(at=lambda step: StepPrompts([step, 7, 2], [False, False, True]))
+    schedule: Any = SimpleNamespace(at=lambda step: StepPrompts([step, 7, 2], [False, False, True]))
+    trainer.schedule = schedule
     batch = trainer._fetch_one_gen_batch()
     assert batch["dummy_tensor"].flatten().tolist() == [5, 7, 2]
     names = list(batch["uid"])

@@ -1,8 +1,8 @@
 import pytest
 import torch
+import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
-from recipe.training import samples
 from recipe.training.samples import TooManyMaskedError, check_share, jagged, leave_out, masked_positions
 
 
@@ -15,10 +15,8 @@ def test_left_out_samples_have_no_loss_tokens_and_a_group_of_their_own(monkeypat
     batch = KVBatchMeta(partition_id="train", keys=["a", "b", "c"], tags=[{}] * 3)
     mask = jagged([torch.ones(2), torch.ones(3)])
     put = {}
-    monkeypatch.setattr(
-        samples.tq, "kv_batch_get", lambda **_: {"uid": ["u", "u"], "response_mask": mask, "loss_mask": mask}
-    )
-    monkeypatch.setattr(samples.tq, "kv_batch_put", lambda **arguments: put.update(arguments))
+    monkeypatch.setattr(tq, "kv_batch_get", lambda **_: {"uid": ["u", "u"], "response_mask": mask, "loss_mask": mask})
+    monkeypatch.setattr(tq, "kv_batch_put", lambda **arguments: put.update(arguments))
     leave_out(batch, [0, 2])
     assert put["keys"] == ["a", "c"]
     assert list(put["fields"]["uid"]) == ["u-masked-0", "u-masked-2"]

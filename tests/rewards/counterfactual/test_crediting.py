@@ -3,6 +3,7 @@
 import asyncio
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,8 +199,10 @@ def trajectory(ratio=1.0):
     ids = [*first, *end, *tool, *second, *end]
     turns = [(0, 6), (14, len(ids))]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
+    assert isinstance(text, str)
     info = {"score": ratio, "pass_ratio": ratio}
-    return RolloutSample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=Counter)
+    environment: Any = Counter  # which has what replays need of one
+    return RolloutSample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=environment)
 
 
 def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():

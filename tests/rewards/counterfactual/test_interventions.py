@@ -72,7 +72,9 @@ def test_try_without_handlers_keeps_a_valid_form():
     steps = segment(code, "statement")
     for index in range(len(steps)):
         for kind in ("delete", "truncate"):
-            assert ast.parse(intervene(code, steps, index, kind)) is not None
+            changed = intervene(code, steps, index, kind)
+            assert changed is not None
+            assert ast.parse(changed) is not None
 
 
 def test_lines_that_break_the_program_are_no_valid_intervention():
@@ -85,7 +87,7 @@ def test_lines_that_break_the_program_are_no_valid_intervention():
 def test_bad_arguments_are_named():
     steps = segment(CODE, "statement")
     with pytest.raises(ValueError, match="unknown intervention 'shuffle'; valid: delete, truncate, replace"):
-        intervene(CODE, steps, 0, "shuffle")
+        intervene(CODE, steps, 0, "shuffle")  # type: ignore[arg-type]  # no intervention
     with pytest.raises(ValueError, match="no step 9: the solution has 5 steps"):
         intervene(CODE, steps, 9, "delete")
     with pytest.raises(ValueError, match="needs the argument `replacement`"):

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -287,7 +288,8 @@ def resampled(policy, reward=additive, **plan):
     async def verify(changed):
         return reward(set(changed.splitlines()))
 
-    options = Plan(**{"method": "resample", "budget": 100} | plan)
+    chosen: dict[str, Any] = {"method": "resample", "budget": 100} | plan
+    options = Plan(**chosen)
     score = reward(set(LINES))
     return asyncio.run(estimate(PROGRAM, verify, options, score=score, resume=resume)), prefixes
 

@@ -8,7 +8,8 @@ from rewards.counterfactual.judging import ScoreCache
 
 def test_equal_programs_are_verified_once_also_at_the_same_time():
     async def body():
-        cache, calls = ScoreCache(), []
+        cache: ScoreCache[float] = ScoreCache()
+        calls = []
 
         async def verify():
             calls.append(1)
@@ -24,7 +25,7 @@ def test_equal_programs_are_verified_once_also_at_the_same_time():
 
 def test_what_could_not_be_judged_is_asked_again_and_the_cache_is_bounded():
     async def body():
-        cache = ScoreCache(size=2)
+        cache: ScoreCache[float] = ScoreCache(size=2)
         answers = iter([math.nan, 1.0, 1.0, 1.0, 1.0])
 
         async def verify():
@@ -41,7 +42,7 @@ def test_what_could_not_be_judged_is_asked_again_and_the_cache_is_bounded():
 
 def test_whoever_waits_for_an_equal_program_hears_that_its_verification_failed():
     async def body():
-        cache = ScoreCache()
+        cache: ScoreCache[float] = ScoreCache()
 
         async def verify():
             await asyncio.sleep(0.01)
@@ -57,7 +58,8 @@ def test_whoever_waits_for_an_equal_program_hears_that_its_verification_failed()
 
 def test_a_score_is_known_when_it_is_there_and_could_be_judged():
     async def body():
-        cache, go_on = ScoreCache(), asyncio.Event()
+        cache: ScoreCache[float] = ScoreCache()
+        go_on = asyncio.Event()
 
         async def verify():
             await go_on.wait()

@@ -202,7 +202,12 @@ def test_the_work_grows_with_the_tokens_and_not_with_their_square(kind: str, mon
     tokenizer = made(kind)
     ids = tokenizer.encode(" ".join(TEXT) * 10, add_special_tokens=False)
     text, decode, seen = tokenizer.decode(ids), tokenizer.decode, []
-    monkeypatch.setattr(tokenizer, "decode", lambda tokens, **options: seen.append(len(tokens)) or decode(tokens))
+
+    def counted(tokens, **options):
+        seen.append(len(tokens))
+        return decode(tokens)
+
+    monkeypatch.setattr(tokenizer, "decode", counted)
     offsets = _by_decoding(tokenizer, text, ids)
     assert offsets[-1][1] == len(text)
     assert sum(seen) < 8 * len(ids)

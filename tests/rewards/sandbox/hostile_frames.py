@@ -71,7 +71,7 @@ def mutated(seed: int) -> bytes:
     return rng.choice((_bytes_changed, _fields_changed, _spliced))(rng, rng.choice(_VALID), rng.choice(_VALID))
 
 
-def _bytes_changed(rng: random.Random, body: bytes, _: bytes) -> bytes:
+def _bytes_changed(rng: random.Random, body: bytes, _other: bytes) -> bytes:
     changed = bytearray(body)
     for _ in range(rng.randint(1, 4)):
         place = rng.randrange(len(changed))

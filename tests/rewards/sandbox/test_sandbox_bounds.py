@@ -319,7 +319,7 @@ def parsed_or_refused(model: type[BaseModel], body: bytes) -> None:
     except BadRequest as bad:
         assert bad.response.status_code == 422
         assert len(bad.response.body) < 20_000
-        for item in json.loads(bad.response.body)["detail"]:
+        for item in json.loads(bytes(bad.response.body))["detail"]:
             assert set(item) == {"type", "loc", "msg"}
 
 

@@ -151,7 +151,7 @@ def test_what_the_worker_reads_has_bounds(body: bytes) -> None:
 
 
 def test_a_verdict_is_bounded_for_any_program_name() -> None:
-    remote = judge.RemoteProgram(socket.socket())
+    remote = RemoteProgram(socket.socket())
     reply = read_reply({"x": {"type": "A" * 7_000_000, "text": "b" * 7_000_000, "line": "c" * 7_000_000}})
     error = remote._exception(reply)  # type: ignore[arg-type]
     made = judge.Judge.__new__(judge.Judge)._failure(error)

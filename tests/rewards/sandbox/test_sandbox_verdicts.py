@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
+from rewards.sandbox.cases import Case
 from tests.rewards.sandbox.conftest import ServerProcess, assert_nothing_left
 
 # A server of its own for each module, and time limits: these run one after another.
@@ -205,7 +206,7 @@ async def test_a_case_that_kills_the_program_does_not_fail_the_others(sandbox: S
     code = "import os\ndef f(x):\n    if x == 1: os._exit(0)\n    if x == 2:\n        while True: pass\n    if x == 3: print('x' * 9999999)\n    return x"
     expected = ["passed", "runtime_error", "timeout", "output_limit", "passed"]
     for extra in ([], [AssertCase("y = f(0)\nassert y == 0")]):
-        cases = [*(CallCase("f", [x], expected=x) for x in range(5)), *extra]
+        cases: list[Case] = [*(CallCase("f", [x], expected=x) for x in range(5)), *extra]
         result = await sandbox.check(Program(code), cases, timeout=0.7)
         assert [case.outcome for case in result.cases][:5] == expected
 

@@ -123,7 +123,9 @@ EXPRESSIONS = st.recursive(
 @given(EXPRESSIONS)
 def test_values_are_exact_and_every_number_is_seen(expression):
     text, value, numbers = expression
-    tree, seen = parse(text), []
+    seen: list[int] = []
+    tree = parse(text)
+    assert tree is not None
     if value is None:
         with pytest.raises(ZeroDivisionError):
             evaluate(tree, seen)

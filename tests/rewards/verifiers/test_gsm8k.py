@@ -154,7 +154,9 @@ def test_only_the_line_of_the_mark_is_read():
 
 @pytest.mark.parametrize("exponent", ["0", "400", "+400", "-400", "0000000000000000003"])
 def test_exponents_within_their_bound_are_values(exponent):
-    assert Fraction(marked_number(f"#### 12.5e{exponent}")) == Fraction(25, 2) * Fraction(10) ** int(exponent)
+    number = marked_number(f"#### 12.5e{exponent}")
+    assert number is not None
+    assert Fraction(number) == Fraction(25, 2) * Fraction(10) ** int(exponent)
 
 
 @pytest.mark.parametrize(

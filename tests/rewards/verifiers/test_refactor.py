@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rewards import compute_score
 from rewards.analysis.normal_form import only_adds
 from rewards.verifiers.refactor import RefactorTruth, is_tidy, statements
+from tests.rewards.results import number_of
 
 ORIGINAL = "def f(x):\n    y = x * x\n    return y"
 TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(4) == 16"], "original": ORIGINAL})
@@ -36,7 +37,7 @@ TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(
 async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(program, ratio, error):
     result = await compute_score("refactor", f"```python\n{program}\n```", TRUTH, timeout=0.5)
     assert (result["pass_ratio"], result["error"]) == (ratio, error)
-    assert result["score"] >= 0.0
+    assert number_of(result, "score") >= 0.0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,8 @@ async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(pr
 async def test_too_many_statements_cost_a_share_where_a_limit_is_set(program, ratio, error):
     limited = json.dumps(json.loads(TRUTH) | {"max_statements": 2})
     result = await compute_score("refactor", f"```python\n{program}\n```", limited)
-    assert (result["pass_ratio"], result["error"]) == (pytest.approx(ratio), error)
+    assert result["pass_ratio"] == pytest.approx(ratio)
+    assert result["error"] == error
 
 
 async def test_a_failing_visible_test_is_no_special_casing():

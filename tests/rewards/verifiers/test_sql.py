@@ -10,6 +10,7 @@ import rewards
 from rewards import compute_score
 from rewards.verifiers import sql_driver
 from rewards.verifiers.sql import Database, SqlTruth, same_rows
+from tests.rewards.results import number_of
 
 pytestmark = pytest.mark.slow  # with the sandbox
 
@@ -191,7 +192,7 @@ async def test_a_row_whose_tables_cannot_be_made_masks_its_answers(monkeypatch):
     broken = SqlTruth(databases=[Database(setup="CREATE TABEL t(a)", expected=[[1]])]).model_dump_json()
     result = await compute_score("sql", "SELECT 1", broken)
     assert result["error"] == "infrastructure"
-    assert math.isnan(result["score"])
+    assert math.isnan(number_of(result, "score"))
 
 
 async def test_many_queries_at_once_are_judged_alike():

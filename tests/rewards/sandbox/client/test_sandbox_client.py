@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
+from rewards.sandbox.cases import Case
 from rewards.sandbox.client.servers import ProcessLimit, Servers
 from rewards.sandbox.client.transport import Endpoint, Options, Transient, Work
 
@@ -125,12 +126,16 @@ def fusion(status: str = "Success", message: str = "", **run: Any) -> Answer:
 
 
 OK = fusion()
-TIMED_OUT = (200, {}, (OK or (0, {}, b""))[2].replace(b"Finished", b"TimeLimitExceeded").replace(b": 0,", b": null,"))
+TIMED_OUT: Answer = (
+    200,
+    {},
+    (OK or (0, {}, b""))[2].replace(b"Finished", b"TimeLimitExceeded").replace(b": 0,", b": null,"),
+)
 SANDBOX_ERROR = fusion("SandboxError", "exception on running code")
-TRACEBACK = (500, {}, b"Internal Server Error\nTraceback ...")
+TRACEBACK: Answer = (500, {}, b"Internal Server Error\nTraceback ...")
 BUSY = (429, {"retry-after": "0.05"}, b"busy")
 CUT = (200, {"length": "9999"}, b'{"status": "Succ')
-NO_JSON = (200, {}, b"<html>gateway</html>")
+NO_JSON: Answer = (200, {}, b"<html>gateway</html>")
 
 
 @pytest.mark.parametrize(
@@ -387,7 +392,7 @@ def run_for_real(request: dict[str, Any], kept: Callable[[str], str] = str) -> A
 
 
 async def test_check_on_a_server_with_only_run_code() -> None:
-    cases = [
+    cases: list[Case] = [
         AssertCase("assert add(1, 2) == 3"),
         CallCase("add", [1, 2], expected=3),
         CallCase("add", [1, 2], expected=4),

@@ -88,7 +88,7 @@ def test_minimal_starts_without_layers_and_reports_the_gaps(ordinary_user: bool,
 @pytest.mark.slow
 @pytest.mark.parametrize("ordinary_user", ORDINARY)
 @pytest.mark.parametrize("refused", [ONLY_LANDLOCK, NO_LANDLOCK], ids=" ".join)
-def test_best_accepts_either_kind_of_protection(refused: str, ordinary_user: bool, tmp_path: Path) -> None:
+def test_best_accepts_either_kind_of_protection(refused: tuple[str, ...], ordinary_user: bool, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     for folder in (tmp_path, *tmp_path.parents):

@@ -144,7 +144,9 @@ async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
     monkeypatch: pytest.MonkeyPatch, stalled: int
 ) -> None:
     monkeypatch.setattr(slot, "GRACE", 2.0)
-    request = wire.RunCodeRequest(code="print(1)", language="python", run_timeout=1.0, compile_timeout=0.01)
+    request = wire.RunCodeRequest.model_validate(
+        {"code": "print(1)", "language": "python", "run_timeout": 1.0, "compile_timeout": 0.01}
+    )
     pool = Pool(2, SlotSettings())
     await pool.start()
     try:
