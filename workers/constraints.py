@@ -49,7 +49,7 @@ def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -
     own, rest = divmod(len(rows), steps)
     if rest or not own:
         raise ValueError(
-            f"{len(rows)} of this rank's {len(data)} samples are trained on: they do not divide into {steps} mini-batches"
+            f"{len(rows)} of this rank's {len(data)} samples are trained on: not divisible into {steps} mini-batches"
         )
     part = tu.index_select_tensor_dict(data, rows)
     tu.assign_non_tensor(part, mini_batch_size=own * ranks, global_batch_size=own * ranks)
