@@ -38,7 +38,7 @@ def test_tokenizers_that_keep_the_text_pass(check, kind, unit):
 def test_a_tokenizer_that_loses_line_breaks_is_refused_with_what_it_makes_of_a_program(check, kind):
     (problem,) = map(str, check(kind))
     assert "has 5 steps (statement), but 1 after decoding" in problem
-    assert problem.endswith("-> use a model whose tokenizer keeps the text, or credit=off")
+    assert problem.endswith("-> use a model whose tokenizer preserves the text, or credit=off")
     assert check(kind, "credit=off") == []
     assert check(kind, "credit.unit=turn", "credit.method=truncate") == []
 
