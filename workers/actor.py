@@ -227,7 +227,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [local_shard(parameter.grad) for parameter in parameters]
-        if not (self._add_penalty(gradients) and (self._update is None or self._update.before_step(gradients))):
+        may_step = self._add_penalty(gradients) and (self._update is None or self._update.before_step(gradients))
+        if not may_step:
             for parameter in parameters:
                 parameter.grad = None
 

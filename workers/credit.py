@@ -284,8 +284,8 @@ def _check_shapes(
         all(tensor.dim() == 2 for tensor in shapes.values())
         and advantages.shape == step_ids.shape == response_mask.shape
         and len(credits) == len(advantages)
+        and advantages.numel() > 0
     )
-    fit = fit and advantages.numel() > 0
     if not fit:
         found = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in shapes.items())
         raise ValueError(f"shapes do not fit together: {found}")

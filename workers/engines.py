@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from typing import Any
 
 import torch
@@ -61,9 +60,10 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     group = engine.get_data_parallel_group()
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
     rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
-    own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
+    blocks = [*parts, [rest, []]]
+    most = torch.tensor([[len(half) for half in halves] for halves in blocks])
     weights = token_counts(data) if wanted.token_mean else torch.ones(len(data), dtype=torch.long)
-    most, totals = own.clone(), torch.stack([weights[list(chain(*halves))].sum() for halves in [*parts, [rest]]])
+    totals = torch.stack([weights[[*first, *second]].sum() for first, second in blocks])
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
     rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
@@ -83,9 +83,9 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
         for gradient, old, now in zip(mine, before, local_gradients(parameters), strict=True):
             gradient.copy_(old - now)  # the first half's
         run(halves[1], sizes[1])
-        skill = before
+        skill = before  # the same memory, which saves one copy: it becomes the skill's ascent gradient
         for old, now in zip(skill, local_gradients(parameters), strict=True):
-            old.sub_(now)  # in place, to save one copy
+            old.sub_(now)
         agreements.append(halves_cosine(mine, skill, shard_group(engine)) if all(sizes) else math.nan)
         scale = int(totals.sum()) / max(int(totals[row]), 1)
         for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
