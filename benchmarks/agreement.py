@@ -1,13 +1,13 @@
-"""How often the sandbox's `check` gives the verdict of a plain `exec` harness, and every test where it does not.
+"""Agreement of the sandbox's `check` with a plain `exec` harness: share of equal verdicts, and all differences.
 
     python benchmarks/agreement.py                                   # the project's own sets
     python benchmarks/agreement.py --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
 
 FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
 of them (data_prep/sources/bugs.py). The harness (agreement_plain.py) runs them unprotected: trusted programs only.
-A verdict is pass or fail of one test. Tests that follow a time-out do not run and are not counted; a difference with a
-time-out on one side counts only when it is there a second time, with nothing beside it and three times as much time.
-The exit status is 1 where fewer than 99.8% of the verdicts are equal.
+A verdict is pass or fail of one test. Tests after a time-out do not run and are not counted; a difference with a
+time-out on one side counts only if it persists when the program runs again alone with three times the time limit.
+The exit status is 1 if fewer than 99.8% of the verdicts are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binomtest
 
-# This file's folder comes first otherwise, and it has modules that are called like the packages.
+# Replaces this file's folder, which has modules with the same names as the packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.agreement_rows import Row, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
@@ -38,13 +38,13 @@ GOAL = 0.998
 
 
 def share(equal: int, tests: int) -> str:
-    """A share in percent with its Wilson interval of 95%."""
+    """A share in percent with its 95% Wilson interval."""
     low, high = binomtest(equal, tests).proportion_ci(method="wilson")
     return f"{equal / tests:.2%} ({low:.2%} .. {high:.2%})"
 
 
 def table(rows: Sequence[Row], found: Sequence[Verdicts], different: Sequence[Difference]) -> Table:
-    """Of every source, and of all of them: programs, tests, equal and different verdicts."""
+    """Programs, tests, equal and different verdicts, per source and in total."""
     programs, tests, unequal = Counter[str](), Counter[str](), Counter[str]()
     for row, pair in zip(rows, found, strict=True):
         for name in (_name(row), "all"):
@@ -65,7 +65,7 @@ def _name(row: Row) -> str:
 
 
 async def all_rows(options: argparse.Namespace) -> list[Row]:
-    """The reference solutions that were asked for, and their mutants."""
+    """The selected reference solutions, and their mutants."""
     rows = [row for path in options.mbpp for row in mbpp(path)]
     rows += [row for path in options.humaneval for row in humaneval(path)]
     if options.idioms:
@@ -77,7 +77,7 @@ async def all_rows(options: argparse.Namespace) -> list[Row]:
 
 
 def report(console: Console, different: Sequence[Difference]) -> None:
-    """Every difference, by its cause."""
+    """Print every difference, by cause."""
     causes = Counter(one.cause for one in different)
     for cause, number in causes.most_common():
         console.print(f"\n{number} x {cause}", style="bold", markup=False)
@@ -87,7 +87,7 @@ def report(console: Console, different: Sequence[Difference]) -> None:
 
 
 def write(path: Path, different: Sequence[Difference]) -> None:
-    """The differences as JSON."""
+    """Write the differences as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = ("source", "id", "mutant", "program", "setup", "entry_points")
     listed = [
@@ -118,11 +118,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbpp", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--humaneval", type=Path, nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--idioms", action="store_true", help="agreement_idioms.txt in place of our own sets")
-    parser.add_argument("--own", type=int, default=200, help="problems of each of the project's own sources")
+    parser.add_argument("--idioms", action="store_true", help="agreement_idioms.txt instead of the project's own sets")
+    parser.add_argument("--own", type=int, default=200, help="problems per source of the project")
     parser.add_argument("--mutants", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="concurrent programs")
     parser.add_argument("--out", type=Path, help="folder for differences.json")
     options = parser.parse_args()
     console = Console()

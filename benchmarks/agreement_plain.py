@@ -1,10 +1,10 @@
-"""The plain harness that the sandbox is compared with: what a researcher's own `exec` would say of a program.
+"""Plain harness to compare the sandbox with: the verdict of a researcher's own `exec` on a program.
 
-It protects nothing, so it runs trusted programs only: the reference solutions of named data sets and mutants of them.
+It has no isolation, so it runs trusted programs only: the reference solutions of known data sets and their mutants.
 Every program gets a Python process in an empty temporary folder, with limits on processor time and memory, as the
-leader of a session that is killed afterwards. A program whose tests call it is loaded as a module that is not
-`__main__`; each test then runs as `exec(setup + test, copy of its names)`. A program that is judged by what it prints
-runs as `__main__`, and its lines are compared without the blanks at their ends.
+leader of a session that is killed afterwards. A program whose tests call it is loaded as a module other than
+`__main__`; each test then runs as `exec(setup + test, copy of its names)`. A program that is judged by its output runs
+as `__main__`, and the lines are compared without trailing blanks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Verdict = str | None
 
 
 async def judge_tests(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[Verdict]:
-    """The verdict of each test. A process that ends in the middle of one is replaced for those that follow."""
+    """The verdict of each test. If the process exits during a test, a new one runs the remaining tests."""
     verdicts: list[Verdict] = []
     while len(verdicts) < len(tests):
         verdicts += await _one_process(program, setup, tests[len(verdicts) :], seconds)
@@ -54,7 +54,7 @@ async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: 
             try:
                 line = await asyncio.wait_for(process.stdout.readline(), seconds + (_START_SECONDS if index < 0 else 0))
             except TimeoutError:
-                # A program that does not end while it loads fails all its tests in that time.
+                # A program that does not finish loading in time fails all its tests.
                 return [TIMEOUT] * len(tests) if index < 0 else [*verdicts, TIMEOUT]
             verdict = json.loads(line) if line.endswith(b"\n") else _ENDED
             if index < 0 and verdict != PASSED:
@@ -67,7 +67,7 @@ async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: 
 
 
 async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds: float) -> list[Verdict]:
-    """The verdict of each pair of input and expected output, each in a process of its own."""
+    """The verdict of each pair of input and expected output, each in a separate process."""
     verdicts: list[Verdict] = []
     for given, expected in cases:
         if TIMEOUT in verdicts:
@@ -79,7 +79,7 @@ async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds:
 
 
 async def printed(program: str, given: str, seconds: float) -> tuple[str | None, str]:
-    """What went wrong when a program ran as `__main__` with this input, if anything did, and what it printed."""
+    """The error, if any, and the output of a program that runs as `__main__` with this input."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
         path = Path(folder) / "main.py"
         path.write_bytes(program.encode())
@@ -98,15 +98,14 @@ def _lines(text: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _python(
-    words: Sequence[str], given: bytes, output: int | BinaryIO, seconds: float
+    arguments: Sequence[str], given: bytes, output: int | BinaryIO, seconds: float
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process with this input, in an empty folder and with limits; it and all of its session end with the
-    block."""
+    """A Python process with this input, in an empty folder and with limits; its session is killed after the block."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as stdin:
         stdin.write(given)
         stdin.seek(0)
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-I", *words],
+            *[sys.executable, "-I", *arguments],
             stdin=stdin,
             stdout=output,
             stderr=asyncio.subprocess.DEVNULL,
@@ -134,12 +133,12 @@ def _limit(pid: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """The child: reads a job from standard input and writes PASSED or an error, for loading and for each test."""
+    """The child process: read a job from standard input; write PASSED or an error, for loading and for each test."""
     job = json.load(sys.stdin)
     channel = os.fdopen(os.dup(1), "w")
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+        os.dup2(null, descriptor)
 
     def report(verdict: str) -> None:
         channel.write(json.dumps(verdict) + "\n")
@@ -154,7 +153,7 @@ def main() -> None:
 
 
 def _outcome(source: str, namespace: dict[str, Any], ended_by: tuple[()] | type[BaseException] = ()) -> str:
-    """PASSED, or the exception that running a source raised; `ended_by`: one that only ends it."""
+    """PASSED, or the exception that a source raised; `ended_by`: exceptions that count as a normal end."""
     try:
         exec(compile(source, "main.py", "exec"), namespace)  # noqa: S102 - trusted programs, see above
     except ended_by:

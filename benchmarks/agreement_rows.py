@@ -1,4 +1,4 @@
-"""What the agreement benchmark runs: reference solutions with their tests, and mutants of them."""
+"""Programs of the agreement benchmark: reference solutions with their tests, and mutants of them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from rewards.verifiers import sql_driver
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.sql import ROW_LIMIT, SqlTruth
 
-# One that needs no judge process, one that does.
+# The first needs no judge process, the second does.
 _ADDS_ONE = ["assert f(1) == 2", "x = f(2)\nassert x == 3"]
 _MAIN = "\nif __name__ == '__main__':\n    import ast\n    print({}(*ast.literal_eval(input())))\n"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One program and what judges it: `tests`, statements after `setup`, or `printed`, pairs of input and output.
+    """One program with its `tests`, statements after `setup`, or its `printed` pairs of input and output.
 
-    `mutant`: what was changed in the reference solution; None for the solution itself.
+    `mutant`: the kind of change to the reference solution; None for the solution itself.
     """
 
     source: str
@@ -48,12 +48,12 @@ class Row:
 
     @cached_property
     def texts(self) -> list[str]:
-        """A text for each test."""
+        """One text per test, for reports."""
         return list(self.tests) or [f"stdin {given!r:.60} -> {expected!r:.40}" for given, expected in self.printed]
 
 
 def entry_points(program: str, sources: Sequence[str]) -> tuple[str, ...]:
-    """The functions, classes and variables that a program defines at its top level and these tests use."""
+    """Functions, classes and variables that a program defines at its top level and that these tests use."""
     used = {node.id for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
     symbols = symtable.symtable(program, "main.py", "exec").get_symbols()
     defined = {symbol.get_name() for symbol in symbols if symbol.is_assigned() and not symbol.is_imported()}
@@ -61,7 +61,7 @@ def entry_points(program: str, sources: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_tests(source: str, name: str, program: str, tests: Sequence[str], before: str = "") -> Row:
-    """The row of a program that its tests call; `before`: statements that run before each of them."""
+    """The row of a program whose tests call it; `before`: statements that run before each test."""
     return Row(source, name, program, tuple(tests), before, entry_points=entry_points(program, [before, *tests]))
 
 
@@ -86,7 +86,7 @@ def humaneval(path: Path) -> Iterator[Row]:
 
 
 def idioms() -> Iterator[Row]:
-    """The programs of agreement_idioms.txt, a row for each test."""
+    """The programs of agreement_idioms.txt, one row per test."""
     text = Path(__file__).with_name("agreement_idioms.txt").read_text()
     for block in text.split("\n#: program ")[1:]:
         title, _, body = block.partition("\n")
@@ -101,7 +101,7 @@ def idioms() -> Iterator[Row]:
 
 
 def own(each: int, seed: int) -> Iterator[Row]:
-    """`each` problems of every source of this project whose answers are programs or queries."""
+    """`each` problems of every source of this project with programs or queries as answers."""
     for skill in ("write", "repair", "parts"):
         for problem in _micro(skill, each, seed):
             truth = problem.truth()
@@ -127,7 +127,7 @@ def _procedural(module: Any, each: int, seed: int) -> list[dict[str, Any]]:
 
 
 def _query(source: str, name: str, query: str, truth: Any) -> Row:
-    """A query as the program that runs it: its job is the input, the rows are the output."""
+    """A query as the program that runs it, with the job as input and the rows as output."""
     jobs = [
         {"engine": "sqlite", "setups": [one.setup], "query": query, "row_limit": ROW_LIMIT, "seconds": 2.0}
         for one in truth.databases
@@ -138,8 +138,8 @@ def _query(source: str, name: str, query: str, truth: Any) -> Row:
 
 
 async def as_printed(rows: Sequence[Row], each: int, seconds: float, jobs: int) -> list[Row]:
-    """Up to `each` rows of every source whose tests call a function with literals, as programs that read these and
-    print the value; the expected output is what the reference solution prints.
+    """Up to `each` rows of every source whose tests call a function with literals, turned into programs that read these
+    and print the value; the expected output is that of the reference solution.
     """
     made = []
     for source in dict.fromkeys(row.source for row in rows):
@@ -167,7 +167,7 @@ async def _answered(row: Row, seconds: float) -> Row:
 
 
 def _call(test: str) -> tuple[str, str] | None:
-    """Of `assert f(*arguments) == value`: the function, and a line with its arguments."""
+    """The function of `assert f(*arguments) == value`, and a line with its arguments; None for other tests."""
     match ast.parse(test).body:
         case [ast.Assert(ast.Compare(ast.Call(ast.Name(name), arguments, []), [ast.Eq()], [_]))]:
             try:
@@ -178,12 +178,12 @@ def _call(test: str) -> tuple[str, str] | None:
 
 
 def mutated(rows: Sequence[Row], wanted: int, seed: int) -> list[Row]:
-    """Mutants of rows drawn evenly, so that every source has its share; fewer where there are no more."""
+    """Mutants drawn evenly from all rows, so that every source has its share; at most `wanted`."""
     order = list(rows)
     random.Random(f"mutants/{seed}").shuffle(order)
     left = {index: _mutants(row, seed) for index, row in enumerate(order)}
     found: list[Row] = []
-    for index in _turns(left):
+    for index in _round_robin(left):
         if len(found) == wanted:
             break
         if (row := next(left[index], None)) is None:
@@ -193,7 +193,7 @@ def mutated(rows: Sequence[Row], wanted: int, seed: int) -> list[Row]:
     return found
 
 
-def _turns(left: dict[int, Iterator[Row]]) -> Iterator[int]:
+def _round_robin(left: dict[int, Iterator[Row]]) -> Iterator[int]:
     for _ in count():
         if not left:
             return

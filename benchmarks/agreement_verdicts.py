@@ -1,4 +1,4 @@
-"""Both verdicts of every program of the agreement benchmark, and what their differences are due to."""
+"""Both verdicts of every program of the agreement benchmark, and the causes of their differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPEATS = 4
 _MORE_SECONDS = 3
 _INFRASTRUCTURE = "infrastructure"
 
-# What the sandbox says of a test that it can't decide: the program's own object would decide about itself.
+# The sandbox's messages about a test that it can't decide: the program's own object would decide about itself.
 _UNDECIDABLE = re.compile(r"the program's class|of its class|more than \d+ items")
 
 
@@ -34,7 +34,7 @@ class Difference:
     cause: str = ""
 
     def line(self) -> str:
-        """All of it in one line."""
+        """The difference in one line."""
         row = self.row
         mutant = f"mutant ({row.mutant})" if row.mutant else "reference"
         test = " ".join(row.texts[self.index].split())[:100]
@@ -45,7 +45,7 @@ Verdicts = tuple[list[Verdict], list[CaseResult]]
 
 
 class Comparison:
-    """Both verdicts of every row."""
+    """Runs programs in both harnesses."""
 
     def __init__(self, sandbox: Sandbox, seconds: float, jobs: int) -> None:
         self.sandbox = sandbox
@@ -55,7 +55,7 @@ class Comparison:
     async def verdicts(self, rows: Sequence[Row], console: Console) -> list[Verdicts]:
         """The plain and the sandbox's verdicts of every row.
 
-        Rows that differ by a time-out are repeated alone with more time: what takes about its limit says nothing.
+        Rows that differ by a time-out run again alone with more time, since a time near the limit is not conclusive.
         """
         with Progress(console=console) as progress:
             task = progress.add_task("programs", total=len(rows))
@@ -78,7 +78,7 @@ class Comparison:
         return await self.plain(row), await self._boxed(row)
 
     async def plain(self, row: Row) -> list[Verdict]:
-        """The plain harness's verdicts."""
+        """Verdicts of the plain harness."""
         if row.printed:
             return await judge_printed(row.program, row.printed, self.seconds)
         return await judge_tests(row.program, row.setup, row.tests, self.seconds)
@@ -101,7 +101,7 @@ class Comparison:
         return result.cases
 
     async def explained(self, difference: Difference) -> Difference:
-        """It with its cause; a program whose plain verdict changes from process to process has none to agree with."""
+        """The difference with its cause; a program whose plain verdict varies between processes has no true verdict."""
         for _ in range(_REPEATS):
             again = (await self.plain(difference.row))[difference.index]
             if (again == PASSED) != (difference.plain == PASSED):
@@ -110,7 +110,7 @@ class Comparison:
 
 
 def cause_of(difference: Difference) -> str:
-    """What a difference is due to by its detail, or what kind of failure is still to be explained."""
+    """The cause of a difference by its detail, or the kind of failure that is still to be explained."""
     if TIMEOUT in (difference.plain, difference.outcome):
         return "one side timed out twice"
     if difference.plain == PASSED and _UNDECIDABLE.search(difference.detail):
@@ -133,7 +133,7 @@ def _ran(pair: Verdicts) -> Iterator[tuple[int, str, CaseResult]]:
 
 
 def tests_run(pair: Verdicts) -> int:
-    """How many tests both sides ran."""
+    """Number of tests that both sides ran."""
     return sum(1 for _ in _ran(pair))
 
 
@@ -144,7 +144,7 @@ def _differ_by_time(pair: Verdicts) -> bool:
 
 
 def differences(rows: Sequence[Row], found: Sequence[Verdicts]) -> list[Difference]:
-    """Every test that both sides ran and whose verdicts differ."""
+    """All tests that both sides ran with different verdicts."""
     return [
         Difference(row, index, plain, boxed.outcome, boxed.detail or "")
         for row, pair in zip(rows, found, strict=True)

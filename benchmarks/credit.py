@@ -1,10 +1,10 @@
-"""What counterfactual replay costs: replays a second, their time against K and length, and the share that is hidden.
+"""Cost of counterfactual replay: replays per second, time by K and length, and time while samples are generated.
 
     python benchmarks/credit.py [--samples 64] [--repeats 3]
 
-Runs the real estimation and the real sandbox (embedded, isolation on) on solutions of our own making, no two alike, so
-that no cache helps. "Hidden": samples arrive over a while, as from a generating model that needs no processor here (a
-GPU); the share of the replays' time by which they do not prolong it. Medians over the repeats, with their range.
+Runs the real estimation and the real sandbox (embedded, isolation on) on synthetic solutions, no two alike, so that no
+cache helps. In the last part samples arrive evenly over some time, as from a model that generates on a GPU and needs no
+CPU here, so that replays can be hidden behind generation. Medians over the repeats, with their range.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GENERATION_SECONDS = 10.0
 
 
 def solution(statements: int, number: int) -> str:
-    """A function of so many assignments; `number` makes it unlike all others."""
+    """A function of `statements` lines; `number` makes it unique."""
     lines = [f"    a{index} = {index + number}" for index in range(statements - 2)]
     return "\n".join(["def f():", *lines, f"    return {number}"])
 
@@ -41,7 +41,7 @@ async def judge(text: str, number: int) -> float:
 
 
 async def credit(statements: int, number: int, budget: int) -> int:
-    """Replays that one solution took, its own verification included."""
+    """Verify one solution and estimate its credits; returns the number of replays."""
     text = solution(statements, number)
     score = await judge(text, number)
     if not budget:
@@ -52,14 +52,14 @@ async def credit(statements: int, number: int, budget: int) -> int:
 
 
 async def all_at_once(samples: int, statements: int, budget: int, first: int) -> tuple[float, int]:
-    """Seconds until all samples that come at once have their credits, and replays."""
+    """Seconds until all samples that arrive at once have their credits, and the number of replays."""
     started = time.perf_counter()
     replays = await asyncio.gather(*(credit(statements, first + index, budget) for index in range(samples)))
     return time.perf_counter() - started, sum(replays)
 
 
 async def while_generating(samples: int, statements: int, budget: int, first: int) -> float:
-    """Seconds until all have their credits when they come evenly over GENERATION_SECONDS."""
+    """Seconds until all samples have their credits if they arrive evenly over GENERATION_SECONDS."""
 
     async def later(index: int) -> None:
         await asyncio.sleep(GENERATION_SECONDS * (index + 1) / samples)
@@ -71,13 +71,13 @@ async def while_generating(samples: int, statements: int, budget: int, first: in
 
 
 async def medians(repeats: int, measure: Callable[[int], Awaitable[float]]) -> str:
-    """Median and range of a measurement; each repeat gets numbers of its own."""
+    """Median and range of a measurement; each repeat gets separate numbers."""
     values = [await measure(1_000_000 * (repeat + 1)) for repeat in range(repeats)]
     return f"{statistics.median(values):8.2f}  ({min(values):.2f}-{max(values):.2f})"
 
 
 async def measure(samples: int, repeats: int) -> None:
-    await all_at_once(4, 4, 1, 0)  # the sandbox starts
+    await all_at_once(4, 4, 1, 0)  # starts the sandbox
 
     async def plain(first: int) -> float:
         return (await all_at_once(samples, 16, 0, first))[0]
@@ -101,7 +101,7 @@ async def measure(samples: int, repeats: int) -> None:
             return (await all_at_once(samples, statements, 4, first))[0]
 
         print(f"  {statements:3d} statements     {await medians(repeats, of_length)}")
-    print(f"samples that come evenly over {GENERATION_SECONDS:.0f} s: seconds")
+    print(f"samples that arrive evenly over {GENERATION_SECONDS:.0f} s: seconds")
     for budget in (0, 4):
 
         async def hidden(first: int, budget: int = budget) -> float:

@@ -1,9 +1,9 @@
-"""How long hard graph problems take to make: processor seconds of each task, and how many optima are proved.
+"""Time to make hard graph problems: processor seconds per task, and share of proved optima.
 
     python benchmarks/graph_data.py
     python benchmarks/graph_data.py --tasks ged --problems 100
 
-The figure for 1,000 problems is that of one core; `data_prep.graphs.suite` uses all of them. Levels 4 and 5 in turn.
+The figure for 1,000 problems is for one core; `data_prep.graphs.suite` uses all cores. Levels 4 and 5 alternate.
 """
 
 import argparse
@@ -22,11 +22,11 @@ HARD_LEVELS = (4, 5)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--problems", type=int, default=40, help="of each task")
+    parser.add_argument("--problems", type=int, default=40, help="problems per task")
     arguments = parser.parse_args()
     print(f"{'':22}{'seconds for 1,000':>20}{'slowest':>10}{'proved':>9}")
     for name in arguments.tasks:
-        TASKS[name](random.Random(0), 1)  # compiles what is compiled
+        TASKS[name](random.Random(0), 1)  # warm-up: compilation does not count
         times, proved = [], 0
         for number in range(arguments.problems):
             start = time.process_time()

@@ -1,7 +1,7 @@
-"""Time against length on hostile texts: every regular expression of rewards/, and every function that reads an answer.
+"""Time vs. length on hostile texts, for every regular expression of rewards/ and every function that reads an answer.
 
-`python benchmarks/rewards.py hostile` prints the slowest text of each at three lengths and the exponent that fits: 1 is
-linear. Of many kinds of text the slowest few at the shortest length are measured at the others.
+`python benchmarks/rewards.py hostile` prints the time of the slowest text of each at three lengths and the fitted
+exponent: 1 is linear. Only the slowest few texts at the shortest length are measured at the other lengths.
 """
 
 import math
@@ -20,7 +20,7 @@ from rewards.verifiers.gsm8k import last_number, marked_number
 
 LENGTHS = (4_096, 16_384, 65_536)
 _KEPT, _TIMES = 5, 3
-# Faster than this the clock says little about growth.
+# Seconds below which the clock is too coarse to measure growth.
 _FLOOR = 1e-4
 
 Read = Callable[[str], object]
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def show(name: str, read: Read, texts: Callable[[int], Iterator[str]]) -> None:
-    """Prints one line: the slowest text at each length, and the exponent."""
+    """Print one line: the time of the slowest text at each length, and the exponent."""
     first = [seconds(read, text) for text in texts(LENGTHS[0])]
     slowest = sorted(range(len(first)), key=first.__getitem__)[-_KEPT:]
     best: list[list[float]] = []
@@ -52,26 +52,27 @@ def show(name: str, read: Read, texts: Callable[[int], Iterator[str]]) -> None:
         best.append([min(seconds(read, text) for _ in range(_TIMES)) for text in chosen])
     worst = max(range(len(slowest)), key=lambda place: best[-1][place])
     times = [row[worst] for row in best]
-    grown = math.log(max(times[-1], _FLOOR) / max(times[0], _FLOOR)) / math.log(LENGTHS[-1] / LENGTHS[0])
-    print(f"{name:44}" + "".join(f"{1000 * one:>12.2f}" for one in times) + f"{grown:>10.2f}", flush=True)
+    growth = max(times[-1], _FLOOR) / max(times[0], _FLOOR)
+    exponent = math.log(growth) / math.log(LENGTHS[-1] / LENGTHS[0])
+    print(f"{name:44}" + "".join(f"{1000 * one:>12.2f}" for one in times) + f"{exponent:>10.2f}", flush=True)
 
 
 def seconds(read: Read, text: str) -> float:
-    """Processor time of one reading."""
+    """Processor time of one call."""
     start = time.process_time()
     read(text)
     return time.process_time() - start
 
 
 def reader(used: Used) -> Read:
-    """The slowest way in which a pattern is used."""
+    """The slowest method with which a pattern is used."""
     if used.searches:
         return lambda text: sum(1 for _ in used.pattern.finditer(text))
     return used.pattern.fullmatch if used.methods == ("fullmatch",) else used.pattern.match
 
 
 def guard(text: str) -> object:
-    """All signs of a program that failed."""
+    """All guardrails, on a program that failed."""
     program = parse(text)
     shown = (["7"], ["11", "2"])
     return program and guardrails.of_program(program, ("gc",), correct=False, passed_inputs=shown)
@@ -88,7 +89,7 @@ READERS: dict[str, Read] = {
     "answer_numbers.is_joined": lambda text: is_joined(text, 0),
     "answer_numbers.canonical": lambda text: canonical("1" * len(text)),
     "guardrails.of_program": guard,
-    # Of a program that has a normal form only.
+    # Reached only by programs that have a normal form.
     f"hides_code ({MAX_CHARACTERS:,} characters at most)": lambda text: (
         len(text) <= MAX_CHARACTERS and hides_code(text)
     ),
@@ -124,14 +125,14 @@ _PROGRAMS = (
 
 
 def answers(length: int) -> Iterator[str]:
-    """Answers of one piece over and over."""
+    """Answers that repeat one piece."""
     for piece in _ANSWERS:
         for start in ("", "#### ", "```python\n"):
             yield start + piece * ((length - len(start)) // len(piece))
 
 
 def programs(length: int) -> Iterator[str]:
-    """Programs of one statement over and over, of names that lead to each other, and nested as deep as Python reads."""
+    """Programs that repeat one statement, chain names, or nest as deeply as Python can parse."""
     for piece in _PROGRAMS:
         yield piece * (length // len(piece))
     count = length // 24

@@ -1,4 +1,4 @@
-"""The regular expressions of a package, how each is used, and texts that are hostile to each."""
+"""Regular expressions of a package, the methods that use them, and hostile texts for each."""
 
 import ast
 import importlib
@@ -16,13 +16,13 @@ from typing import Any
 _METHODS = ("search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn")
 _UNBOUNDED = (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT)
 _BREAKERS = ("", "!", "\n", "x", "0", "]", "\x00")
-# Modules whose import starts something, or that are programs of the sandbox's inside.
+# Modules that must not be imported: importing them runs a program.
 _NO_IMPORT = ("__main__",)
 
 
 @dataclass(frozen=True)
 class Used:
-    """A pattern with the place where it is kept, and the methods by which its module uses it."""
+    """A pattern, the name that holds it, and the methods with which its module uses it."""
 
     place: str
     pattern: re.Pattern[str]
@@ -30,12 +30,12 @@ class Used:
 
     @property
     def searches(self) -> bool:
-        """Whether it is tried at every place of a text."""
+        """Whether it is tried at every position of a text."""
         return not self.methods or not {"match", "fullmatch"}.issuperset(self.methods)
 
 
 def patterns_of(package: ModuleType) -> list[Used]:
-    """Every pattern that a module of the package keeps in a name. Raises ValueError for one that it keeps in none."""
+    """All patterns that the package's modules assign to names. Raises ValueError for a pattern without a name."""
     found: list[Used] = []
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if info.name.rpartition(".")[2] in _NO_IMPORT:
@@ -48,7 +48,7 @@ def patterns_of(package: ModuleType) -> list[Used]:
             found.append(Used(f"{info.name}.{name}", pattern, tuple(sorted(_methods(tree, name)))))
         if loose := _loose_calls(tree, len(own)):
             raise ValueError(
-                f"{info.name}: {loose}; keep every pattern in a name of its module, so that it is measured"
+                f"{info.name}: {loose}; assign every pattern to a name of its module, so that it is measured"
             )
     return found
 
@@ -84,7 +84,7 @@ def _methods(tree: ast.Module, name: str) -> set[str]:
 
 
 def hostile_texts(pattern: re.Pattern[str], length: int, most: int = 400) -> Iterator[str]:
-    """Texts of about this length: what begins a match, a run of what a repeat of the pattern takes, what ends it."""
+    """Texts of about this length: the start of a match, a run that matches a repeat, and a character that breaks it."""
     parsed = list(_parser.parse(pattern.pattern, pattern.flags))
     letters = sorted(_letters(parsed))
     units = [*letters, *("".join(pair) for pair in product(letters, repeat=2))]
@@ -137,7 +137,7 @@ def _inside(operator: Any, argument: Any) -> list[Any]:
 
 
 def _bodies(parsed: Any) -> Iterator[str]:
-    """What one round of each unbounded repeat takes."""
+    """An example of one round of each unbounded repeat."""
     for operator, argument in parsed:
         if operator in _UNBOUNDED and argument[1] == sre.MAXREPEAT:
             yield _example(list(argument[2]))
@@ -146,7 +146,7 @@ def _bodies(parsed: Any) -> Iterator[str]:
 
 
 def _prefixes(parsed: Any) -> Iterator[str]:
-    """What comes before each repeat within its own group."""
+    """An example of the part before each repeat within its group."""
     for place, (operator, argument) in enumerate(parsed):
         if operator in _UNBOUNDED:
             yield _example(parsed[:place])
@@ -155,7 +155,7 @@ def _prefixes(parsed: Any) -> Iterator[str]:
 
 
 def _example(parsed: Any) -> str:
-    """A short text that these items match, as far as one can say without looking at what is around it."""
+    """A short text that these items match, without regard to its context."""
     text = ""
     for operator, argument in parsed:
         if operator == sre.LITERAL:

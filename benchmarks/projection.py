@@ -1,12 +1,12 @@
-"""Time of the projection, as multiples of t = one read of the S + 1 gradients in the same run.
+"""Time of the projection, in multiples of t = one read of the S + 1 gradients in the same run.
 
     OMP_NUM_THREADS=1 python benchmarks/projection.py
     python benchmarks/projection.py --device cuda --parameters 1e6 1e7 1e8
 
 ``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
-``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, all computed.
-``torchjd ...``: its own aggregators on the same rows, where it is installed. Ours with in_place, as the actor does it.
-Each figure is the median of alternating repeats, with their range.
+``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, with the Gram matrix
+computed. ``torchjd ...``: torchjd's aggregators on the same rows, if installed. Ours run with in_place, as in the
+actor. Each figure is the median of alternating repeats, with their range.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each case, one for each repeat."""
+    """Seconds per repeat of each case."""
     generator = torch.Generator(device=device).manual_seed(0)
     constraints = torch.randn(skills, parameters, generator=generator, device=device)
     rows = [torch.randn(parameters, generator=generator, device=device), *constraints]
@@ -68,12 +68,12 @@ def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str
 
 
 def _of_torchjd(constraints: torch.Tensor) -> dict[str, Callable[[torch.Tensor], object]]:
-    """What its UPGrad and PCGrad take for the same rows; nothing where it is not installed."""
+    """torchjd's UPGrad and PCGrad on the same rows; empty if it is not installed."""
     try:
         from torchjd.aggregation import PCGrad, UPGrad
     except ImportError:
         return {}
-    rows = torch.cat([constraints[:1], constraints])  # the first is the step's place
+    rows = torch.cat([constraints[:1], constraints])  # the first row is a placeholder for the step
 
     def aggregated(aggregator: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], object]:
         def case(step: torch.Tensor) -> object:

@@ -1,13 +1,13 @@
-"""How fast the verifiers are on one core: checks a second, median and quartiles of processor time over several runs.
+"""Speed of the verifiers on one core: checks per second of processor time, median and quartiles over several runs.
 
     OMP_NUM_THREADS=1 python benchmarks/rewards.py
     OMP_NUM_THREADS=1 python benchmarks/rewards.py --only tsp gsm8k --nodes 60 --runs 31
     python benchmarks/rewards.py hostile
 
-`judge` is the verifier on a row that is parsed already, `compute_score` all that a reward worker does for one more
-answer of a group: settings, guardrails, verdict. Programs and queries run in the sandbox: benchmarks/sandbox.py.
+`judge` is the verifier on a parsed row, `compute_score` the whole work of a reward worker for one more answer of a
+group: settings, guardrails, verdict. Programs and queries run in the sandbox: benchmarks/sandbox.py.
 `repeats` is the detector of repeated text, in ms for 32,768 characters of five kinds.
-`hostile` is time against length for every regular expression of rewards/ and for what else reads a hostile answer.
+`hostile` is time vs. length for every regular expression of rewards/ and every other function that reads an answer.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-# This file's folder comes first otherwise, and this file is called like the package.
+# Before this file's folder, since this file has the same name as the package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import hostile
@@ -47,13 +47,13 @@ def main() -> None:
     kinds = [*problems(8), "repeats"]
     parser.add_argument("what", nargs="?", choices=["speed", "hostile"], default="speed")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
-    parser.add_argument("--nodes", type=int, default=30, help="of every graph, atoms of every molecule")
+    parser.add_argument("--nodes", type=int, default=30, help="nodes per graph, atoms per molecule")
     parser.add_argument("--runs", type=int, default=15)
     arguments = parser.parse_args()
     if arguments.what == "hostile":
         hostile.main()
         return
-    print(f"{'':22}{'judge':>26}{'compute_score':>26}{'target':>9}   checks a second, median (quartiles)")
+    print(f"{'':22}{'judge':>26}{'compute_score':>26}{'target':>9}   checks/s, median (quartiles)")
     for name, row in problems(arguments.nodes).items():
         if name in arguments.only:
             rates = asyncio.run(measure(name, *row, arguments.runs))
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 async def measure(name: str, truth: dict[str, Any], response: str, runs: int) -> tuple[list[float], list[float]]:
-    """Checks a second of `judge` and of `compute_score`, one figure a run."""
+    """Checks per second of `judge` and of `compute_score`, one figure per run."""
     row, verifier, settings = json.dumps(truth), registry.get(name), JudgeSettings()
     parsed = registry.validate_ground_truth(name, row)
     judged: list[float] = []
@@ -80,12 +80,12 @@ async def measure(name: str, truth: dict[str, Any], response: str, runs: int) ->
         judged.append(CHECKS / (middle - start))
         scored.append(CHECKS / (time.process_time() - middle))
         if result["error"] not in ("none", "wrong_answer"):
-            raise RuntimeError(f"{name}: the answer that is measured must be feasible, not {result}")
+            raise RuntimeError(f"{name}: the measured answer must be feasible, got {result}")
     return judged, scored
 
 
 def problems(nodes: int) -> dict[str, Row]:
-    """A ground truth and a feasible answer of every verifier that needs no sandbox."""
+    """A ground truth and a feasible answer for every verifier that needs no sandbox."""
     rng = random.Random(0)
     names = [f"Node {number}" for number in range(nodes)]
     chosen, others = names[: nodes // 4], names[nodes // 4 :]
@@ -123,7 +123,7 @@ def listed(items: Iterable[object]) -> str:
 
 
 def molecule(rng: random.Random, atoms: int) -> dict[str, Any]:
-    """A tree of carbon, nitrogen and oxygen, with one bond an atom."""
+    """A random tree of carbon, nitrogen and oxygen atoms."""
     return {"atoms": rng.choices("CNO", k=atoms), "bonds": [(rng.randrange(atom), atom) for atom in range(1, atoms)]}
 
 
@@ -136,7 +136,7 @@ def distances(rng: random.Random, places: int) -> list[list[int]]:
 
 
 def texts() -> dict[str, str]:
-    """Texts of CHARACTERS characters without the repeat that is looked for, from friendly to hostile."""
+    """Texts of CHARACTERS characters without a repeat to detect, from friendly to hostile."""
     rng = random.Random(0)
     previous, word = "a", "b"
     while len(word) < CHARACTERS:
@@ -152,7 +152,7 @@ def texts() -> dict[str, str]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Processor time of one call: what others do on the machine does not count."""
+    """Processor time of one call, so that other load on the machine does not count."""
     start = time.process_time()
     work()
     return time.process_time() - start

@@ -1,14 +1,14 @@
-"""How fast the sandbox is, and how it bears a long run. Not a test: it prints what it measured.
+"""Speed and endurance of the sandbox. Not a test: it prints measurements.
 
     python benchmarks/sandbox.py speed        # /run_code, /run_batch, the client; medians over several runs
     python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
     python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
-    python benchmarks/sandbox.py hostile      # honest callers beside hostile ones, one worker; the slowest frame
-    python benchmarks/sandbox.py pairs --other FOLDER   # /run_code in turns with another checkout of the project
+    python benchmarks/sandbox.py hostile      # honest callers next to hostile ones, one worker; the slowest frame
+    python benchmarks/sandbox.py pairs --other FOLDER   # /run_code, alternating with another checkout of the project
 
 The server runs in a separate process with isolation on; the load generator runs on the same machine and shares its
-cores. Beside the rates stands the processor time that all of it takes for one program: on a machine that others use
-as well, it says what the rates would be without them.
+cores. In addition to the rates, the total processor time per program is printed: on a shared machine it shows the rates
+to expect without other load.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ assert similar_elements((3, 4, 5, 6), (5, 7, 4, 10)) == (4, 5)
 assert similar_elements((1, 2, 3, 4), (5, 4, 3, 7)) == (3, 4)
 assert similar_elements((11, 12, 14, 13), (17, 15, 14, 13)) == (13, 14)
 """
-# What SandboxFusion's own server gave without isolation on a machine of two cores, at 16 callers.
+# Programs per second of SandboxFusion's server without isolation on a machine of two cores, with 16 callers.
 SANDBOX_FUSION = {"print(1)": 39.5, "MBPP-like": 41.5}
 
 
 class Connection:
-    """One kept connection that sends the same request again and again, as cheaply as Python can."""
+    """A persistent connection that repeats the same request, as cheaply as possible in Python."""
 
     def __init__(self, url: str, path: str, body: Any) -> None:
         self.host, _, port = url.removeprefix("http://").partition(":")
@@ -60,7 +60,7 @@ class Connection:
         self.request = "\r\n".join([*lines, "", ""]).encode() + content
 
     async def repeat(self, until: float, times: list[float], expected: bytes) -> None:
-        """Send until the clock says so; appends the seconds of each request."""
+        """Send requests until this time (perf_counter); append the seconds of each to `times`."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         while (start := time.perf_counter()) < until:
             writer.write(self.request)
@@ -74,7 +74,7 @@ class Connection:
 
 
 async def run_code_load(url: str, code: str, callers: int, seconds: float) -> tuple[float, list[float]]:
-    """Programs a second through `/run_code`, and the seconds of each request."""
+    """Programs per second through `/run_code`, and the seconds of each request."""
     times: list[float] = []
     body = {"code": code, "language": "python"}
     start = time.perf_counter()
@@ -91,7 +91,7 @@ def spread(values: list[float]) -> str:
 async def repeated(
     name: str, unit: str, runs: int, pid: int, once: Callable[[], Awaitable[tuple[float, int]]]
 ) -> float:
-    """Print the median of several runs; `once` returns a rate and how many units it ran."""
+    """Print the median of several runs; `once` returns a rate and the number of units it ran."""
     await once()
     before, count, rates = processor_seconds(pid), 0, []
     for _ in range(runs):
@@ -105,7 +105,7 @@ async def repeated(
 
 
 async def speed(url: str, pid: int, runs: int, seconds: float) -> None:
-    """The figures of the three routes."""
+    """Print the rates of `/run_code`, and of the client through `/run_batch`."""
     for name, code in (("print(1)", PRINT), ("MBPP-like", MBPP)):
         times: list[float] = []
 
@@ -124,7 +124,7 @@ async def speed(url: str, pid: int, runs: int, seconds: float) -> None:
 
 
 async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
-    """What the client reaches, which finds `/run_batch` by itself."""
+    """Print the rates of the client, which detects `/run_batch`."""
     kinds: dict[str, list[Any]] = {
         "call cases": [CallCase("f", [n], expected=n + 1) for n in range(20)],
         "MBPP-like asserts": [AssertCase(f"assert f({n}) == {n + 1}") for n in range(20)],
@@ -141,7 +141,7 @@ async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
 
     for name, cases in kinds.items():
         await repeated(
-            f"/run_batch, 20 {name} a program", "cases/s", runs, pid, lambda cases=cases: distinct(cases, 100)
+            f"/run_batch, 20 {name} per program", "cases/s", runs, pid, lambda cases=cases: distinct(cases, 100)
         )
 
     async def printed() -> tuple[float, int]:
@@ -152,7 +152,7 @@ async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
         assert all(result.all_passed for result in results)  # type: ignore[union-attr]
         return 60 * 20 / (time.perf_counter() - start), 60 * 20
 
-    await repeated("/run_batch, 20 stdin cases a program", "cases/s", runs, pid, printed)
+    await repeated("/run_batch, 20 stdin cases per program", "cases/s", runs, pid, printed)
 
     async def runs_of_distinct() -> tuple[float, int]:
         start = time.perf_counter()
@@ -166,7 +166,7 @@ async def client_speed(sandbox: Sandbox, pid: int, runs: int) -> None:
 
 
 async def scaling(runs: int, seconds: float) -> None:
-    """Throughput by workers and callers."""
+    """Print the throughput by workers and callers."""
     print("programs/s of /run_code print(1), median")
     rows = []
     for workers in (1, 2):
@@ -185,7 +185,7 @@ async def scaling(runs: int, seconds: float) -> None:
 
 
 async def pairs(other: Path, workers: int, runs: int, seconds: float) -> None:
-    """Programs per second of `/run_code` with this checkout's server and another's, in turns, and their ratios."""
+    """Print programs/s of `/run_code` with this checkout's server and another's, alternating, and the ratios."""
     with running_server(workers) as (ours, _), running_server(workers, other) as (theirs, _):
         for name, code in (("print(1)", PRINT), ("MBPP-like", MBPP)):
             ratios = []
@@ -193,7 +193,7 @@ async def pairs(other: Path, workers: int, runs: int, seconds: float) -> None:
                 urls = (ours, theirs) if turn % 2 else (theirs, ours)
                 rates = {url: (await run_code_load(url, code, 16, seconds))[0] for url in urls}
                 if turn < 0:
-                    continue  # warm now
+                    continue  # warm-up
                 ratios.append(rates[ours] / rates[theirs])
                 print(
                     f"{name:10s} this {rates[ours]:6.1f}  other {rates[theirs]:6.1f}  ratio {ratios[-1]:.3f}",
@@ -211,7 +211,7 @@ HOSTILE = [
 
 
 async def soak(url: str, pid: int, count: int, workers: int) -> None:
-    """Many programs in a row, 1 in 10 hostile."""
+    """Run many programs in a row, 1 in 10 hostile; print misclassifications, memory and processes left."""
     wrong: Counter[tuple[str, str]] = Counter()
     outcomes: Counter[str] = Counter()
     async with Sandbox(url, concurrency=64) as sandbox:
@@ -260,13 +260,13 @@ WORST: dict[str, tuple[str, int]] = {
     "fills its memory": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 22))\n", 3),
     "a name of 7 MB": ("def f(x): raise type('A' * 7_000_000, (Exception,), {})\n", 3),
 }
-"""Programs and their numbers of cases; 0: the case looks at what it prints."""
+"""Hostile programs and their numbers of cases; 0: one case that reads the output."""
 CALLERS = 10
 
 
-async def beside_hostile(runs: int, seconds: float) -> None:
-    """Checks per second of honest callers, alone and beside hostile ones, each in a closed loop, at a limit of 1 s."""
-    print(f"\nhonest checks/s of {CALLERS} callers, one worker; share kept of what as many honest callers have alone")
+async def hostile_neighbours(runs: int, seconds: float) -> None:
+    """Print checks/s of honest callers, alone and next to hostile ones, each in a closed loop with a limit of 1 s."""
+    print(f"\nhonest checks/s of {CALLERS} callers, one worker; share of the rate of as many honest callers alone")
     with running_server(1) as (url, _):
         async with Sandbox(url) as sandbox:
             alone = {n: [await honest_rate(sandbox, n, None, seconds) for _ in range(runs)] for n in (5, 9)}
@@ -282,7 +282,7 @@ async def beside_hostile(runs: int, seconds: float) -> None:
 
 
 async def honest_rate(sandbox: Sandbox, honest: int, hostile: tuple[str, int] | None, seconds: float) -> float:
-    """Checks per second of so many honest callers, beside as many hostile ones as are missing from ten."""
+    """Checks per second of `honest` callers; if `hostile` is given, the rest of the CALLERS run it."""
     done, until = 0, time.perf_counter() + seconds
     good = [AssertCase(f"assert f({n}) == {n + 1}") for n in range(3)]
 
@@ -307,7 +307,7 @@ async def honest_rate(sandbox: Sandbox, honest: int, hostile: tuple[str, int] | 
 
 
 def slowest_frames() -> None:
-    """Processor time of the slowest of 20,000 random and mutated frames, for each reader of what a program sends."""
+    """Print the processor time of the slowest of 20,000 random and mutated frames, for each reader of frames."""
     from tests.rewards.sandbox.hostile_frames import FIXED, mutated
     from tests.rewards.sandbox.test_sandbox_fuzz import READERS
 
@@ -329,12 +329,12 @@ def main() -> None:
     parser.add_argument("what", choices=("speed", "scaling", "soak", "hostile", "pairs"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of one run")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of one run")
     parser.add_argument("--count", type=int, default=20_000, help="programs of the soak")
     parser.add_argument("--other", type=Path, help="the other checkout of pairs")
     options = parser.parse_args()
     if (options.what == "pairs") != (options.other is not None):
-        parser.error("pairs takes --other FOLDER, and nothing else does")
+        parser.error("--other FOLDER is required for pairs, and only allowed there")
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start, Python {sys.version.split()[0]}")
     if options.what == "scaling":
         asyncio.run(scaling(options.runs, options.seconds))
@@ -344,7 +344,7 @@ def main() -> None:
         return
     if options.what == "hostile":
         slowest_frames()
-        asyncio.run(beside_hostile(options.runs, options.seconds))
+        asyncio.run(hostile_neighbours(options.runs, options.seconds))
         return
     with running_server(options.workers) as (url, pid):
         if options.what == "speed":

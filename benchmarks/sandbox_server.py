@@ -1,4 +1,4 @@
-"""A sandbox server in a separate process, for benchmarks: start it, and measure the time and memory that it takes."""
+"""Sandbox server in a separate process, for benchmarks, with measures of its time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def running_server(workers: int, root: Path = ROOT) -> Iterator[tuple[str, int]]:
-    """A server of a checkout in a separate process: its url and process id."""
+    """Run a checkout's server in a separate process; yields its url and process id."""
     command = [sys.executable, "-m", "rewards.sandbox", "serve", "--port", "0", "--workers", str(workers)]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=root)
@@ -35,7 +35,7 @@ def running_server(workers: int, root: Path = ROOT) -> Iterator[tuple[str, int]]
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time of a server with all its processes and programs, and of this load generator."""
+    """Processor time of a server, all its processes and programs, and of this load generator."""
     ticks = 0
     for process in tree(pid):
         try:
@@ -62,7 +62,7 @@ def tree(pid: int) -> list[int]:
 
 
 def memory_mib(pid: int) -> float:
-    """Proportional memory of a server and its processes."""
+    """Proportional memory (PSS) of a server and its processes, in MiB."""
     total = 0
     for process in tree(pid):
         try:

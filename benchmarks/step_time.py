@@ -1,16 +1,16 @@
-"""How much longer a training step takes with some words than without: alternating pairs of whole runs, real stack.
+"""Cost of some overrides per training step: alternating pairs of whole runs on the real stack.
 
     python benchmarks/step_time.py --other "credit=counterfactual credit.budget=4" experiment=quickstart
     python benchmarks/step_time.py --other projection=qp experiment=quickstart
     python benchmarks/step_time.py --base projection=off --other "projection=qp projection.protected=[write,repair]" \
         experiment=paper_b protocol.skill_sequence=[sql] protocol.stage_steps=12
 
-Each pair is a run with the base words and one with the others, in turn, on the same prompts (same seed), with a
-validation of four prompts at the end. A run's figure is its median step, without the first two (compilation, caches).
-Printed: both figures and their ratio for each pair, the median ratio with its range, and the median of each phase of a
-step. Beside the time stand the processor seconds a step of all processes of the run: where every core is busy they say
-what the words cost on a machine whose speed changes from run to run, as that of a shared one does. Runs that finished
-are not done again.
+Each pair is a run with the base overrides and one with the others, in alternating order, on the same prompts (same
+seed), with a validation of four prompts at the end. A run's figure is its median step, without the first two
+(compilation, caches). Printed: both figures and their ratio for each pair, the median ratio with its range, and the
+median of each phase of a step. In addition to the time, the processor seconds per step of all processes of the run: if
+every core is busy, they show the cost even on a shared machine whose speed varies from run to run. Finished runs are
+reused.
 """
 
 import argparse
@@ -38,26 +38,26 @@ PROCESSOR = "processor_seconds.json"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", default="", help="words of recipe.train")
-    parser.add_argument("--other", required=True, help="the words whose cost is asked for")
+    parser.add_argument("--base", default="", help="overrides of recipe.train")
+    parser.add_argument("--other", required=True, help="the overrides whose cost is measured")
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12, help=f"of each run; the first {SKIPPED} do not count")
-    parser.add_argument("--name", help="runs are kept in outputs/NAME (default: of all the words)")
-    parser.add_argument("words", nargs="+", help="words of all runs, such as experiment=quickstart")
+    parser.add_argument("--steps", type=int, default=12, help=f"steps per run; the first {SKIPPED} do not count")
+    parser.add_argument("--name", help="runs are kept in outputs/NAME (default: built from all overrides)")
+    parser.add_argument("overrides", nargs="+", help="overrides of all runs, such as experiment=quickstart")
     options = parser.parse_args()
     if options.steps <= SKIPPED:
         parser.error(f"--steps must be more than {SKIPPED}")
-    words = [*options.words, options.base, options.other]
-    name = options.name or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["step_time", *filter(None, words)]))
+    given = [*options.overrides, options.base, options.other]
+    name = options.name or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["step_time", *filter(None, given)]))
     arms = {"base": options.base.split(), "other": options.other.split()}
     pairs = []
     for pair in range(options.pairs):
         runs = {}
-        # In turn which comes first, so that a machine that slows down or warms up favours neither.
+        # Alternate the order, so that a machine that slows down or warms up favours neither.
         for arm in sorted(arms, reverse=pair % 2 == 1):
-            runs[arm] = trained(name, f"{arm}.p{pair}", options.steps, [*options.words, *arms[arm]])
+            runs[arm] = trained(name, f"{arm}.p{pair}", options.steps, [*options.overrides, *arms[arm]])
         pairs.append((runs["base"], runs["other"]))
-        print(f"pair {pair}: {'; '.join(told(*pairs[-1], *measure) for measure in MEASURES.items())}", flush=True)
+        print(f"pair {pair}: {'; '.join(compared(*pairs[-1], *measure) for measure in MEASURES.items())}", flush=True)
     for what, measure in MEASURES.items():
         ratios = [measure(other) / measure(base) for base, other in pairs]
         print(f"median ratio of {what} {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})")
@@ -66,26 +66,26 @@ def main() -> None:
         print(f"  {phase:32s} {base:8.3f} s {other:8.3f} s")
 
 
-def told(base: RunDirectory, other: RunDirectory, what: str, measure: Callable[[RunDirectory], float]) -> str:
-    """One measure of a pair and its ratio."""
+def compared(base: RunDirectory, other: RunDirectory, what: str, measure: Callable[[RunDirectory], float]) -> str:
+    """One measure of both runs of a pair, and their ratio, as text."""
     seconds = measure(base), measure(other)
     return f"{what} {seconds[0]:.2f} s, {seconds[1]:.2f} s, ratio {seconds[1] / seconds[0]:.3f}"
 
 
-def trained(experiment: str, name: str, steps: int, words: Sequence[str]) -> RunDirectory:
-    """The finished run of this name, made where it is not there."""
+def trained(experiment: str, name: str, steps: int, overrides: Sequence[str]) -> RunDirectory:
+    """The finished run of this name; it is trained if it does not exist."""
     run = RunDirectory(ROOT / "outputs" / experiment / name)
     if not run.finished:
-        # A stage must end with a validation: one of next to nothing.
+        # A stage must end with a validation: a minimal one.
         measured = [f"trainer.total_training_steps={steps}", f"trainer.test_freq={steps}", "data.val_max_samples=4"]
         measured += ["trainer.save_freq=-1"]
         measured += ["trainer.val_before_train=false", f"run.experiment={experiment}", f"run.name={name}"]
-        train([sys.executable, "-m", "recipe.train", *words, *measured], run, steps)
+        train([sys.executable, "-m", "recipe.train", *overrides, *measured], run, steps)
     return run
 
 
 def train(command: Sequence[str], run: RunDirectory, steps: int) -> None:
-    """Runs the command to its end and keeps the processor seconds of each step that counts in the run's folder."""
+    """Run the command to its end; write the mean processor seconds per counted step to the run's folder."""
     spent: dict[int, float] = {}
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     while process.poll() is None:
@@ -101,7 +101,7 @@ def train(command: Sequence[str], run: RunDirectory, steps: int) -> None:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process and all that it has started have used so far, with ended children that were waited for."""
+    """Processor seconds used so far by a process and its descendants, including terminated children."""
     total = 0.0
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -110,7 +110,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def median_of(run: RunDirectory, metric: str) -> float:
-    """Of the steps that count; 0 where it was not measured."""
+    """Median of a metric over the steps that count; 0 if it was not measured."""
     values = [row[metric] for row in run.metrics() if row["step"] > SKIPPED and metric in row]
     return statistics.median(values) if values else 0.0
 
@@ -122,7 +122,7 @@ MEASURES: dict[str, Callable[[RunDirectory], float]] = {
 
 
 def phases(run: RunDirectory) -> list[str]:
-    """The phases of a step that verl times, the longest first."""
+    """The phases of a step in verl's timings, the longest first."""
     names = {name for row in run.metrics() for name in row if name.startswith("timing_s/") and name != STEP}
     return sorted(names, key=lambda name: -median_of(run, name))
 

@@ -1,1 +1,1 @@
-"""Small programs beside the commands."""
+"""Small example programs."""

@@ -1,1 +1,1 @@
-"""What runs inside the actor processes of verl: credit, projection, the CPU platform."""
+"""Code that runs inside verl's actor processes: credit, projection, the CPU platform."""

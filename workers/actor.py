@@ -1,6 +1,6 @@
 """verl's actor worker with our update: projection corrects the step (credit shapes the advantages in the trainer).
 
-A thin shell: the mathematics is in modules of its own. Runs inside Ray actors, one a data-parallel rank.
+A thin shell: the mathematics is in separate modules. Runs inside Ray actors, one per data-parallel rank.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from workers.safe_update import PROTECTION, Angles, Protection, SafeUpdate
 
 
 class CpuReadyTrainingWorker(TrainingWorker):
-    """verl's training worker (critic, reference), able to start on the CPU platform too."""
+    """verl's training worker (critic, reference) that also starts on the CPU platform."""
 
     def __init__(self, config: TrainingWorkerConfig):
         prepare_worker_process()
@@ -53,15 +53,15 @@ class CpuReadyTrainingWorker(TrainingWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
     def reset(self) -> Any:
-        """verl's, with new weights (an adapter's, a critic's output layer) drawn by the engine's seed on every rank."""
+        """verl's ``reset``, with new weights (adapter, critic head) drawn from the engine's seed on every rank."""
         torch.manual_seed(self.engine_config.seed)
         return super().reset()
 
 
 class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
-    """The actor's training worker: keeps an update inside the set that protects skills where the trainer asks for it.
+    """The actor's training worker: keeps an update inside the skill-safe set when the trainer asks for it.
 
-    Without a protection, a penalty or memory samples in the batch the update is verl's own.
+    Without a protection, a penalty or memory samples in the batch, the update is verl's own.
     """
 
     _begin: Callable[[], None] | None = None
@@ -79,12 +79,12 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: TensorDict) -> TensorDict:
-        maybe_fix_3d_position_ids(data)  # verl's method does so first, too late for rows that are taken out here
+        maybe_fix_3d_position_ids(data)  # verl's method does this first, too late for the rows removed here
         wanted, penalty, parts = (tu.pop(data, key=key, default=None) for key in (PROTECTION, PENALTY, AGOP))
         self._measured, self._penalty_value = {}, 0.0
         self._wanted_penalty = WantedPenalty.from_dict(penalty) if penalty else None
         protection = Protection.from_dict(wanted) if wanted else None
-        # verl takes its settings out of what it is given
+        # verl removes its settings from the batch it is given
         self._begin = partial(self._begin_steps, data.copy(), protection, parts)
         data = without_memory(data, self.engine.get_data_parallel_size(), self.engine_config.micro_batch_size_per_gpu)
         hook = self._optimizer().register_step_pre_hook(self._before_step)
@@ -105,32 +105,33 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_batch(self, data: TensorDict) -> TensorDict:
-        """One optimiser step of an update: verl's ``train_mini_batch`` has put offloaded weights on the device."""
+        """One optimiser step of an update; verl's ``train_mini_batch`` has moved offloaded weights to the device."""
         if self._begin is not None:
             begin, self._begin = self._begin, None
             begin()
         output = super().train_batch(data)
         if output is not None:
-            # verl leaves out an optimiser step whose gradient is not finite; it only prints so
+            # verl skips an optimiser step whose gradient is not finite, and only prints a warning
             self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
             self._update.after_step(self._shards())
-        if self._before is not None and tu.get(data, "update_lr_scheduler", default=False):  # verl's mark of the last
+        last_step = tu.get(data, "update_lr_scheduler", default=False)
+        if self._before is not None and last_step:
             moved = displacement_norm(self._before, self._shards(), self._shard_ranks())
             self._measured["projection/displacement_norm"] = moved
         return output
 
     def _begin_steps(self, data: TensorDict, protection: Protection | None, parts: int | None) -> None:
-        """What an update needs to know of the parameters before its first step.
+        """Measure and copy the parameters as an update needs them before its first step.
 
-        data: all samples of the update. protection: of PROTECTION. parts: of AGOP.
+        data: all samples of the update. protection: from PROTECTION. parts: from AGOP.
         """
         self._before = snapshot(self._shards()) if protection or self._trains_adapter() else None
         if parts:
             self._measured |= self._gradient_spectrum(data, parts)
         if self._wanted_penalty:
             self._begin_stage(data, self._wanted_penalty)
-        if protection:  # last: it may ask something of the next pass, which has to be the update's own
+        if protection:  # last: it may instrument the next pass, which must be the update's own
             self._update = self._begin_update(data, protection, self._before)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
@@ -152,7 +153,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         return super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
 
     def _begin_update(self, data: TensorDict, protection: Protection, before: list[torch.Tensor] | None) -> SafeUpdate:
-        """Constraint gradients at the parameters as they are: at once, or out of the update's own pass."""
+        """Constraint gradients at the current parameters: computed now, or taken from the update's own pass."""
         ranks = self.engine.get_data_parallel_size()
         assert before is not None
         update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._shard_ranks())
@@ -173,7 +174,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         return update
 
     def _note_constraints(self, update: SafeUpdate, agreements: list[float]) -> None:
-        """When an update's constraint gradients are there: their inner products, and what they say about themselves."""
+        """Once an update's constraint gradients are known: keep their inner products and their metrics."""
         names = update.protection.names
         update.noted |= {
             f"projection/split_half_cosine/{name}": value
@@ -196,7 +197,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         return angles
 
     def _gradient_spectrum(self, data: TensorDict, parts: int) -> dict[str, float]:
-        """Statistics of the policy gradient at the parameters as they are; none where it is not finite."""
+        """Statistics of the policy gradient at the current parameters; empty where it is not finite."""
         gradients = no_gradients(self._shards(), parts)
         constraint_gradients(self.engine, part_sources(data, parts), gradients, self._micro_batch())
         try:
@@ -205,7 +206,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             return {}
 
     def _begin_stage(self, data: TensorDict, wanted: WantedPenalty) -> None:
-        """At the first update of a new stage: anchor the penalty where the last one ended."""
+        """At the first update of a new stage: anchor the penalty where the last stage ended."""
         if wanted.stage == self._penalty.stage:
             return
         fisher = None
@@ -216,7 +217,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
         """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space.
 
-        Parameters without a gradient are what an optimiser leaves alone.
+        To skip the step, it removes the gradients: an optimiser leaves parameters without one as they are.
         """
         if self._update is None and self._wanted_penalty is None:
             return
@@ -226,22 +227,26 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [local_shard(parameter.grad) for parameter in parameters]
-        if not (self._add_penalty(gradients) and (self._update is None or self._update.before_step(gradients))):
+        may_step = self._add_penalty(gradients) and (self._update is None or self._update.before_step(gradients))
+        if not may_step:
             for parameter in parameters:
                 parameter.grad = None
 
     def _add_penalty(self, gradients: list[torch.Tensor]) -> bool:
-        """Add the penalty's gradient to the clipped ones; whether the optimiser may step. verl looked before that."""
+        """Add the penalty's gradient to the clipped ones; return whether the optimiser may step.
+
+        verl checks for finite gradients before the penalty is added, so the sum is checked here.
+        """
         if self._wanted_penalty is None:
             return True
         own = self._penalty.add_gradient(gradients, self._shards(), self._wanted_penalty.strength)
         self._penalty_value = self._sum_over_shards(own)
-        finite = math.isfinite(self._penalty_value)  # as every part of the gradient is then, too
+        finite = math.isfinite(self._penalty_value)  # then every part of the gradient is finite, too
         self._not_finite += not finite
         return finite
 
     def _micro_batch(self) -> dict[str, Any]:
-        """verl's keys that say how a batch is cut."""
+        """verl's keys that set how a batch is split into micro-batches."""
         config = self.engine_config
         return {
             "use_remove_padding": self.model_config.get("use_remove_padding", False),
@@ -263,7 +268,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         return shard_group(self.engine)
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        engine: Any = self.engine  # verl's base class does not declare what its FSDP engine has
+        engine: Any = self.engine  # verl's base class does not declare the attributes of its FSDP engine
         optimizer: torch.optim.Optimizer = engine.optimizer
         return optimizer
 
@@ -272,18 +277,18 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         return trainable_shards(engine.module)
 
     def _trains_adapter(self) -> bool:
-        """A spare copy of all weights would double the memory of full fine-tuning; that of an adapter is small."""
+        """Whether only an adapter trains: a copy of it is small, one of all weights would double the memory."""
         rank: int = self.model_config.get("lora_rank", 0)
         return rank > 0
 
 
 class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
-    """The Ray actor that holds policy, rollout adapter and reference; builds our training worker as its actor."""
+    """The Ray actor with policy, rollout adapter and reference; its actor is our training worker."""
 
     actor_worker_cls = SkillCreditTrainingWorker
     ref_worker_cls = CpuReadyTrainingWorker
 
     def __init__(self, config: DictConfig, role: str, **kwargs: Any):
         super().__init__(config, role, **kwargs)
-        # before any worker of this process joins; a critic that shares it is in the same group
+        # before any worker of this process joins; a critic that shares the process is in the same group
         prepare_worker_process(config.nccl_timeout)

@@ -1,8 +1,8 @@
-"""Aggregators of torchjd (optional: extra ``torchjd``) as further ways to combine a step with constraint gradients.
+"""Aggregators of torchjd (optional: extra ``torchjd``), other ways to combine a step with constraint gradients.
 
-They know no constraint: they take the step and the gradients as objectives of equal standing and look for a direction
-that serves all of them, so the step also trains the protected skills, and is shorter. Here are those that are a
-function of the Gram matrix alone and draw nothing at random, so that every rank finds the same weights from it.
+They have no constraints: they treat the step and the gradients as equal objectives and look for a direction that
+serves all of them, so the step also trains the protected skills, and is shorter. Only deterministic functions of the
+Gram matrix are included, so that every rank computes the same weights from it.
 """
 
 import importlib
@@ -18,17 +18,17 @@ AGGREGATORS: tuple[Aggregator, ...] = get_args(Aggregator)
 
 
 class MissingAggregatorsError(ImportError):
-    """An aggregator was asked for, and torchjd is not installed."""
+    """An aggregator is configured, but torchjd is not installed."""
 
 
 def aggregator(name: str) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """From the Gram matrix (m, m) of m rows to their weights (m,); the aggregate is the weighted sum of the rows.
+    """The function from the Gram matrix (m, m) of m rows to their weights (m,); the aggregate is the weighted sum.
 
-    name: the aggregator's own, one of ``AGGREGATORS``; with torchjd's defaults.
+    name: one of ``AGGREGATORS``, used with torchjd's defaults.
 
     Raises:
-        MissingAggregatorsError: torchjd is not installed; the text says how to.
-        ValueError: another name.
+        MissingAggregatorsError: torchjd is not installed; the message names the command that installs it.
+        ValueError: an unknown name.
     """
     if name not in AGGREGATORS:
         raise ValueError(f"aggregator must be one of {', '.join(AGGREGATORS)}, got {name!r}")

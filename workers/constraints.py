@@ -5,12 +5,12 @@ gradient's alone, without KL or entropy terms:
 
     J_s = sum_i w_i 1/T_i sum_t ratio_it A_it / sum_i w_i        over the samples i of skill s, on all ranks
 
-with w_i = 1, or the number T_i of its tokens where the policy's loss is a mean over tokens (verl's ``token-mean``). So
+with w_i = 1, or its number of tokens T_i where the policy's loss is a mean over tokens (verl's ``token-mean``). So
 <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
-answers that the verifier accepted earlier; J_s is then their mean log-likelihood a token (in nats), and no sample is
-drawn for it.
+answers that the verifier accepted earlier; J_s is then their mean log-likelihood per token (in nats), and needs no new
+samples.
 
-Samples that are in a batch for constraint gradients only, and how the rest is trained on without them.
+A batch may hold memory samples, which serve constraint gradients only; `without_memory` removes them before training.
 """
 
 import math
@@ -31,15 +31,16 @@ MEMORY = "memory_only"  # (B,) bool; the trainer puts it into the batch where a 
 
 
 def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -> TensorDict:
-    """This rank's samples that are trained on, with verl's batch sizes scaled to them; the same object if all are.
+    """This rank's trained samples, with verl's batch sizes scaled to them; the same object if none is memory only.
 
-    So the loss is a mean over these samples alone, in as many optimiser steps as before.
+    The loss is then a mean over these samples alone, in the same number of optimiser steps.
 
     Args:
-        data: what ``train_mini_batch`` gets. ranks: data-parallel ranks. micro_batch_size: the configured one, a rank.
+        data: the batch that ``train_mini_batch`` gets. ranks: data-parallel ranks. micro_batch_size: as configured,
+            per rank.
 
     Raises:
-        ValueError: the samples left do not divide into the optimiser's mini-batches.
+        ValueError: the remaining samples do not divide into the optimiser's mini-batches.
     """
     rows = torch.nonzero(~data[MEMORY]).flatten().tolist() if MEMORY in set(data.keys()) else list(range(len(data)))
     if len(rows) == len(data):
@@ -47,7 +48,9 @@ def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -
     steps = len(data) * ranks // tu.get(data, "mini_batch_size")
     own, rest = divmod(len(rows), steps)
     if rest or not own:
-        raise ValueError(f"{len(rows)} of a rank's {len(data)} samples are trained on: not {steps} equal mini-batches")
+        raise ValueError(
+            f"{len(rows)} of this rank's {len(data)} samples are trained on: not divisible into {steps} mini-batches"
+        )
     part = tu.index_select_tensor_dict(data, rows)
     tu.assign_non_tensor(part, mini_batch_size=own * ranks, global_batch_size=own * ranks)
     if micro_batch_size:
@@ -57,7 +60,7 @@ def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -
 
 SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer puts these fields into the batch
 HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half
-IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, none of a text
+IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, empty for text
 _WEIGHT = "constraint_weight"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
@@ -65,10 +68,10 @@ Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Source:
-    """What one gradient is made of: this rank's rows of ``data`` that count, in two halves of prompts, and the loss.
+    """Input of one gradient: this rank's rows of ``data`` that count, in two halves by prompt, and the loss.
 
-    total: what this rank's samples of the mean weigh together; those that are in no half have a gradient of zero.
-    weights: (B,) of each row of ``data``; None: 1.
+    total: sum of the weights of this rank's samples in the mean; those in neither half have a gradient of zero.
+    weights: (B,) for each row of ``data``; None: 1.
     """
 
     data: TensorDict
@@ -81,9 +84,9 @@ class Source:
 def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> Source:
     """This rank's samples of a skill, from the `passed_rows` of an update with SKILL and HALF.
 
-    token_mean: samples weigh as much as they have tokens.
+    token_mean: weight each sample by its number of tokens.
 
-    Samples without any advantage, those of groups that scored alike, are not passed through the model.
+    Samples whose advantages are all zero, those of groups with equal scores, are not passed through the model.
     """
     own = data[SKILL] == skill
     live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
@@ -95,15 +98,15 @@ def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> So
 
 
 def token_counts(data: TensorDict) -> Tensor:
-    """(B,) how many tokens of each sample are trained on."""
+    """(B,) number of trained tokens of each sample."""
     mask: Tensor = data.select("response_mask").to_padded_tensor()["response_mask"]
     return mask.sum(-1)
 
 
 def passed_rows(data: TensorDict) -> TensorDict:
-    """What a pass through the model takes of an update's batch: tensors, images where there are any, and settings.
+    """The fields of an update's batch that a pass through the model needs: tensors, images if any, and settings.
 
-    The texts of samples stay behind: cutting them into parts and micro-batches costs much and serves nothing.
+    The texts of samples are dropped: splitting them into parts and micro-batches is expensive and useless.
     """
     images = [IMAGES] if any(tu.get(data, IMAGES, [])) else []
     kept = (key for key, value in data.items() if not isinstance(value, NonTensorStack))
@@ -111,7 +114,7 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 
 def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
-    """This rank's share of stored solutions; None when there is none."""
+    """This rank's share of stored solutions; None if none are stored."""
     if not solutions:
         return None
     every = list(range(len(solutions)))
@@ -121,7 +124,7 @@ def solution_source(solutions: Sequence[Solution], temperature: float, rank: int
 
 
 def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorDict:
-    """Solutions as verl's engine takes samples: jagged rows without padding."""
+    """Solutions in the form of samples for verl's engine: jagged rows without padding."""
     prompts, responses, masks = ([torch.tensor(row) for row in part] for part in zip(*solutions, strict=True))
     whole = [torch.cat(pair) for pair in zip(prompts, responses, strict=True)]
     rows = {
@@ -141,15 +144,15 @@ def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorD
 def constraint_gradients(
     engine: Any, sources: Sequence[Source | None], gradients: Sequence[Tensor], micro_batch: dict[str, Any]
 ) -> list[float]:
-    """Fill in the ascent gradients of these sources; the cosine of those of each one's halves, NaN without two.
+    """Fill in the ascent gradients of these sources; return the cosine between the halves of each, NaN without two.
 
-    Collective: every rank calls it with sources of the same kinds, and takes part in each backward pass even where it
-    holds no sample. The engine must be in training mode; its gradients are zero afterwards. A source of None, or
-    without samples on any rank, has a gradient of zero.
+    Collective: every rank calls it with sources of the same kinds, and joins each backward pass even if it holds no
+    sample. The engine must be in training mode; its gradients are zero afterwards. A source of None, or without
+    samples on any rank, has a gradient of zero.
 
     Args:
-        engine: verl's FSDP engine. gradients: for each trainable parameter (S, *shape of the local shard), zeros as
-            yet (`no_gradients`). micro_batch: verl's keys that say how a batch is cut.
+        engine: verl's FSDP engine. gradients: for each trainable parameter (S, *shape of the local shard), zeros on
+            entry (`no_gradients`). micro_batch: verl's keys that set how a batch is split.
     """
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
     agreements = []
@@ -170,9 +173,9 @@ def no_gradients(shards: Sequence[Tensor], count: int) -> list[Tensor]:
 
 
 def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: float, micro_batch: Any) -> list[Tensor]:
-    """Mean over solutions of the squared gradient of each one's mean log-likelihood a token, for each local shard.
+    """Squared gradient of a solution's mean log-likelihood per token, mean over solutions, for each local shard.
 
-    Every rank passes every solution: FSDP's mean over ranks is then that solution's own gradient.
+    Every rank passes every solution, so FSDP's mean over ranks is that solution's own gradient.
     """
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
     fisher = [torch.zeros_like(local_shard(parameter.detach()), dtype=torch.float32) for parameter in parameters]
@@ -188,7 +191,7 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
 
 
 def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch: dict[str, Any]) -> list[Tensor] | None:
-    """Add the gradient of both halves to the parameters'; the ascent gradient of the first, None without a second."""
+    """Add both halves' gradients to the parameters'; return the first's ascent gradient, None without a second half."""
     group, ranks = engine.get_data_parallel_group(), engine.get_data_parallel_size()
     total = torch.tensor(source.total)
     most = torch.tensor([len(half) for half in source.halves])
@@ -211,7 +214,7 @@ def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch:
 def _weighted(
     data: Any, rows: list[int], most: int, weights: Sequence[float], micro_batch: dict[str, Any]
 ) -> TensorDict:
-    """These rows with these weights, filled up with rows of weight 0 to the same number on every rank."""
+    """These rows with these weights, padded with rows of weight 0 to the same number on every rank."""
     part = filled_rows(data, rows, most, **micro_batch, global_batch_size=None, calculate_entropy=False)
     part[_WEIGHT] = torch.tensor([*weights] + [0.0] * (len(part) - len(rows)))
     return part
@@ -220,9 +223,9 @@ def _weighted(
 def filled_rows(
     data: TensorDict, rows: list[int], most: int, micro_batch_size_per_gpu: int | None, **settings: Any
 ) -> TensorDict:
-    """These rows and copies of the first of data, for one pass of verl's engine with these settings of it.
+    """These rows padded with copies of row 0 of data, for one pass of verl's engine with these settings.
 
-    They become `most` on every rank, or a few more: equal micro-batches of at most that size.
+    They become `most` rows on every rank, or a few more, to give equal micro-batches of at most the given size.
     """
     micro_batches = -(-most // (micro_batch_size_per_gpu or most))
     size = -(-most // micro_batches)
@@ -232,7 +235,7 @@ def filled_rows(
 
 
 def halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) -> float:
-    """Cosine of the first half's part of a gradient and the rest of it, over all ranks' shards."""
+    """Cosine between the first half's part of a gradient and the rest of it, over all ranks' shards."""
     sums = torch.zeros(3, dtype=torch.float64)
     for half, total in zip(first, whole, strict=True):
         one, other = half.double().flatten(), (total - half).double().flatten()
@@ -245,7 +248,7 @@ def halves_cosine(first: Sequence[Tensor], whole: Sequence[Tensor], group: Any) 
 def negative_objective(
     model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
 ) -> tuple[Tensor, dict[str, Any]]:
-    """-J_s of a micro-batch of rollouts, for verl's engine to go down."""
+    """-J_s of a micro-batch of rollouts, for verl's engine to descend."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     fields = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
     ratio_B_T = (log_probs_B_T - fields["old_log_probs"]).exp()
@@ -276,16 +279,16 @@ class GradientAverages:
         self.kept: dict[str, list[Tensor]] = {}
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint has to keep, by name."""
+        """Tensors to checkpoint, by name."""
         return {f"average.{name}.{index}": part for name, kept in self.kept.items() for index, part in enumerate(kept)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned (other names are passed over)."""
+        """Restore what `state` returned; other names are ignored."""
         prefixes = dict.fromkeys(key.rpartition(".")[0] for key in tensors if key.startswith("average."))
         self.kept = {prefix.removeprefix("average."): numbered(tensors, f"{prefix}.") for prefix in prefixes}
 
     def smooth(self, names: Sequence[str], gradients: Sequence[Tensor], live: Sequence[bool], decay: float) -> None:
-        """Replace gradients (S, *shape) of each parameter by decay x the average so far + (1 - decay) x themselves."""
+        """Replace the gradients (S, *shape) of each parameter by decay * previous average + (1 - decay) * gradient."""
         for row, (name, alive) in enumerate(zip(names, live, strict=True)):
             new = [block[row] for block in gradients]
             old = self.kept.get(name)

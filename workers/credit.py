@@ -1,6 +1,6 @@
-"""Counterfactual credit in the policy update: step credits become token advantages that keep the trajectory's mass.
+"""Counterfactual credit in the policy update: step credits become token advantages with the trajectory's mean kept.
 
-Shapes: B responses, T response tokens, K steps (of the response that has most).
+Shapes: B responses, T response tokens, K steps (of the response with the most).
 
 The mapping (``shape_advantages``), for a response with advantage A whose step k has n_k tokens and credit c_k:
 
@@ -11,11 +11,9 @@ The mapping (``shape_advantages``), for a response with advantage A whose step k
 so the mean of A_t over the response's tokens is A (credit moves advantage between tokens, it adds none), no token
 moves by more than ``strength``, and strength 0 is the plain algorithm bit for bit. Adding, not multiplying, keeps a
 credit's sign on failures, where A is negative. A fixed-suffix credit is not an unbiased baseline (Mesnard et al.,
-arXiv 2011.09464, ask for independence of the action): nothing here claims that the gradient stays unbiased.
+arXiv 2011.09464, require independence of the action): the gradient may be biased.
 
-Controls for counterfactual credit: the same replays and bound, without the information or with its opposite.
-
-Shapes as in `workers.credit`: B responses, K steps (of the response that has most).
+`ablated` makes the controls: the same replays and bound, without the information or with its opposite.
 """
 
 import math
@@ -31,14 +29,14 @@ ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
 
 
 def ablated(credits: Tensor, ablation: str, seed: int) -> Tensor:
-    """Credits (B, K) of the control, in which a step without credit (NaN) keeps none; with ``none`` the very same.
+    """Credits (B, K) of a control run; a step without credit (NaN) keeps none. ``none`` returns the same object.
 
-    ``shuffled``: those of each response in a random order over its steps that have one: the same numbers, so the same
-    entropy and as many fallbacks but for steps of unequal length. ``inverted``: with the opposite sign: harmful steps
-    are raised. seed: of the order; the same seed gives the same order, so every process that knows it agrees.
+    ``shuffled``: permute each response's credits at random over its steps that have one. The numbers are the same, and
+    so are the entropy and, apart from steps of unequal length, the fallbacks. ``inverted``: flip the sign, so that
+    harmful steps are raised. seed: of the permutation, so that every process with the same seed agrees.
 
     Raises:
-        ValueError: another ablation, or credits that are no matrix.
+        ValueError: an unknown ablation, or credits that are not a matrix.
     """
     if credits.dim() != 2:
         raise ValueError(f"credits must be (B, K), got {tuple(credits.shape)}")
@@ -51,7 +49,7 @@ def ablated(credits: Tensor, ablation: str, seed: int) -> Tensor:
 
 def _shuffled(credits_B_K: Tensor, generator: torch.Generator) -> Tensor:
     missing_B_K = credits_B_K.isnan().cpu()
-    # Both orders have a response's steps without credit last: the first the others at random, the second as they are.
+    # Both orders put a response's steps without credit last: source with the others shuffled, target as they are.
     drawn_B_K = torch.rand(credits_B_K.shape, generator=generator, dtype=torch.float64) + missing_B_K
     source_B_K = drawn_B_K.argsort(1).to(credits_B_K.device)
     target_B_K = missing_B_K.long().argsort(dim=1, stable=True).to(credits_B_K.device)
@@ -61,7 +59,7 @@ def _shuffled(credits_B_K: Tensor, generator: torch.Generator) -> Tensor:
 Normalization = Literal["signed", "positive", "softmax", "rank", "group", "none"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 
-# Tokens handled at once on a CPU: the index of a block stays in the cache, which halves the time of the whole.
+# Tokens per block on a CPU: a block's index stays in the cache, which halves the total time.
 _CPU_BLOCK_TOKENS = 2**18
 
 
@@ -78,30 +76,30 @@ def shape_advantages(
     min_valid: int = 2,
     zero_advantage: bool = False,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Token advantages moved towards the steps that earned the reward, and what happened as metrics.
+    """Token advantages shifted towards the steps that earned the reward, and the metrics of the batch.
 
-    A response keeps its advantages bit for bit (a fallback, counted under the first cause that applies) when
+    A response keeps its advantages bit for bit (a fallback, counted under the first cause that applies) if
 
     - ``no_steps``: none of its tokens belongs to a step;
     - ``too_few_valid``: fewer than ``min_valid`` of its steps have a credit to compare;
     - ``zero``: every credit is below ``tolerance``;
     - ``constant``: every credit is within ``tolerance`` of the mean, so none stands out;
-    - ``zero_advantage``: all its advantages are 0 (a group without reward variance) and the gate is shut.
+    - ``zero_advantage``: all its advantages are 0 (a group without reward variance) and ``zero_advantage`` is off.
 
     Args:
         advantages: (B, T) floating, as the algorithm computed them; not changed.
         credits: (B, K) floating; NaN where a step has no credit (no valid intervention, verifier down, flaky).
         step_ids: (B, T) integer, the step of each token, below K; -1 for a token of no step (and for padding).
-        response_mask: (B, T), non-zero for a token that is trained on; the others are left as they are.
-        strength: bound of the change of an advantage, >= 0.
+        response_mask: (B, T), non-zero for a trained token; the others are left as they are.
+        strength: bound on the change of an advantage, >= 0.
         normalization: how credits are compared within a response. ``signed``: as they are; ``positive``: harmful
             steps count as useless; ``softmax``: exp(c), so a high credit stands out more than a low one; ``rank``:
             only their order (ties share a rank); ``group``: c minus the mean credit of the same step in the other
             responses of the group; ``none``: c - cbar not stretched to the bound, only shrunk where it exceeds 1.
-        tolerance: credits closer than this are the same; also the delta of the formula; > 0.
-        groups: (B,) integer, which responses answer the same prompt; needed by ``group`` alone.
-        min_valid: a contrast needs this many credits, >= 2.
-        zero_advantage: let credit move advantages of responses whose own advantage is 0.
+        tolerance: credits closer than this count as equal; also the tolerance of the formula; > 0.
+        groups: (B,) integer, the prompt that each response answers; required by ``group`` alone.
+        min_valid: number of credits that a contrast needs, >= 2.
+        zero_advantage: also shift the advantages of responses whose own advantage is 0.
 
     Returns:
         Advantages (B, T), a new tensor, and metrics of this batch under ``credit/``: ``mean``, ``abs_mean`` (over
@@ -156,15 +154,15 @@ def _positive(credits_B_K: Tensor) -> Tensor:
 
 
 def _softmax(credits_B_K: Tensor) -> Tensor:
-    # Softmax weights but for their denominator, which the division by the largest deviation cancels; shifted by the
-    # largest credit against overflow.
+    # Softmax weights without the denominator, which the division by the largest deviation cancels; shifted by the
+    # largest credit to avoid overflow.
     if credits_B_K.shape[1] == 0:
         return credits_B_K
     return (credits_B_K - credits_B_K.nan_to_num(-math.inf).amax(1, keepdim=True)).exp()
 
 
 def _rank(credits_B_K: Tensor) -> Tensor:
-    """Number of lower credits plus half of the equal ones: ties share their mean rank."""
+    """Number of lower credits plus half of the equal ones, so that ties share their mean rank."""
     filled_B_K = credits_B_K.nan_to_num(math.inf)
     ordered_B_K = filled_B_K.sort(dim=1).values
     lower_B_K = torch.searchsorted(ordered_B_K, filled_B_K)
@@ -173,7 +171,7 @@ def _rank(credits_B_K: Tensor) -> Tensor:
 
 
 def _against_siblings(credits_B_K: Tensor, groups: Tensor) -> Tensor:
-    """c minus the mean of the group's other credits for this step; NaN where no sibling has one."""
+    """c minus the mean credit of this step in the group's other responses; NaN where no sibling has one."""
     group_B = groups.unique(return_inverse=True)[1]
     valid_B_K = (~credits_B_K.isnan()).to(credits_B_K)
     own_B_K = credits_B_K.nan_to_num(0.0)
@@ -229,7 +227,7 @@ def _add_to_tokens(advantages: Tensor, shift_B_K: Tensor, step_ids: Tensor, in_r
 
 
 def _row_blocks(tokens_B_T: Tensor) -> list[slice]:
-    """Slices of rows that are worked on together: all of them on an accelerator, what a cache holds on a CPU."""
+    """Slices of rows to process together: all rows on an accelerator, as many as the cache holds on a CPU."""
     rows, width = tokens_B_T.shape
     block = max(1, _CPU_BLOCK_TOKENS // width) if tokens_B_T.device.type == "cpu" else rows
     return [slice(start, min(start + block, rows)) for start in range(0, rows, block)]
@@ -255,13 +253,13 @@ def _statistics(
         numbers[f"fallback/{cause}"] = _ratio((open_B & applies_B).sum(), answered_B.sum())
         open_B = open_B & ~applies_B
     numbers["fallback_rate"] = _ratio((answered_B & ~open_B).sum(), answered_B.sum())
-    # One transfer from the device for all numbers.
+    # A single transfer from the device for all numbers.
     values = torch.stack(list(numbers.values())).tolist()
     return {f"credit/{name}": value for name, value in zip(numbers, values, strict=True)}
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, 0 of nothing."""
+    """part / whole; 0 where the whole is 0."""
     return torch.where(whole > 0, part.double() / whole, 0.0)
 
 
@@ -286,8 +284,8 @@ def _check_shapes(
         all(tensor.dim() == 2 for tensor in shapes.values())
         and advantages.shape == step_ids.shape == response_mask.shape
         and len(credits) == len(advantages)
+        and advantages.numel() > 0
     )
-    fit = fit and advantages.numel() > 0
     if not fit:
         found = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in shapes.items())
         raise ValueError(f"shapes do not fit together: {found}")

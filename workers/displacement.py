@@ -1,7 +1,7 @@
-"""How far an update moved the trainable parameters, measured over FSDP2 shards.
+"""Displacement of the trainable parameters by an update, measured over FSDP2 shards.
 
-Dot products of DTensors are rank-local in torch (``(A * B).sum().item()``), so every sum here is taken over local
-shards in fp64 and reduced once.
+Dot products of DTensors are rank-local in torch (``(A * B).sum().item()``), so every sum here runs over local shards
+in fp64 and is reduced once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,27 +13,27 @@ from torch.distributed.tensor import DTensor
 
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a parameter (the whole of it where it is not sharded)."""
+    """This rank's part of a parameter (all of it where it is not sharded)."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def shard_group(engine: Any) -> torch.distributed.ProcessGroup:
-    """The ranks that together hold each parameter once: sums over shards are over these.
+    """The ranks that together hold each parameter once; sums over shards run over this group.
 
-    FSDP's own, the innermost dimension of its mesh. Not the data-parallel ones: sequence parallelism makes these fewer
-    than the shards, and a `fsdp_size` below the world's makes them several times as many.
+    FSDP's own group, the innermost dimension of its mesh. The data-parallel group differs: with sequence parallelism
+    it has fewer ranks than there are shards, and with an `fsdp_size` below the world size several times as many.
     """
     mesh: DeviceMesh = engine.device_mesh
     return mesh.get_group(mesh.ndim - 1)
 
 
 def trainable_shards(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Local shards of the parameters that the optimiser moves, in the module's order; they share its memory."""
+    """Local shards of the trainable parameters, in the module's order; they share its memory."""
     return [local_shard(parameter.detach()) for parameter in module.parameters() if parameter.requires_grad]
 
 
 def local_gradients(parameters: Iterable[torch.nn.Parameter]) -> list[torch.Tensor]:
-    """Local shards of the gradients of parameters; zeros where there is none."""
+    """Local shards of the parameters' gradients; zeros for a parameter without one."""
     return [
         torch.zeros_like(local_shard(parameter.detach())) if parameter.grad is None else local_shard(parameter.grad)
         for parameter in parameters
@@ -46,13 +46,13 @@ def module_types(module: torch.nn.Module) -> list[str]:
 
 
 def _module_type(name: str) -> str:
-    """The last part of a parameter's name that names a layer: neither the adapter's own parts nor the tensor."""
+    """The last part of a parameter's name that names a layer, not a part of the adapter or the tensor itself."""
     parts = [part for part in name.split(".")[:-1] if part not in ("default", "base_layer") and "lora_" not in part]
     return parts[-1] if parts else name
 
 
 def snapshot(shards: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies that a later step does not change: one spare copy of the trainable parameters."""
+    """Copies that later steps do not change: one extra copy of the trainable parameters."""
     return [shard.clone() for shard in shards]
 
 
@@ -78,6 +78,6 @@ def displacement_norm(
 
 
 def numbered(tensors: Mapping[str, torch.Tensor], prefix: str) -> list[torch.Tensor]:
-    """Tensors named ``prefix`` and a number, in the order of their numbers."""
+    """Tensors named ``prefix`` plus a number, in the order of their numbers."""
     numbers = (name.removeprefix(prefix) for name in tensors if name.startswith(prefix))
     return [tensors[f"{prefix}{number}"] for number in sorted(filter(str.isdigit, numbers), key=int)]

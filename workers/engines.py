@@ -1,16 +1,15 @@
 """Our engines in verl's registry: the policy's, which can split a training pass by skill, and a critic's for CPU.
 
-When an update trains on the samples that its constraints are made of, in one optimiser step (protocol mixed), the
-constraint gradients are parts of its own gradient, and a second pass would only compute them again. That holds for
-PPO's clipped loss as a mean over samples of means over tokens, or as a mean over tokens: J_s is then the same mean over
-the samples of skill s. verl's other losses are sums, or depend on how a batch is cut; the trainer does not split them.
+If an update trains on the samples that its constraints use, in one optimiser step (protocol mixed), the constraint
+gradients are parts of its own gradient, and a second pass would only compute them again. That holds for PPO's clipped
+loss as a mean over samples of means over tokens, or as a mean over tokens: J_s is then the same mean over the samples
+of skill s. verl's other losses are sums, or depend on how a batch is split; the trainer does not divide them by skill.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from typing import Any
 
 import torch
@@ -35,10 +34,10 @@ Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 
 @dataclass(frozen=True)
 class WantedParts:
-    """What the next training pass of an engine measures.
+    """Measurements requested from an engine's next training pass.
 
-    skills: S of them. gradients: for each trainable parameter (S, *shape of the local shard), where the ascent
-    gradients go. found: called with the cosine of the gradients of each skill's halves, NaN where there are no two.
+    skills: ids of the S skills. gradients: for each trainable parameter (S, *shape of the local shard), the buffers of
+    the ascent gradients. found: called with the cosine between the gradients of each skill's halves, NaN without two.
     token_mean: the loss is a mean over tokens, not over samples.
     """
 
@@ -49,10 +48,10 @@ class WantedParts:
 
 
 def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDict, loss: Loss) -> dict[str, Any]:
-    """Forward and backward over this rank's samples, a half of a skill at a time; what verl's engine returns of it.
+    """Forward and backward over this rank's samples, one half of a skill at a time; returns what verl's engine does.
 
-    The gradients add up to those of the whole, in another order of summation. Collective: every rank passes every
-    part, if need be with a sample whose tokens do not count.
+    The gradients add up to those of the whole batch, in another order of summation. Collective: every rank passes
+    every part, if necessary with a sample whose tokens are masked out.
 
     Args:
         whole: verl's own pass over a batch, in its micro-batches. data: with SKILL and HALF. loss: verl's, which
@@ -61,9 +60,10 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     group = engine.get_data_parallel_group()
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
     rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
-    own = torch.tensor([[*map(len, halves)] for halves in [*parts, [rest, []]]])
+    blocks = [*parts, [rest, []]]
+    most = torch.tensor([[len(half) for half in halves] for halves in blocks])
     weights = token_counts(data) if wanted.token_mean else torch.ones(len(data), dtype=torch.long)
-    most, totals = own.clone(), torch.stack([weights[list(chain(*halves))].sum() for halves in [*parts, [rest]]])
+    totals = torch.stack([weights[[*first, *second]].sum() for first, second in blocks])
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
     rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
@@ -81,11 +81,11 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
         mine = [block[row] for block in wanted.gradients]
         run(halves[0], sizes[0])
         for gradient, old, now in zip(mine, before, local_gradients(parameters), strict=True):
-            gradient.copy_(old - now)  # of the first half
+            gradient.copy_(old - now)  # the first half's
         run(halves[1], sizes[1])
-        skill = before
+        skill = before  # the same memory, which saves one copy: it becomes the skill's ascent gradient
         for old, now in zip(skill, local_gradients(parameters), strict=True):
-            old.sub_(now)  # in place: a copy less to keep
+            old.sub_(now)
         agreements.append(halves_cosine(mine, skill, shard_group(engine)) if all(sizes) else math.nan)
         scale = int(totals.sum()) / max(int(totals[row]), 1)
         for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
@@ -101,7 +101,7 @@ def _rows_of(data: TensorDict, skill: int, half: int) -> list[int]:
 
 
 def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
-    """The same loss, for which a part's tokens are those of the whole batch on all ranks."""
+    """The same loss, normalised by the number of tokens of the whole batch on all ranks."""
     tokens = data["loss_mask"].sum()
     torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
 
@@ -115,7 +115,7 @@ def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
 
 
 def _without_tokens(part: TensorDict, kept: int) -> TensorDict:
-    """The part with rows from `kept` on that have no token to train on."""
+    """The part with all tokens masked out in the rows from `kept` on."""
     if len(part) > kept:
         for name in ("response_mask", "loss_mask"):
             masks = [mask if row < kept else torch.zeros_like(mask) for row, mask in enumerate(part[name].unbind())]
@@ -124,7 +124,7 @@ def _without_tokens(part: TensorDict, kept: int) -> TensorDict:
 
 
 def _as_one(outputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What verl's engine returns of several passes as if they had been one."""
+    """Merge the outputs of several passes of verl's engine into the output of one."""
     joined: dict[str, Any] = {"model_output": {}, "loss": [], "metrics": {}}
     for output in outputs:
         joined["loss"].extend(output["loss"])
@@ -135,21 +135,21 @@ def _as_one(outputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 BACKENDS = ["fsdp", "fsdp2"]
 
 
-# How long a rank of this process waits for the others; None: as long as torch has it.
+# How long a rank of this process waits for the others; None: torch's default.
 _limit: timedelta | None = None
 
 
 def limit_groups(*meshes: DeviceMesh | None) -> None:
-    """Give the process's time limit to the groups of meshes: new groups have torch's, whatever the first one has."""
+    """Set the process's time limit on the groups of meshes: torch gives new groups its default, not the first one's."""
     if _limit is not None:
         for group in (group for mesh in meshes if mesh is not None for group in mesh.get_all_groups()):
             _set_pg_timeout(_limit, group)
 
 
 class PolicyEngine(FSDPEngineWithLMHead):
-    """verl's engine of the policy, whose next training pass goes in parts where `wanted_parts` asks for it.
+    """verl's engine of the policy; `wanted_parts` makes it split the next training pass by skill.
 
-    Its groups (FSDP's, a copy's and a sequence's) wait as long as the process's own.
+    Its groups (shards, replicas, sequence parallelism) have the time limit of the process's own.
     """
 
     wanted_parts: WantedParts | None = None
@@ -167,10 +167,10 @@ class PolicyEngine(FSDPEngineWithLMHead):
 
 
 class CpuValueEngine(FSDPEngineWithValueHead):
-    """verl's critic with the attention that its configuration names: verl itself insists on flash-attention here."""
+    """verl's critic with the configured attention implementation: verl hard-codes flash-attention here."""
 
     def _build_module(self) -> torch.nn.Module:
-        """The policy's body with one output a token; every rank loads all of it."""
+        """The policy's body with one output per token; every rank loads all of it."""
         config = self.model_config.hf_config
         config.num_labels, config.classifier_dropout = 1, 0.0
         folder = str(self.model_config.local_path)
@@ -183,7 +183,7 @@ class CpuValueEngine(FSDPEngineWithValueHead):
 
 
 def register_engines() -> None:
-    """Enter them under this platform's vendor, which verl prefers to its own entries; nothing where they are there."""
+    """Register our engines under this platform's vendor, which verl prefers to its own entries. Idempotent."""
     device, vendor = get_device_name(), get_vendor()
     engines = {"language_model": PolicyEngine} | ({"value_model": CpuValueEngine} if device == "cpu" else {})
     for model_type, engine in engines.items():
@@ -192,13 +192,14 @@ def register_engines() -> None:
 
 
 def prepare_worker_process(timeout_seconds: int | None = None) -> None:
-    """Enter our engines in verl's registry, and join the process group where verl would join another one or none.
+    """Register our engines with verl, and join the process group where verl's own call would fail or lack the limit.
 
-    verl joins without a time limit of its own, which leaves torch's, and skips that where a group exists. On the CPU it
-    names the backend ``cpu:gloo,<device>:<backend>``, which torch refuses when the device is the cpu itself.
+    verl joins with torch's default time limit, and not at all if a group exists. On the CPU it names the backend
+    ``cpu:gloo,<device>:<backend>``, which torch refuses when the device is the cpu itself.
 
     Args:
-        timeout_seconds: how long a rank waits for the others (``actor_rollout_ref.nccl_timeout``); None: torch's limit.
+        timeout_seconds: how long a rank waits for the others (``actor_rollout_ref.nccl_timeout``); None: torch's
+            default.
     """
     global _limit
     register_engines()

@@ -1,4 +1,4 @@
-"""Penalties on the distance from old parameters, the classic guards against forgetting. Baselines for projection.
+"""Penalties on the distance from old parameters, the classic remedies for forgetting. Baselines for projection.
 
     penalty = strength/2 sum_i F_i (theta_i - theta_old_i)^2
 
@@ -25,7 +25,10 @@ PenaltyKind = Literal["l2", "ewc"]
 
 @dataclass(frozen=True)
 class WantedPenalty:
-    """kind: l2 or ewc. stage: number of the stage that an update belongs to. solutions: of the stage before (ewc)."""
+    """The penalty that the trainer asks for.
+
+    kind: l2 or ewc. stage: number of the update's stage. solutions: those of the previous stage (ewc).
+    """
 
     kind: PenaltyKind
     strength: float
@@ -38,7 +41,7 @@ class WantedPenalty:
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> "WantedPenalty":
-        """What `to_dict` returned; ValueError for an unknown key."""
+        """Inverse of `to_dict`; ValueError for an unknown key."""
         solutions = [Solution(*each) for each in given.get("solutions", ())]
         return from_fields(WantedPenalty, {**given, "solutions": solutions})
 
@@ -52,7 +55,7 @@ class Penalty:
     importance: list[Tensor] = field(default_factory=list)
 
     def begin_stage(self, stage: int, shards: Sequence[Tensor], fisher: Sequence[Tensor] | None) -> None:
-        """Anchor at these parameters; the Fisher information of the finished stage adds to that of earlier ones."""
+        """Anchor at these parameters, and add the finished stage's Fisher information to that of earlier ones."""
         self.stage = stage
         self.anchor = [shard.clone() for shard in shards]
         if fisher is not None:
@@ -60,7 +63,7 @@ class Penalty:
             self.importance = [new + before.to(new.device) for new, before in zip(fisher, old, strict=True)]
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint has to keep, by name; empty in the first stage."""
+        """Tensors to checkpoint, by name; empty in the first stage."""
         if not self.anchor:
             return {}
         parts = {f"anchor.{index}": part for index, part in enumerate(self.anchor)}
@@ -68,7 +71,7 @@ class Penalty:
         return parts | {"penalty_stage": torch.tensor(self.stage)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned (other names are passed over)."""
+        """Restore what `state` returned; other names are ignored."""
         if "penalty_stage" not in tensors:
             return
         self.stage = int(tensors["penalty_stage"])
@@ -89,6 +92,6 @@ class Penalty:
         return value
 
     def _move_to(self, shards: Sequence[Tensor]) -> None:
-        """A checkpoint brings them to the host, and a copy in each step would cost more than the penalty."""
+        """Move the penalty's tensors to the device once: restored on the host, a copy per step would dominate."""
         for kept in (self.anchor, self.importance):
             kept[:] = [part.to(shard.device) for part, shard in zip(kept, shards, strict=False)]

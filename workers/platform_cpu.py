@@ -1,4 +1,4 @@
-"""verl on a machine without an accelerator: a platform named ``cpu`` and what FSDP2 needs to run on it.
+"""verl on a machine without an accelerator: a platform named ``cpu`` on which FSDP2 runs.
 
 Covered: one or more data-parallel ranks over gloo, FSDP2, LoRA, vLLM's CPU build as rollout engine.
 Not covered: tensor parallelism, offloading (there is nowhere to offload to), CUDA IPC.
@@ -19,7 +19,7 @@ PLATFORM = "cpu"
 
 
 class CpuDeviceModule(types.ModuleType):
-    """Stands where verl expects ``torch.cuda``: answers questions about memory, streams and random state."""
+    """Stand-in for ``torch.cuda``, where verl expects it: memory, streams and random state."""
 
     def is_available(self) -> bool:
         return True
@@ -78,7 +78,7 @@ class CpuDeviceModule(types.ModuleType):
 
 @PlatformRegistry.register(PLATFORM)
 class PlatformCpu(PlatformBase):
-    """The platform that ``VERL_PLATFORM=cpu`` selects. Ray hands it out as logical GPUs, one a rank."""
+    """The platform that ``VERL_PLATFORM=cpu`` selects. Ray assigns it as logical GPUs, one per rank."""
 
     _module = CpuDeviceModule("workers.platform_cpu.device")
 
@@ -90,7 +90,7 @@ class PlatformCpu(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        """Never chosen by verl's own search: a GPU machine has a CPU too. ``VERL_PLATFORM=cpu`` asks for it."""
+        """False, so that verl never detects it: a GPU machine has a CPU too. ``VERL_PLATFORM=cpu`` selects it."""
         return False
 
     def current_device(self) -> Any:
@@ -113,7 +113,7 @@ class PlatformCpu(PlatformBase):
         torch.manual_seed(seed)
 
     def set_allocator_settings(self, settings: str) -> None:
-        """The C library's allocator takes none of them."""
+        """The C library's allocator has no such settings."""
 
     def empty_cache(self) -> None:
         self._module.empty_cache()

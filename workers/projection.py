@@ -6,9 +6,9 @@ the ascent gradient of skill s at the old parameters, both over the trainable pa
     x* = argmin_x 1/2 |x - d|^2   subject to   <g_s, x> >= -eps_s   for every s                            (primal)
     lambda* = argmin_{lambda >= 0} 1/2 lambda' G G' lambda + lambda' (G d + eps),   x* = d + G' lambda*    (dual)
 
-(GEM, Lopez-Paz & Ranzato 2017, arXiv 1706.08840, with a slack in place of its margin.) All methods need of the
-gradients only their inner products, a matrix of S + 1 rows, and one pass that adds up x: so they work on shards
-(one all_reduce of that matrix) and cost what reading the gradients costs.
+(GEM, Lopez-Paz & Ranzato 2017, arXiv 1706.08840, with a slack in place of its margin.) All methods need only the
+inner products of the gradients, a matrix of S + 1 rows, and one pass that sums up x. So they work on shards (one
+all_reduce of that matrix), and their cost is that of reading the gradients.
 
 The matrix is solved in cosines (rows scaled to length 1), so rescaling a gradient with its slack changes nothing.
 """
@@ -29,22 +29,22 @@ from workers.aggregators import AGGREGATORS, aggregator
 
 Parameters = Tensor | Sequence[Tensor]
 Vector = NDArray[np.float64]
-# Methods that keep constraints; `project` also takes "none" and those of torchjd.
+# Methods that enforce constraints; `project` also takes "none" and torchjd's aggregators.
 Solver = Literal["qp", "sequential_margin", "pcgrad"]
 EpsilonKind = Literal["absolute", "cosine"]
 
-# Columns that are worked on together. On a CPU a block's sums are made in one call for pieces of _PIECE columns, in
-# fp32 (8 times as fast as fp64 there), and added in fp64: measured error of a cosine: 2e-7 at most. On an accelerator a
-# block is converted to fp64, because fp32 products may silently be TF32.
+# Columns per block. On a CPU one call sums all pieces of _PIECE columns of a block in fp32 (8 times as fast as fp64
+# there), and the pieces are added in fp64; the measured error of a cosine is at most 2e-7. On an accelerator a block is
+# converted to fp64, because fp32 products may silently be TF32.
 _CPU_BLOCK = 2**17
 _PIECE = 2**12
 _ACCELERATOR_BLOCK = 2**20
 
-# Directions of the gradients with less than this share are noise of fp32: of duplicates or opposites, for example.
+# Eigenvalues of the matrix of cosines below this are fp32 noise, from duplicate or opposite gradients for example.
 _EIGENVALUE_FLOOR = 1e-7
-# A multiplier (in units of the step) that is rounding, not a force.
+# A multiplier (in units of the step) up to this is rounding error.
 _NO_MULTIPLIER = 1e-12
-# A constraint in cosines that is missed by less is kept.
+# A constraint (in cosines) holds if it is missed by less than this.
 _KEPT = 1e-5
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
@@ -65,18 +65,18 @@ class NotFiniteError(ValueError):
 
 @dataclass(frozen=True)
 class Projection:
-    """A projected step and what it took; vectors are (S,) on the CPU, the same on every rank."""
+    """A projected step and how it was found; vectors are (S,) on the CPU, the same on every rank."""
 
-    step: Any  # as it was given: (P,), or a list of tensors; the very same object where nothing was to do
+    step: Any  # in the form of the input: (P,), or a list of tensors; the same object if nothing had to change
     multipliers: Tensor  # float64: step = kept d + sum_s multipliers[s] g_s; >= 0 but for some aggregators of torchjd
     kept: float  # the share of d in the step; 1 but for aggregators of torchjd
     violated: Tensor  # bool: <g_s, d> < -eps_s before the projection
     change: Tensor  # float64: <g_s, step>, the predicted change of each skill
     slack: Tensor  # float64: <g_s, step> + eps_s, negative where the method left a constraint violated
     cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
-    norms: Tensor  # float64: |g_s|; a skill of norm 0 is not protected by anything
+    norms: Tensor  # float64: |g_s|; a skill of norm 0 is unprotected
     moved: float  # |step - d| / |d|
-    feasible: bool  # False: no step satisfies a negative epsilon; of skills that have a gradient it was taken as 0
+    feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for skills that have a gradient
     missed: bool  # True: the method left a constraint violated (of sequential_margin: after all sweeps)
     stalled: bool  # True: the constraints leave (almost) nothing of the step
 
@@ -93,21 +93,21 @@ def project(
     sweeps: int = 100,
     in_place: bool = False,
 ) -> Projection:
-    """The step moved into the set that protects the skills; the step itself, same bits, when it lies in it.
+    """The step moved into the set that protects the skills; the step itself, same bits, if it lies in the set.
 
     Args:
         step: d, (P,), or a list of tensors of any shapes, which are never flattened into one.
         constraints: ascent gradients, (S, P); for a list, a list of tensors (S, *shape of the parameter). Memory that
             is not contiguous is copied. On an accelerator one flat tensor is faster than hundreds of small ones.
-        epsilon: slack of all skills or of each (S,), >= 0 or inf; a negative one asks for gain and may be impossible.
+        epsilon: slack of all skills or of each (S,), >= 0 or inf; a negative one asks for gain and may be infeasible.
         method: ``qp``: the exact solution. ``sequential_margin``: one constraint after another in the given order,
             repeated until all hold or ``sweeps`` times; moves further than needed where constraints overlap.
             ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM,
-            arXiv 1812.00420); later constraints may undo earlier ones. A name of ``workers.aggregators``: what that
-            aggregator of torchjd makes of d and the gradients, all scaled to the length of d, where one is violated.
+            arXiv 1812.00420); later constraints may undo earlier ones. A name from ``workers.aggregators``: if a
+            constraint is violated, torchjd's aggregate of d and the gradients, all scaled to the length of d.
             ``none``: measure only.
-        epsilon_kind: ``absolute``: in units of <g_s, d>, that is of the reward; ``cosine``: times |g_s| |d|.
-        gram: (S, S) of ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
+        epsilon_kind: ``absolute``: in units of <g_s, d>, that is, of the reward; ``cosine``: times |g_s| |d|.
+        gram: (S, S) from ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
         process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
         sweeps: limit of ``sequential_margin``.
         in_place: write the projected step over ``step`` (contiguous).
@@ -166,7 +166,7 @@ def constraint_gram(constraints: Parameters, process_group: dist.ProcessGroup | 
 
 
 def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tuple[Vector, Vector, bool]:
-    """Multipliers of the unit vectors, the epsilon they are for, and whether the wanted epsilon was feasible."""
+    """Multipliers of the unit vectors, the epsilon they satisfy, and whether the requested epsilon was feasible."""
     live = (geometry.norms > 0) & np.isfinite(eps)
     gram, cosines = geometry.gram[np.ix_(live, live)], geometry.cosines[live]
     feasible = bool((eps[~live] >= 0).all())  # no step gains anything along a gradient of 0
@@ -181,12 +181,12 @@ def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tupl
 
 
 def _keeps(change: Vector, eps: Vector) -> bool:
-    """Whether every constraint holds, of changes in cosines."""
+    """Whether every constraint holds for these changes, in cosines."""
     return bool((change + eps >= -_KEPT * (1 + np.abs(eps))).all())
 
 
 def _aggregate(geometry: "_Geometry", name: str) -> tuple[float, Vector]:
-    """The weights of the unit step and the unit vectors; gradients of 0 have no say."""
+    """The weights of the unit step and the unit vectors; gradients of 0 are left out."""
     live = geometry.norms > 0
     cosines = geometry.cosines[live]
     rows = np.block([[np.ones((1, 1)), cosines[None]], [cosines[:, None], geometry.gram[np.ix_(live, live)]]])
@@ -200,7 +200,7 @@ def _qp(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
     """argmin_{mu >= 0} 1/2 mu' C mu + mu' (b + eps), by the dual method of Goldfarb and Idnani (1983)."""
     if not len(eps):
         return eps
-    # quadprog needs a positive definite matrix: only directions within the noise are lifted, the others stay exact.
+    # quadprog needs a positive definite matrix: only eigenvalues within the noise are raised, the others stay exact.
     values, vectors = np.linalg.eigh(gram)
     definite = (vectors * np.maximum(values, _EIGENVALUE_FLOOR)) @ vectors.T
     mu = quadprog.solve_qp((definite + definite.T) / 2, -(cosines + eps), np.eye(len(eps)), np.zeros(len(eps)))[0]
@@ -208,7 +208,7 @@ def _qp(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
 
 
 def _sequential_margin(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
-    """Each violated constraint in turn is moved onto its boundary, until a sweep finds none."""
+    """Move the step onto the boundary of each violated constraint in turn, until a sweep finds none."""
     mu = np.zeros(len(eps))
     for _ in range(sweeps):
         kept = True
@@ -240,7 +240,7 @@ class _Geometry:
     """The problem in unit vectors: |g_s| = 1 and |d| = 1, so that no norm reaches the solver."""
 
     still: bool  # d = 0
-    step_norm: float  # of d = 0 it is 1: what an absolute epsilon asks for is then measured in units of one
+    step_norm: float  # |d|; 1 for d = 0, so that an absolute epsilon is then measured in units of one
     norms: Vector  # (S,) |g_s|
     cosines: Vector  # (S,) of d and g_s
     gram: Vector  # (S, S) of g_s and g_r
@@ -258,7 +258,7 @@ class _Geometry:
         if kind != "absolute":
             raise ValueError(f"epsilon_kind must be absolute or cosine, got {kind!r}")
         scale = self.norms * self.step_norm
-        # A gradient of 0 keeps its constraint 0 >= -eps: the sign of eps is all that counts.
+        # The constraint of a gradient of 0 is 0 >= -eps: only the sign of eps counts.
         return np.divide(epsilon, scale, out=epsilon.copy(), where=scale > 0)
 
     def length(self, kept: float, mu: Vector) -> float:
@@ -276,16 +276,16 @@ def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, met
     if np.isnan(values).any() or (values == -math.inf).any():
         raise ValueError(f"epsilon must be a number or inf, got {values.tolist()}")
     if method in _WITHOUT_SLACK and values.any():
-        raise ValueError(f"{method} knows no slack: use qp or sequential_margin for epsilon {values.tolist()}")
+        raise ValueError(f"{method} supports no slack: use qp or sequential_margin for epsilon {values.tolist()}")
     return np.broadcast_to(values, (skills,)).copy()
 
 
 def _pairs(step: Parameters, constraints: Parameters) -> list[tuple[Tensor, Tensor]]:
-    """(n,) of the step beside (S, n) of the constraints, for each parameter: views, where memory is contiguous."""
+    """(n,) of the step and (S, n) of the constraints, for each parameter: views, where memory is contiguous."""
     steps = [step] if isinstance(step, Tensor) else list(step)
     gradients = [constraints] if isinstance(constraints, Tensor) else list(constraints)
     if len(steps) != len(gradients):
-        raise ValueError(f"{len(steps)} tensors of the step, but {len(gradients)} of constraints")
+        raise ValueError(f"step has {len(steps)} tensors, but constraints {len(gradients)}")
     skills = {len(gradient) if gradient.dim() else None for gradient in gradients}
     for tensor, gradient in zip(steps, gradients, strict=True):
         if gradient.shape[1:] != tensor.shape or len(skills) != 1:
@@ -320,7 +320,7 @@ def _inner_products(
     if gram is not None and gram.shape != (skills, skills):
         raise ValueError(f"gram must be ({skills}, {skills}) for {skills} constraints, got {tuple(gram.shape)}")
     device = pairs[0][0].device if pairs else torch.device("cpu")
-    # Sums of blocks, added in fp64 at the end: one addition for all of them costs less than one for each.
+    # Sums per block, added in fp64 at the end: one addition of all costs less than one per block.
     sums: list[list[Tensor]] = [[], [], []]
     for step_n, constraints_S_n in _blocks(pairs):
         sums[0].append(step_n.dot(step_n).view(1))

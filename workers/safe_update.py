@@ -19,7 +19,7 @@ from workers.projection import NotFiniteError, Projection, constraint_gram, proj
 from workers.serialization import from_fields, to_fields
 from workers.solution_store import Solution, plain_solutions
 
-# What is projected: what the optimiser did, or the gradient before it.
+# What is projected: the displacement by the optimiser, or the gradient before its step.
 Space = Literal["displacement", "gradient"]
 # The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
 PROTECTION = "skillcredit_protection"
@@ -27,7 +27,7 @@ PROTECTION = "skillcredit_protection"
 
 @dataclass(frozen=True)
 class Constraint:
-    """One wanted constraint: its name in metrics, the skill, and stored solutions (None: the batch's own samples)."""
+    """One requested constraint: its name in metrics, the skill, stored solutions (None: the batch's own samples)."""
 
     name: str
     skill: int
@@ -40,7 +40,7 @@ class Constraint:
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> "Constraint":
-        """What `to_dict` returned; ValueError for an unknown key."""
+        """Inverse of `to_dict`; ValueError for an unknown key."""
         stored = given.get("solutions")
         solutions = None if stored is None else [Solution(*each) for each in stored]
         return from_fields(Constraint, {**given, "solutions": solutions})
@@ -48,11 +48,11 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Protection:
-    """What the trainer asks of an update: which constraints, and how they are kept (config group projection).
+    """The trainer's request for an update: which constraints, and how to enforce them (config group projection).
 
-    shared_pass: the constraints' gradients are parts of the update's own, where it has one optimiser step. token_mean:
+    shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.projection.project`.
+    `workers.projection.METHODS`.
     """
 
     constraints: Sequence[Constraint]
@@ -74,20 +74,21 @@ class Protection:
 
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> "Protection":
-        """What `to_dict` returned; ValueError for an unknown key."""
+        """Inverse of `to_dict`; ValueError for an unknown key."""
         constraints = [Constraint.from_dict(each) for each in given["constraints"]]
         return from_fields(Protection, {**given, "constraints": constraints})
 
 
 @dataclass
 class SafeUpdate:
-    """One update of the policy: where it started, what must not fall, and what the last projection did.
+    """One update of the policy: its start, its constraints, and the result of the last projection.
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
-    gram: their inner products, None when they are not finite. noted: metrics of the constraints. last: without its
-    vector. Counted are the optimiser steps that were skipped (with method none: not measured), projected, left with
-    (almost) nothing, whose negative epsilon no step could satisfy, and after which the method left a constraint
-    violated.
+    gram: their inner products, None if they are not finite. noted: metrics of the constraints. last: the last
+    projection, without its vector.
+
+    Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
+    infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards.
     """
@@ -106,9 +107,9 @@ class SafeUpdate:
     violated: int = 0
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
-        """In gradient space: turn the gradients so that going down them keeps the constraints.
+        """In gradient space: change the gradients so that descending them satisfies the constraints.
 
-        Whether the optimiser may step: not where something is not finite, for it would move on its momentum.
+        Returns whether the optimiser may step: not if something is not finite, for its momentum would still move it.
         """
         if self.protection.space != "gradient":
             return True
@@ -120,10 +121,10 @@ class SafeUpdate:
         return self.protection.method == "none" or self.skipped == skipped
 
     def after_step(self, shards: Sequence[Tensor]) -> None:
-        """Project theta - theta_old and write theta_old + x back; the same bits where the constraints hold already.
+        """Project theta - theta_old and write theta_old + x back; the same bits if the constraints hold already.
 
-        A displacement or a gradient that is not finite is taken back whole, and counted. An optimiser that did nothing
-        leaves the parameters as they are, even where a negative epsilon asks for gain.
+        If the displacement or a gradient is not finite, the whole displacement is undone, and counted. If the optimiser
+        did nothing, the parameters stay as they are, even if a negative epsilon asks for gain.
         """
         if self.protection.space != "displacement":
             return
@@ -135,7 +136,7 @@ class SafeUpdate:
                 shard.copy_(old + move)
 
     def _project(self, step: list[Tensor]) -> bool:
-        """Project a step in its own memory; whether it changed."""
+        """Project a step in place; return whether it changed."""
         try:
             found = project(
                 step,
@@ -159,11 +160,11 @@ class SafeUpdate:
         self.stalled += found.stalled
         self.infeasible += not found.feasible
         self.violated += found.missed
-        self.last = replace(found, step=None)  # the next step has memory of its own
+        self.last = replace(found, step=None)  # the next step allocates its own memory
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Of the constraints and the update's last projection; how many of its steps each of the counts is of."""
+        """Metrics of the constraints and of the update's last projection, and the counts of its steps."""
         numbers = self.noted | {
             "projection/projected_steps": float(self.projected),
             "projection/skipped_steps": float(self.skipped),
@@ -186,7 +187,7 @@ class SafeUpdate:
         return numbers
 
     def _unprotected(self) -> int:
-        """Skills all of whose constraints are without a gradient."""
+        """Number of skills whose constraints all have a gradient of zero."""
         assert self.last is not None
         skills = [constraint.skill for constraint in self.protection.constraints]
         live = {skill for skill, norm in zip(skills, self.last.norms.tolist(), strict=True) if norm > 0}
@@ -195,7 +196,7 @@ class SafeUpdate:
 
 @dataclass(frozen=True)
 class Angles:
-    """Inner products (S, S) of an update's constraint gradients, over all parameters and in each type of module."""
+    """Inner products (S, S) of an update's constraint gradients, over all parameters and per type of module."""
 
     names: Sequence[str]
     modules: dict[str, Tensor] = field(default_factory=dict)
@@ -219,7 +220,7 @@ class Angles:
     def metrics(self) -> dict[str, float]:
         """``projection/pair_cosine/<a>~<b>``, and the same under ``projection/module_cosine/<module>/``.
 
-        Pairs of which one gradient is zero are left out.
+        Pairs with a gradient of zero are left out.
         """
         numbers = {f"projection/pair_cosine/{pair}": value for pair, value in self._cosines(self.gram)}
         for module, gram in self.modules.items():

@@ -1,8 +1,8 @@
-"""What a run with several skills did to each: measures of an accuracy matrix.
+"""Measures of an accuracy matrix: the effect of a run with several skills on each of them.
 
 ``accuracy[i, j]`` is the accuracy on skill j after stage i, NaN where it was not measured. Public libraries disagree on
 these measures (Mammoth clips forgetting at 0, Avalanche takes the first value minus the last, GEM averages a structural
-zero); the definitions here are in the docstrings. NaN in what a measure needs makes that measure NaN, never a guess.
+zero); the docstrings define them for this module. A NaN in the input of a measure makes that measure NaN.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ def worst_skill(accuracy: ArrayLike) -> float:
 
 
 def forgetting(accuracy: ArrayLike, initial: ArrayLike) -> Array:
-    """Best accuracy before training or after any earlier stage minus that after the last one, of each skill (skills,).
+    """Best accuracy before training or after any earlier stage, minus that after the last one, per skill (skills,).
 
     Negative where the skill is better than ever (backward transfer): not clipped. A skill trained in the last stage
     has a value too, usually negative; leave it out of a mean over earlier skills. Chaudhry et al. 2018 (arXiv
-    1801.10112, eq. 3) count stages alone; what the model could do before training can be lost as well.
+    1801.10112, eq. 3) count stages alone; but skills that the model had before training can be lost as well.
 
     Args:
         accuracy: (stages, skills).
-        initial: (skills,), before any stage. What was not measured, here or after a stage, is no peak.
+        initial: (skills,), before any stage. Values that were not measured, here or after a stage, are no peak.
     """
     matrix = _matrix(accuracy)
     before = np.vstack([_of_each_skill(initial, matrix), matrix[:-1]])
@@ -51,7 +51,7 @@ def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | 
         trained: the skills that each stage trains; by default stage i trains skill i alone.
 
     Returns:
-        NaN for a skill that no stage trains, and for those of the first stage: nothing came before it.
+        NaN for a skill that no stage trains, and for those of the first stage: no stage precedes it.
     """
     matrix = _matrix(accuracy)
     start = _of_each_skill(initial, matrix)
@@ -66,11 +66,11 @@ def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | 
 
 @dataclass(frozen=True)
 class Interference:
-    """What each stage did to each skill: measured, and as the projection predicted it."""
+    """The effect of each stage on each skill: as measured, and as the projection predicted it."""
 
     measured: Array  # (stages, skills) change of the accuracy in that stage
     predicted: Array | None  # (stages, skills) sum over the stage's steps of <g_s, step>
-    correlation: float  # Pearson's, over pairs where both are known; NaN if undefined
+    correlation: float  # Pearson's, over pairs with both known; NaN if undefined
 
 
 def interference(
@@ -79,14 +79,14 @@ def interference(
     predicted: ArrayLike | None = None,
     trained: Stages | None = None,
 ) -> Interference:
-    """The change of each skill's accuracy in each stage, beside its first-order prediction.
+    """The change of each skill's accuracy in each stage, with its first-order prediction.
 
     Args:
         accuracy: (stages, skills).
         initial: (skills,), before any stage; without it the first stage's changes are NaN.
         predicted: (stages, skills), sums of ``Projection.change``.
         trained: the skills that each stage trains. If given, a stage's effect on its own skills is left out of the
-            correlation: that it improves what it trains says nothing about interference.
+            correlation: an improvement of the trained skills is no interference.
     """
     matrix = _matrix(accuracy)
     before = np.full(matrix.shape[1], np.nan) if initial is None else _of_each_skill(initial, matrix)

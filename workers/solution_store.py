@@ -1,4 +1,4 @@
-"""Solutions that the verifier accepted, a few for each skill: what its log-likelihood gradient is made of."""
+"""Store of accepted solutions, a few per skill, whose log-likelihood gradient protects the skill."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Solution(NamedTuple):
-    """Token ids of a prompt and of an accepted response; mask: 0 where a tool wrote, else 1."""
+    """Token ids of a prompt and of an accepted response; mask: 0 for a tool's tokens, else 1."""
 
     prompt: list[int]
     response: list[int]
@@ -14,14 +14,14 @@ class Solution(NamedTuple):
 
 
 def plain_solutions(solutions: Sequence[Solution]) -> list[tuple[list[int], ...]]:
-    """Solutions as a batch carries them."""
+    """Solutions as plain tuples, the form in which a batch carries them."""
     return [tuple(solution) for solution in solutions]
 
 
 class SolutionStore:
     """The newest accepted solution of each of the last ``capacity`` prompts, by skill.
 
-    It fills while a skill is trained, and keeps what it has once the skill is no longer.
+    It fills while a skill is trained, and keeps its content afterwards.
     """
 
     def __init__(self, capacity: int):
@@ -29,7 +29,7 @@ class SolutionStore:
         self._skills: dict[str, OrderedDict[str, Solution]] = {}
 
     def add(self, skill: str, prompt: str, solution: Solution) -> None:
-        """Keep a solution of the prompt with this name; the oldest prompt's is dropped when there are too many."""
+        """Keep a solution of the prompt with this name; beyond the capacity, drop that of the oldest prompt."""
         kept = self._skills.setdefault(skill, OrderedDict())
         kept.pop(prompt, None)
         kept[prompt] = solution
@@ -41,11 +41,11 @@ class SolutionStore:
         return list(self._skills.get(skill, {}).values())
 
     def state(self) -> dict[str, Any]:
-        """Everything kept, as JSON can hold it."""
+        """The whole content, as JSON values."""
         return {skill: [[name, *map(list, kept)] for name, kept in of.items()] for skill, of in self._skills.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned, in place of what is kept; a smaller capacity keeps the newest."""
+        """Replace the content by what `state` returned; a smaller capacity keeps the newest."""
         self._skills = {}
         for skill, rows in state.items():
             for name, prompt, response, mask in rows:

@@ -1,1 +1,1 @@
-"""Small problems with known answers, in numpy: credit and projection seen without a language model."""
+"""Toy problems with known answers, in numpy: credit and projection without a language model."""

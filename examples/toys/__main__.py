@@ -1,7 +1,7 @@
-"""Toys of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/evidence/toy.md).
+"""Toy problems of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/evidence/toy.md).
 
     python -m examples.toys credit        steps to solve planted causal problems, with and without credit
-    python -m examples.toys projection    gain of a new skill against forgetting of old ones, with noisy constraints
+    python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
 Each prints a Markdown table and writes it with results.json and a picture to --out.
 """
@@ -61,7 +61,7 @@ def _projection(options: argparse.Namespace) -> str:
 
 
 def _record(out: str, table: str, record: dict[str, Any]) -> Path:
-    """Write the table and the numbers; the folder."""
+    """Write the table and the numbers; returns the folder."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.md").write_text(f"{table}\n")
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_credit(toys.add_parser("credit", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for toy in toys.choices.values():
-        toy.add_argument("--seed", type=int, default=0, help="where the random numbers start")
+        toy.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
         toy.add_argument("--out", help="folder of results.md, results.json and the picture; None: outputs/toy/...")
     return parser
 
@@ -85,23 +85,25 @@ def _parser() -> argparse.ArgumentParser:
 def _add_credit(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(toy=_credit)
     parser.add_argument("--seeds", type=int, default=CreditRun.seeds, help="independent runs of each arm")
-    parser.add_argument("--group", type=int, default=CreditRun.group, help="samples of the prompt in each update")
-    parser.add_argument("--learning-rate", type=float, default=CreditRun.learning_rate, help="of every arm")
-    parser.add_argument("--strength", type=float, default=CreditRun.strength, help="of the credit")
+    parser.add_argument("--group", type=int, default=CreditRun.group, help="samples of the prompt per update")
+    parser.add_argument("--learning-rate", type=float, default=CreditRun.learning_rate, help="base rate of all arms")
+    parser.add_argument("--strength", type=float, default=CreditRun.strength, help="strength of the credit")
     parser.add_argument("--limit", type=int, default=CreditRun.limit, help="updates after which a run ends unsolved")
 
 
 def _add_projection(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(toy=_projection)
-    parser.add_argument("--seeds", type=int, default=ProtectionRun.seeds, help="problems that are drawn")
-    parser.add_argument("--updates", type=int, default=ProtectionRun.updates, help="for the old skills and the new one")
+    parser.add_argument("--seeds", type=int, default=ProtectionRun.seeds, help="number of random problems")
+    parser.add_argument(
+        "--updates", type=int, default=ProtectionRun.updates, help="for the old skills, and for the new"
+    )
     parser.add_argument(
         "--cosines", type=float, nargs="+", default=projection_study.COSINES,
-        help="of an estimated constraint gradient and the true one: 1 is no noise",
+        help="cosines of estimated and true constraint gradients: 1 is no noise",
     )  # fmt: skip
     parser.add_argument(
         "--epsilons", type=float, nargs="*", default=projection_study.EPSILONS,
-        help="slacks of qp, as cosines, with exact gradients",
+        help="slacks for qp with exact gradients, as cosines",
     )  # fmt: skip
 
 

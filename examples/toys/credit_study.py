@@ -1,4 +1,4 @@
-"""How many updates each arm needs on each planted problem: the numbers of `python -m examples.toys credit`."""
+"""Number of updates that each arm needs on each planted problem: the study of `python -m examples.toys credit`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ BASELINE = "GRPO"
 
 @dataclass(frozen=True)
 class CreditResult:
-    """One arm on one problem, over seeds.
+    """Result of one arm on one problem, over seeds.
 
-    steps: mean updates to solve; a run that did not solve counts as limit + 1. difference: from GRPO with the same
-    random numbers, in pairs. solved: share of the runs. verifier_calls: mean, up to the solution.
+    steps: mean updates to solve; an unsolved run counts as limit + 1. difference: paired difference from GRPO with the
+    same random numbers. solved: share of solved runs. verifier_calls: mean up to the solution.
     """
 
     problem: str
@@ -42,7 +42,7 @@ def study(run: CreditRun) -> Iterator[CreditResult]:
 
 
 def table(results: list[CreditResult]) -> str:
-    """The results in Markdown."""
+    """The results as a Markdown table."""
     lines = [
         "| problem | arm | steps to solve | against GRPO, paired | solved (%) | verifier calls |",
         "|---|---|---:|---:|---:|---:|",

@@ -1,16 +1,14 @@
 """GRPO on a planted causal problem with a tabular softmax policy, many seeds at once, with and without credit.
 
-Legend of the shapes: N seeds, G samples of the group, T steps of a solution, C rows of the table, V actions.
+Shapes: N seeds, G samples of the group, T steps of a solution, C rows of the table, V actions.
 
-Planted causal problems: solutions of a few steps whose true credits are known.
+In a planted causal problem, solutions have a few steps whose true credits are known. A step is one action. In row c of
+the policy's table, action c (modulo the number of actions) is right and the next one harmful; a deleted step is
+neither. Rewards are multilinear in these properties of the steps, and a tabular policy draws the steps independently,
+so the same formula applied to probabilities is the expected reward.
 
-A step of a solution is one action. Row c of the policy's table calls action c (modulo the number of actions) right and
-the next one harmful; a deleted step is neither. Rewards are multilinear in what the steps are, and a tabular policy
-draws them independently, so the same formula at probabilities is the expected reward.
-
-The mapping of `workers.credit.shape_advantages` in numpy, for solutions whose steps are one token each.
-
-For one advantage A a solution and credits c of its steps, with cbar their mean:
+Credits shape advantages as in `workers.credit.shape_advantages`, in numpy, with one token per step. For one advantage A
+per solution and credits c of its steps, with cbar their mean:
 
     u_t = (c_t - cbar) / (max_k |c_k - cbar| + tolerance),    A_t = A + strength * u_t
 
@@ -34,7 +32,7 @@ def group_advantages(rewards: Array, tolerance: float = 1e-6) -> Array:
 
 
 def shape_advantages(advantages: Array, credits: Array, strength: float, tolerance: float = 1e-6) -> Array:
-    """Advantages (...) and credits (..., steps) to advantages of each step (..., steps)."""
+    """Advantages per step (..., steps), from advantages (...) and credits (..., steps)."""
     deviation = credits - credits.mean(-1, keepdims=True)
     spread = np.abs(deviation).max(-1)
     silent = (np.abs(credits).max(-1) < tolerance) | (spread < tolerance) | (advantages == 0)
@@ -45,19 +43,19 @@ def shape_advantages(advantages: Array, credits: Array, strength: float, toleran
 
 
 STEPS = 8
-# Of the additive problem; they add up to 1.
+# Weights of the steps in the additive problem; they add up to 1.
 WEIGHTS = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05])
-# Share of the reward that a harmful step costs.
+# Share of the reward that is lost by a harmful step.
 HARM = 0.5
 
 
 @dataclass(frozen=True)
 class CausalProblem:
-    """What earns a reward.
+    """A planted problem and its reward.
 
     reward: from right and harmful (..., STEPS), 0 or 1 (or probabilities), to the reward (...) in [0, 1].
-    actions: how many the policy chooses from at each step.
-    copies: each step reads a random row of the table, shown by the prompt, in place of its own row.
+    actions: number of actions per step.
+    copies: each step reads a random row of the table, given by the prompt, instead of its own row.
     """
 
     name: str
@@ -113,10 +111,10 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CreditRun:
-    """How a policy is trained: one prompt and `group` samples an update, until the expected reward is `solved`.
+    """Training settings: one prompt and `group` samples per update, until the expected reward reaches `solved`.
 
     seeds: independent runs; the same `seed` gives every arm the same random numbers, so arms can be compared in pairs.
-    limit: updates after which a run that has not solved its problem ends.
+    limit: maximum number of updates.
     """
 
     seeds: int = 300
@@ -144,14 +142,14 @@ Change = Callable[[Array, np.random.Generator], Array]
 
 @dataclass(frozen=True)
 class Arm:
-    """A method: what it makes of the true credits (None: it asks for none), and its share of the learning rate."""
+    """A method: its change of the true credits (None: it uses no credits), and its multiple of the learning rate."""
 
     change: Change | None = None
     rate: float = 1.0
 
     @property
     def verifier_calls(self) -> int:
-        """What judging one solution costs: itself, and one replay a step."""
+        """Verifier calls per solution: one for itself, and with credit one replay per step."""
         return 1 if self.change is None else 1 + STEPS
 
 
@@ -166,7 +164,7 @@ ARMS = {
 
 
 def steps_to_solve(problem: CausalProblem, arm: Arm, run: CreditRun) -> Indices:
-    """Updates (N,) until the policy's expected reward is `run.solved`; `run.limit` + 1 where it never was."""
+    """Updates (N,) until the policy's expected reward reaches `run.solved`; `run.limit` + 1 if it never does."""
     sampling, shuffling = (np.random.default_rng([run.seed, stream]) for stream in range(2))
     logits_N_C_V = np.zeros((run.seeds, STEPS, problem.actions))
     needed = np.full(run.seeds, run.limit + 1)

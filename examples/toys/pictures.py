@@ -1,4 +1,4 @@
-"""The pictures of the toys."""
+"""Plots of the toy results."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _ARM_COLOURS = {
     "inverted credit": "tab:red",
     "GRPO, twice the rate": "lightgray",
 }
-_HATCHES = ("", "//", "xx", "..", "--")  # of the arms: bars that differ without colour
+_HATCHES = ("", "//", "xx", "..", "--")  # per arm, so that bars differ without colour
 _METHOD_MARKS = {
     "none": ("tab:gray", "o"),
     "pcgrad": ("tab:orange", "s"),
@@ -24,7 +24,7 @@ _METHOD_MARKS = {
 
 
 def draw_credit(results: list[CreditResult], title: str, path: Path) -> None:
-    """Bars of mean steps to solve with their 95% intervals, one group a problem."""
+    """Bars of mean steps to solve with their 95% intervals, one group per problem."""
     problems = list(dict.fromkeys(row.problem for row in results))
     figure, axes = plt.subplots(figsize=(9, 4.2), layout="constrained")
     for index, ((arm, colour), hatch) in enumerate(zip(_ARM_COLOURS.items(), _HATCHES, strict=True)):
@@ -48,7 +48,7 @@ def draw_credit(results: list[CreditResult], title: str, path: Path) -> None:
 
 
 def draw_protection(results: list[ProtectionResult], title: str, path: Path) -> None:
-    """Gain of the new skill over forgetting, a row for each problem and a column for each noise."""
+    """Gain of the new skill over forgetting, one row per problem and one column per noise level."""
     problems = list(dict.fromkeys(row.problem for row in results))
     cosines = list(dict.fromkeys(row.cosine for row in results))
     figure, grid = plt.subplots(
@@ -87,5 +87,5 @@ def _draw_methods(axes: plt.Axes, rows: list[ProtectionResult]) -> None:
 
 
 def _errors(intervals: list[Interval]) -> list[list[float]]:
-    """Lengths of error bars below and above."""
+    """Lengths of the error bars below and above the estimates."""
     return [list(lengths) for lengths in zip(*(interval.bars for interval in intervals), strict=True)]

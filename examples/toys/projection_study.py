@@ -1,4 +1,4 @@
-"""What protection costs and keeps, by method, noise and slack: the numbers of `python -m examples.toys projection`."""
+"""Gain and forgetting by method, noise and slack: the study of `python -m examples.toys projection`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ EPSILONS = (0.01, 0.03, 0.1, 0.3)
 
 @dataclass(frozen=True)
 class ProtectionResult:
-    """One method at one noise and slack, over seeds, in units of a skill's value.
+    """Result of one method at one noise and slack, over seeds, in units of a skill's value.
 
-    gain: of the new skill. forgetting: mean over the protected skills; worst: of the one that lost most.
-    unprotected: the mean forgetting of plain ascent, stopped where it has the same mean gain.
-    violated: share of the updates whose step broke an (estimated) constraint.
+    gain: of the new skill. forgetting: mean over the protected skills; worst: of the skill that lost the most.
+    unprotected: mean forgetting of plain ascent, stopped at the same mean gain.
+    violated: share of the updates whose step violated an (estimated) constraint.
     path: mean (forgetting, gain) after each update.
     """
 
@@ -37,7 +37,7 @@ class ProtectionResult:
 def study(
     run: ProtectionRun, cosines: Sequence[float] = COSINES, epsilons: Sequence[float] = EPSILONS
 ) -> Iterator[ProtectionResult]:
-    """On both problems: all methods without slack at each noise, and qp at each slack with exact gradients."""
+    """Results on both problems: all methods without slack at each noise, and qp with exact gradients at each slack."""
     cases = [(cosine, method, 0.0) for cosine in cosines for method in METHODS]
     cases += [(1.0, "qp", epsilon) for epsilon in epsilons]
     for kind in PROBLEMS:
@@ -68,7 +68,7 @@ def _summary(
 
 
 def table(results: Sequence[ProtectionResult]) -> str:
-    """The results in Markdown."""
+    """The results as a Markdown table."""
     lines = [
         "| problem | cosine | method | epsilon | gain of the new skill | forgetting, mean | forgetting, worst skill "
         "| unprotected, at that gain | broken (% of steps) |",

@@ -1,16 +1,12 @@
-"""Learning a new skill after others whose constraint gradients are known up to a stated amount of noise.
+"""Learning a new skill after protected ones, with constraint gradients known up to a given amount of noise.
 
-The protected skills are first trained together, by their exact mean gradient. Then each update takes the exact
-ascent step of the new skill and projects it against one noisy constraint gradient of each protected skill.
+The skills conflict over shared parameters; their values and gradients are known exactly. The protected skills are first
+trained together, with their exact mean gradient. Then each update takes the exact ascent step of the new skill and
+projects it against one noisy constraint gradient per protected skill, as `workers.projection.project` does, in numpy
+for many small problems at once.
 
-Several skills in conflict over shared parameters, whose values and gradients are known exactly.
-
-Legend of the shapes: N seeds (each with a problem of its own), S + 1 skills of which the last is the new one,
-P parameters.
-
-The projection of `workers.projection.project` in numpy, for many small problems at once.
-
-Legend of the shapes: N problems, S constraints (few: the exact method tries all 2^S active sets), P parameters.
+Shapes: N seeds (each with a separate problem), S protected skills and constraints (few: the exact method tries all 2^S
+active sets), S + 1 skills of which the last is the new one, P parameters.
 """
 
 from collections.abc import Callable
@@ -25,7 +21,7 @@ from examples.toys.credit_training import softmax
 
 Array = NDArray[np.float64]
 
-# Directions of the gradients below this share are rounding (duplicates, opposites).
+# Eigenvalues of the matrix of cosines below this are rounding errors, from duplicate or opposite gradients.
 _EIGENVALUE_FLOOR = 1e-9
 _SWEEPS = 100
 
@@ -49,14 +45,14 @@ def project(step: Array, constraints: Array, epsilon: float = 0.0, method: str =
 
 
 def unit(vectors: Array) -> Array:
-    """Scaled to length 1 along the last axis; a vector of 0 stays 0."""
+    """Vectors scaled to length 1 along the last axis; a vector of 0 stays 0."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     units: Array = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     return units
 
 
 def _qp(gram: Array, margins: Array) -> Array:
-    """argmin_{mu >= 0} 1/2 mu' C mu + mu' b: of all active sets, the one that breaks no condition of optimality."""
+    """argmin_{mu >= 0} 1/2 mu' C mu + mu' b: over all active sets, the least violation of optimality."""
     values, vectors = np.linalg.eigh(gram)
     definite = (vectors * np.maximum(values, _EIGENVALUE_FLOOR)[:, None]) @ vectors.swapaxes(-1, -2)
     best = np.zeros_like(margins)
@@ -67,14 +63,14 @@ def _qp(gram: Array, margins: Array) -> Array:
         block = definite[:, chosen[:, None], chosen]
         candidate[:, chosen] = np.linalg.solve(block, -margins[:, chosen, None])[..., 0]
         slack = (definite @ candidate[..., None])[..., 0] + margins
-        broken = np.maximum(-slack, -candidate).max(-1)
-        better = broken < least - 1e-12
-        best[better], least[better] = candidate[better], broken[better]
+        violation = np.maximum(-slack, -candidate).max(-1)
+        better = violation < least - 1e-12
+        best[better], least[better] = candidate[better], violation[better]
     return np.maximum(best, 0.0)
 
 
 def _sequential_margin(gram: Array, margins: Array, sweeps: int = _SWEEPS) -> Array:
-    """Each violated constraint in turn is moved onto its boundary, until a sweep finds none."""
+    """Move the step onto the boundary of each violated constraint in turn, until a sweep finds none."""
     multipliers = np.zeros_like(margins)
     for _ in range(sweeps):
         before = multipliers.copy()
@@ -120,9 +116,9 @@ class SkillProblem(Protocol):
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Skill s wants A_s theta = y_s, with half as many equations as parameters: no point serves all skills.
+    """The target of skill s is A_s theta = y_s, with half as many equations as parameters: no point satisfies all.
 
-    Its value is 1 - |A_s theta - y_s|^2 / |y_s|^2: 1 where it is met, 0 at the untrained parameters 0.
+    Its value is 1 - |A_s theta - y_s|^2 / |y_s|^2: 1 at the target, 0 at the untrained parameters 0.
     """
 
     matrices: Array  # (N, S + 1, P / 2, P)
@@ -153,9 +149,9 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Tabular:
-    """Softmax policies on one table of contexts; a skill asks for one right action in each of its contexts.
+    """Softmax policies on one table of contexts; a skill has one right action in each of its contexts.
 
-    Skills share contexts (words) and mostly ask for different actions in them (meanings). Its value is its expected
+    Skills share contexts (words), mostly with different right actions (meanings). A skill's value is its expected
     reward, the mean probability of the right action over its contexts.
     """
 
@@ -193,13 +189,13 @@ ProblemKind = type[Quadratic] | type[Tabular]
 PROBLEMS: tuple[ProblemKind, ...] = (Quadratic, Tabular)
 
 
-# A constraint in cosines that is missed by less is kept.
+# A constraint (in cosines) holds if it is missed by less than this.
 _KEPT = 1e-6
 
 
 @dataclass(frozen=True)
 class ProtectionRun:
-    """`seeds` problems are drawn; `updates` train the protected skills together, as many again the new skill."""
+    """Settings: number of random problems, and number of updates for the protected skills and again for the new one."""
 
     seeds: int = 100
     updates: int = 60
@@ -212,20 +208,23 @@ class ProtectionRun:
 
 @dataclass(frozen=True)
 class Learning:
-    """values: (updates + 1, N, S + 1) of all skills, from the start of the new one on. violated: (N,) share of the
-    updates whose step broke a constraint as it was estimated."""
+    """Course of the training of a new skill.
+
+    values: (updates + 1, N, S + 1) of all skills, from the start of the new one's training. violated: (N,) share of the
+    updates whose step violated an estimated constraint.
+    """
 
     values: Array
     violated: Array
 
     @property
     def gain(self) -> Array:
-        """Of the new skill after each update: (updates + 1, N)."""
+        """Gain of the new skill after each update: (updates + 1, N)."""
         return self.values[:, :, -1] - self.values[0, :, -1]
 
     @property
     def forgetting(self) -> Array:
-        """Of each protected skill after each update, negative where it got better: (updates + 1, N, S)."""
+        """Loss of each protected skill after each update, negative where it improved: (updates + 1, N, S)."""
         return self.values[0, :, :-1] - self.values[:, :, :-1]
 
 
@@ -234,7 +233,7 @@ def learn_new_skill(
 ) -> Learning:
     """Train all seeds; the same `run` gives each method the same problems and the same noise.
 
-    cosine: of an estimated constraint gradient and the true one, in (0, 1]; the noise is fresh at each update.
+    cosine: between estimated and true constraint gradients, in (0, 1]; the noise is drawn again at each update.
     epsilon: slack of the projection, as a cosine.
 
     Raises:
@@ -267,7 +266,7 @@ def train_protected(problem: SkillProblem, run: ProtectionRun) -> Array:
 
 
 def with_noise(gradients: Array, cosine: float, rng: np.random.Generator) -> Array:
-    """Vectors of the same length at exactly this cosine to the given ones, in a random direction otherwise."""
+    """Vectors with the same length and exactly this cosine to the given ones, in an otherwise random direction."""
     directions = unit(gradients)
     noise = rng.normal(size=gradients.shape)
     noise = unit(noise - (noise * directions).sum(-1, keepdims=True) * directions)

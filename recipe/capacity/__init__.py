@@ -1,1 +1,1 @@
-"""What a run needs before it starts: memory on each device, and batch sizes that divide."""
+"""Capacity planning before a run starts: memory on each device, and batch sizes that divide."""

@@ -1,4 +1,4 @@
-"""What must divide what: verl, FSDP2 and vLLM assert these after minutes of start-up; here they cost nothing."""
+"""Divisibility rules of verl, FSDP2 and vLLM, which assert them only after minutes of start-up."""
 
 from recipe.capacity.model_shape import ModelShape
 from recipe.capacity.sizes import RunSizes
@@ -8,7 +8,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def batch_refusals(sizes: RunSizes, shape: ModelShape) -> list[str]:
-    """One line per broken rule: what, the key, the fix."""
+    """One line per broken rule: what is wrong, the key, the fix."""
     return [*_parallelism(sizes, shape), *_batches(sizes), *_lengths(sizes, shape)]
 
 
@@ -26,7 +26,7 @@ def _parallelism(sizes: RunSizes, shape: ModelShape) -> list[str]:
         )
     if sizes.gpus_per_node % tensor and tensor % sizes.gpus_per_node:
         found.append(
-            f"{key}={tensor}: engines would straddle nodes of {sizes.gpus_per_node} GPUs. Valid: {_join(valid)}"
+            f"{key}={tensor}: engines would span parts of nodes of {sizes.gpus_per_node} GPUs. Valid: {_join(valid)}"
         )
     sequence, key = sizes.sequence_parallel, f"{ACTOR}.ulysses_sequence_parallel_size"
     if sizes.world % sequence or heads % sequence:
@@ -49,8 +49,8 @@ def _batches(sizes: RunSizes) -> list[str]:
     if sizes.prompts % mini:
         valid = [size for size in divisors(sizes.prompts) if size * answers % ranks == 0]
         found.append(
-            f"data.train_batch_size={sizes.prompts} is no multiple of {key}={mini}; verl would fill the last optimiser "
-            f"step with empty samples. Valid for {key}: {_join(valid)}"
+            f"data.train_batch_size={sizes.prompts} is not a multiple of {key}={mini}; verl would pad the last "
+            f"optimiser step with empty samples. Valid for {key}: {_join(valid)}"
         )
     if found or sizes.dynamic:
         return found
@@ -94,7 +94,7 @@ def divisors(number: int) -> list[int]:
 
 
 def _splits(shape: ModelShape, tensor: int) -> bool:
-    """vLLM splits heads and MLP over the group, and splits or copies key-value heads."""
+    """Whether vLLM can split the model: heads and MLP over the group, key-value heads split or copied."""
     kv_heads = shape.num_key_value_heads
     return not (
         shape.num_attention_heads % tensor

@@ -1,9 +1,9 @@
 """Bytes on one device, part by part: pure formulas, each with its source.
 
-Legend: P parameters, L blocks, H hidden size, I intermediate size, Q and K sizes of queries and of keys, V words,
-T tokens of a micro-batch, S constraints of an update, c bytes a number while computing, w of a stored weight.
-Weights, gradients, moments, what projection and penalties hold, and the KV cache are exact. Activations, logits and
-workspaces are estimates of a peak.
+Legend: P parameters, L blocks, H hidden size, I intermediate size, Q and K sizes of queries and of keys, V vocabulary
+size, T tokens of a micro-batch, S constraints of an update, c bytes per number in computation, w per stored weight.
+Weights, gradients, moments, the tensors of projection and penalties, and the KV cache are exact. Activations, logits
+and workspaces are estimates of a peak.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from recipe.capacity.sizes import RunSizes, TrainedModel
 
 GIB = 2**30
 
-# Reserved on every GPU: two CUDA contexts (trainer, vLLM), NCCL's buffers, what fragmentation loses. An estimate.
+# Reserved on every GPU: two CUDA contexts (trainer, vLLM), NCCL's buffers, fragmentation. An estimate.
 RESERVE = 3 * GIB
-# What vLLM keeps for captured CUDA graphs. An estimate.
+# vLLM's captured CUDA graphs. An estimate.
 CUDA_GRAPHS = 1 * GIB
-# Resident size of one Python process that has imported torch, verl or vLLM, and how many of them a CPU run has besides
-# its ranks and engines (driver, task runner, queue, agent loops, rewards). An estimate.
+# Resident size of one Python process that has imported torch, verl or vLLM, and the number of such processes that a CPU
+# run has in addition to its ranks and engines (driver, task runner, queue, agent loops, rewards). An estimate.
 CPU_PROCESS = GIB // 2
 CPU_OTHER_PROCESSES = 8
-# Rows that verl's chunked entropy handles at a time (entropy_from_logits_chunk_size).
+# Rows per chunk of verl's chunked entropy (entropy_from_logits_chunk_size).
 ENTROPY_ROWS = 2048
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What training keeps between steps, in bytes on one rank."""
+    """The training state that persists between steps, in bytes on one rank."""
 
     weights: int
     gradients: int
@@ -39,14 +39,14 @@ class TrainingState:
 
 
 def trainable_parameters(shape: ModelShape, model: TrainedModel) -> int:
-    """Parameters that get a gradient: the adapters, or all."""
+    """Number of parameters with a gradient: the adapters', or all."""
     return shape.lora_parameters(model.lora_rank, model.target_modules) if model.lora_rank else shape.parameters
 
 
 def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> TrainingState:
     """Weights, gradients and Adam's two moments, sharded (ZeRO stage 3, Rajbhandari et al. 2020, section 5).
 
-    FSDP2 keeps all four in the dtype of the weights: 16 bytes a trained parameter in fp32, and w for a frozen one.
+    FSDP2 keeps all four in the dtype of the weights: 16 bytes per trained parameter in fp32, and w per frozen one.
     """
     trained = trainable_parameters(shape, model)
     stored = shape.parameters + (trained if model.lora_rank else 0)
@@ -55,11 +55,11 @@ def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> Train
 
 
 def pinned(size: int, shape: ModelShape, bytes_each: int, shards: int) -> int:
-    """Host bytes of an offloaded copy of the parameters that has `size` bytes itself.
+    """Host bytes of an offloaded copy of the parameters with a net size of `size` bytes.
 
-    verl moves each tensor without waiting for it, so that torch keeps it in a pinned block, and torch's caching host
-    allocator rounds a block up to a power of two (c10, CachingHostAllocator). bytes_each: of a parameter. shards: ranks
-    that share a tensor. An adapter's tensors are taken to round up as the model's do.
+    verl moves each tensor asynchronously, so torch keeps it in a pinned block, and torch's caching host allocator
+    rounds a block up to a power of two (c10, CachingHostAllocator). bytes_each: per parameter. shards: ranks that share
+    a tensor. An adapter's tensors are assumed to round up as the model's do.
     """
     own = [(-(-parameters // shards) * bytes_each, count) for parameters, count in shape.tensors]
     blocks = sum(count << (size - 1).bit_length() for size, count in own)
@@ -67,14 +67,14 @@ def pinned(size: int, shape: ModelShape, bytes_each: int, shards: int) -> int:
 
 
 def adapter_snapshot(shape: ModelShape, sizes: RunSizes) -> int:
-    """The start of an update, of which every adapter keeps a copy (workers/actor.py); projection has one anyway."""
+    """The copy of the parameters at the start of an update, for adapters (workers/actor.py); projection has its own."""
     return _trained(shape, sizes, sizes.actor.weight_bytes) if sizes.actor.lora_rank and not sizes.constraints else 0
 
 
 def projection(shape: ModelShape, sizes: RunSizes) -> int:
     """S constraint gradients in fp32, the update's start and one step in w bytes (workers/safe_update.py).
 
-    Until there is a step, the gradient of half of a constraint's samples has its place.
+    The step's memory also serves the gradient of half of a constraint's samples, which is needed only before the step.
     """
     return _trained(shape, sizes, 4 * sizes.constraints + 2 * sizes.actor.weight_bytes) if sizes.constraints else 0
 
@@ -92,27 +92,27 @@ def penalty(shape: ModelShape, sizes: RunSizes) -> int:
 
 
 def fisher(shape: ModelShape, sizes: RunSizes) -> int:
-    """EWC's Fisher information of the stage before, in fp32, beside the importance while a stage begins.
+    """EWC's Fisher information of the previous stage, in fp32, in addition to the importance while a stage begins.
 
-    Old and new anchor and importance stand side by side after it for a moment, in the room of activations and logits.
+    Afterwards the old and the new anchor and importance coexist briefly, in the memory of activations and logits.
     """
     return _trained(shape, sizes, 4) if sizes.penalty == "ewc" else 0
 
 
 def agop(shape: ModelShape, sizes: RunSizes) -> int:
-    """The parts' gradients in fp32, in an update that measures (workers/agop.py)."""
+    """The parts' gradients in fp32, in an update that measures them (workers/agop.py)."""
     return _trained(shape, sizes, 4 * sizes.agop_parts)
 
 
 def _trained(shape: ModelShape, sizes: RunSizes, each: int) -> int:
-    """So many bytes for each of the actor's trained parameters, sharded like them."""
+    """`each` bytes for each of the actor's trained parameters, sharded like them."""
     return trainable_parameters(shape, sizes.actor) * each // sizes.shards
 
 
 def gathered_layers(shape: ModelShape, model: TrainedModel) -> int:
-    """FSDP2's whole layers in flight: this block and the next (2 P_block c) and the output layer (V H c).
+    """FSDP2's unsharded layers: this block and the next (2 P_block c) and the output layer (V H c).
 
-    Training all weights adds one layer's gradient, in c bytes and again in fp32 on its way to the reduction.
+    Training all weights adds one layer's gradient, in c bytes and again in fp32 for the reduction.
     """
     output = shape.embedding_parameters
     whole = (2 * shape.layer_parameters + output) * model.compute_bytes
@@ -121,17 +121,17 @@ def gathered_layers(shape: ModelShape, model: TrainedModel) -> int:
 
 
 def deferred_gradients(shape: ModelShape, sizes: RunSizes) -> int:
-    """Unsharded fp32 gradients, where use_no_sync_for_gradient_accumulation keeps them until the last micro-batch."""
+    """Unsharded fp32 gradients, if use_no_sync_for_gradient_accumulation keeps them until the last micro-batch."""
     if not sizes.deferred_gradients or sizes.micro_batches == 1 or sizes.shards == 1:
         return 0
     return 4 * trainable_parameters(shape, sizes.actor)
 
 
 def activations(shape: ModelShape, sizes: RunSizes) -> int:
-    """Saved for backward with flash attention: T c (9 H + 3 Q + 3 K + 4 I) a block.
+    """Activations saved for backward with flash attention: T c (9 H + 3 Q + 3 K + 4 I) per block.
 
     Counted as in Korthikanti et al. 2022 (section 4.1) for RMSNorm in fp32, rotary embedding and a gated MLP. With
-    checkpointing each block keeps its input (T c H) and one block at a time has the rest, plus the MLP's gradients.
+    checkpointing each block keeps its input (T c H), and one block at a time the rest, plus the MLP's gradients.
     """
     tokens, width = sizes.update_tokens, sizes.actor.compute_bytes
     inner = 9 * shape.hidden_size + 3 * shape.query_size + 3 * shape.key_value_size + 4 * shape.intermediate_size
@@ -144,27 +144,26 @@ def logits(shape: ModelShape, sizes: RunSizes) -> int:
     """The larger of two passes over (T, V): the update, and the log-probabilities before it.
 
     Update: logits and their gradient, 2 c, and as much again with entropy in the loss. Log-probabilities: verl always
-    takes the entropy there; logits, softmax and their product, 3 c, or c and fp32 chunks when it is chunked. Fused
-    kernels never hold the logits.
+    computes the entropy there; logits, softmax and their product, 3 c, or c and fp32 chunks if it is chunked. Fused
+    kernels never store the logits.
     """
     if sizes.fused_logits:
         return 0
-    width, words = sizes.actor.compute_bytes, shape.vocab_size
-    update = sizes.update_tokens * words * width * (4 if sizes.entropy_in_loss else 2)
-    chunks = ENTROPY_ROWS * words * 4 * 2
-    per_token = 1 if sizes.chunked_entropy else 3
-    log_probs = sizes.log_prob_tokens * words * width * per_token + (chunks if sizes.chunked_entropy else 0)
+    row = shape.vocab_size * sizes.actor.compute_bytes
+    update = sizes.update_tokens * row * (4 if sizes.entropy_in_loss else 2)
+    chunks = ENTROPY_ROWS * shape.vocab_size * 4 * 2
+    log_probs = sizes.log_prob_tokens * row + chunks if sizes.chunked_entropy else sizes.log_prob_tokens * row * 3
     return max(update, log_probs)
 
 
 def rollout_weights(shape: ModelShape, sizes: RunSizes) -> int:
-    """vLLM's copy of the weights, and room for one adapter, split over the tensor-parallel group."""
+    """vLLM's copy of the weights and space for one adapter, split over the tensor-parallel group."""
     adapter = shape.lora_parameters(sizes.actor.lora_rank, sizes.actor.target_modules) if sizes.actor.lora_rank else 0
     return (shape.parameters + adapter) * sizes.rollout_bytes // sizes.tensor_parallel
 
 
 def rollout_workspace(shape: ModelShape, sizes: RunSizes) -> int:
-    """vLLM's activations at max_num_batched_tokens, the logits of max_num_seqs rows in fp32 twice, CUDA graphs."""
+    """vLLM's activations at max_num_batched_tokens, two fp32 copies of max_num_seqs rows of logits, CUDA graphs."""
     width = 2 * shape.hidden_size + 3 * shape.intermediate_size // sizes.tensor_parallel
     tokens = sizes.max_num_batched_tokens * width * sizes.rollout_bytes
     samples = sizes.max_num_seqs * shape.vocab_size * 4 * 2

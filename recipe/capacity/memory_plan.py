@@ -1,4 +1,4 @@
-"""The memory plan of a run, before anything starts: what each device holds while training and while generating."""
+"""Memory plan of a run, before anything starts: bytes on each device while training and while generating."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from recipe.capacity.sizes import RunSizes, TrainedModel, read_sizes
 
 @dataclass(frozen=True)
 class Layout:
-    """Bytes by part on one GPU (on the CPU platform: on the machine, whose ranks and engines are there all the time).
+    """Bytes by part on one GPU (on the CPU platform: on the machine, where ranks and engines always coexist).
 
     ``cache`` is the KV cache of one GPU (one engine on the CPU platform), ``host`` the host memory of one node.
     """
@@ -72,9 +72,9 @@ def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
 
 
 def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
-    """What projection, a penalty and a measurement hold in an update, beside the weights as the update finds them.
+    """Tensors of projection, penalty and measurements in an update, in addition to the weights at its start.
 
-    param_offload has brought these to the device by then, offload_policy leaves them on the host.
+    They are where the weights are during an update: on the device with param_offload, on the host with offload_policy.
     """
     return {
         "adapter snapshot": parts.adapter_snapshot(shape, sizes),
@@ -91,9 +91,9 @@ def _engine(sizes: RunSizes, shape: ModelShape, capacity: int) -> dict[str, int]
 
 
 def _kept(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
-    """What the trainer leaves on a GPU while vLLM generates; verl drops the gradients after each update.
+    """The trainer's memory on a GPU while vLLM generates; verl frees the gradients after each update.
 
-    param_offload moves weights, not the averages of projection or what a penalty keeps.
+    param_offload moves the weights, but not projection's averages or a penalty's tensors.
     """
     actor, state = sizes.actor, parts.training_state(shape, sizes.actor, sizes.shards)
     return {
@@ -113,9 +113,9 @@ def _kept_state(model: TrainedModel | None, sizes: RunSizes, shape: ModelShape) 
 
 
 def _host(sizes: RunSizes, shape: ModelShape) -> int:
-    """Offloaded state, vLLM's sleeping weights, the reference; at least the copies from which the model is loaded.
+    """Host bytes of a node: offloaded state, vLLM's sleeping weights, the reference; at least the copies for loading.
 
-    What is offloaded or asleep lies in pinned blocks, which take more than what is in them (`parts.pinned`).
+    Offloaded and sleeping tensors are in pinned blocks, which are larger than their content (`parts.pinned`).
     """
     rank = shape.parameters * sizes.reference_bytes // sizes.shards
     for model in filter(None, (sizes.actor, sizes.critic)):
@@ -124,18 +124,18 @@ def _host(sizes: RunSizes, shape: ModelShape) -> int:
         offloaded += state.gradients if model.offload_policy else 0
         rank += parts.pinned(offloaded, shape, model.weight_bytes, sizes.shards)
     rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
-    if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent anew
+    if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent again
         asleep = parts.rollout_weights(shape, sizes)
         rank += parts.pinned(asleep, shape, sizes.rollout_bytes, sizes.tensor_parallel)
     loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank
-    # A checkpoint of averages and penalty is written from copies of them; what offload_policy keeps here needs none.
+    # Averages and penalty are copied to the host for a checkpoint; with offload_policy they are there already.
     rank += 0 if sizes.actor.offload_policy else parts.averages(shape, sizes) + parts.penalty(shape, sizes)
     return max(rank * sizes.gpus_per_node, loaders * shape.parameters * sizes.actor.weight_bytes)
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The sizes of a run, where its bytes lie, and ``refusals``: what cannot fit or does not divide (empty: none)."""
+    """The sizes of a run, its memory layout, and ``refusals`` of memory or batches that do not fit (empty: none)."""
 
     sizes: RunSizes
     shape: ModelShape
@@ -144,21 +144,21 @@ class MemoryPlan:
 
     @property
     def concurrent_sequences(self) -> int:
-        """Full sequences that one vLLM engine can hold at a time."""
+        """Full sequences that one vLLM engine can process at a time."""
         per_sequence = cache_bytes_per_token(self.shape, self.sizes) * self.sizes.sequence
         return min(self.sizes.max_num_seqs, self.layout.cache // per_sequence)
 
     @property
     def kept_in_checkpoint(self) -> int:
-        """Bytes beside verl's own in each checkpoint, of all ranks: averages and penalty, which an exact resume needs.
+        """Bytes added to each of verl's checkpoints, over all ranks: averages and penalty, needed for an exact resume.
 
-        Gradients that are averaged cannot be made again from the weights; a run without them would go on otherwise.
+        Averaged gradients cannot be recomputed from the weights; a run resumed without them would differ.
         """
         return self.sizes.world * (averages(self.shape, self.sizes) + penalty(self.shape, self.sizes))
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sequence that vLLM promises to serve."""
+        """Tokens of the longest sequence that vLLM must be able to serve."""
         return self.sizes.max_model_len or self.shape.max_position_embeddings
 
     def render(self) -> Group:
@@ -189,7 +189,7 @@ class MemoryPlan:
             "vLLM": f"{sizes.replicas} engines of {sizes.tensor_parallel} GPUs"
             if not sizes.on_cpu
             else f"{sizes.replicas} engines",
-            "full sequences at a time": f"{self.concurrent_sequences} an engine",
+            "full sequences at a time": f"{self.concurrent_sequences} per engine",
             "host memory of a node": f"{gib(self.layout.host)} GiB",
         } | ({"averages and penalty in each checkpoint": f"{gib(kept)} GiB"} if kept else {})
 
@@ -198,7 +198,7 @@ def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) ->
     """The plan of a configuration that Hydra composed for ``recipe.train``.
 
     Args:
-        shape: of ``actor_rollout_ref.model.path`` (``model_shape.shape_of``); a critic is taken to have it too.
+        shape: that of ``actor_rollout_ref.model.path`` (``model_shape.shape_of``), also assumed for a critic.
         gpu_memory_gib: memory of one GPU; on the CPU platform the memory of the machine.
 
     Raises:
@@ -210,7 +210,7 @@ def plan_memory(config: DictConfig, shape: ModelShape, gpu_memory_gib: float) ->
 def plan_sizes(sizes: RunSizes, shape: ModelShape, gpu_memory_gib: float) -> MemoryPlan:
     """As ``plan_memory``, from numbers instead of a configuration."""
     plan = MemoryPlan(sizes, shape, lay_out(sizes, shape, int(gpu_memory_gib * GIB)))
-    # Memory only speaks about a run whose batches divide.
+    # The memory of a run is defined only if its batches divide.
     return replace(plan, refusals=batch_refusals(sizes, shape) or _memory_refusals(plan))
 
 
@@ -224,24 +224,25 @@ def _memory_refusals(plan: MemoryPlan) -> list[str]:
     if layout.rollout_bytes > capacity and not sizes.on_cpu:
         fixes = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
         found.append(
-            f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share beside what "
-            f"the trainer keeps ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(fixes)}"
+            f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share in addition to "
+            f"the trainer's memory ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(fixes)}"
         )
     needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
     if layout.cache < needed:
         share = "VLLM_CPU_KVCACHE_SPACE" if sizes.on_cpu else f"{ROLLOUT}.gpu_memory_utilization"
         found.append(
-            f"vLLM would not start: {gib(layout.cache)} GiB are left for its KV cache, one sequence of {plan.longest} "
-            f"tokens takes {gib(needed)}. Raise {share}, or set {ROLLOUT}.max_model_len={sizes.sequence}"
+            f"vLLM would not start: {gib(layout.cache)} GiB are left for its KV cache, but one sequence of "
+            f"{plan.longest} tokens needs {gib(needed)}. Raise {share}, or set {ROLLOUT}.max_model_len={sizes.sequence}"
         )
     return found
 
 
 def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
-    """Changes that a user could make, one at a time, with the layout that each would give."""
+    """Single changes that a user could make, each with the resulting layout."""
     sizes, actor = plan.sizes, plan.sizes.actor
     engine = f"{ACTOR}.fsdp_config"
     room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.rollout_share * plan.layout.capacity
+    share = int(100 * room / plan.layout.capacity) / 100
     changes = {
         f"{ACTOR}.ppo_max_token_len_per_gpu={sizes.sequence}": replace(
             sizes, update_tokens=sizes.sequence, log_prob_tokens=sizes.sequence
@@ -257,9 +258,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         "agop.every=0": replace(sizes, agop_parts=0),
         "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
         f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
-        f"{ROLLOUT}.gpu_memory_utilization={int(100 * room / plan.layout.capacity) / 100:g}": replace(
-            sizes, rollout_share=int(100 * room / plan.layout.capacity) / 100
-        ),
+        f"{ROLLOUT}.gpu_memory_utilization={share:g}": replace(sizes, rollout_share=share),
     }
     for text, other in changes.items():
         if not sizes.on_cpu and not (text == "adaptation=lora" and actor.lora_rank):
@@ -267,7 +266,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
 
 
 def _advice(fixes: list[str]) -> str:
-    return f"Try one of: {'; '.join(fixes)}" if fixes else "No single change helps: a smaller model, or more memory"
+    return f"Try one of: {'; '.join(fixes)}" if fixes else "No single change helps: use a smaller model, or more memory"
 
 
 def gib(size: float) -> str:

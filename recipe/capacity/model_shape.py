@@ -1,4 +1,4 @@
-"""The shape of a decoder-only transformer: what memory and parallelism follow from.
+"""Shape of a decoder-only transformer, which determines memory and parallelism.
 
 Covered: dense models of the Qwen2, Qwen3, Llama and Mistral families. Not covered: mixture of experts, vision towers.
 """
@@ -14,7 +14,7 @@ MLP_LINEARS = ("gate_proj", "up_proj", "down_proj")
 
 
 class UnknownShapeError(ValueError):
-    """The model's architecture is unknown without a download."""
+    """The model's architecture cannot be known without a download."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,18 @@ class ModelShape:
 
     @property
     def embedding_parameters(self) -> int:
-        """Parameters of the input embedding; the output layer has as many, unless they are tied."""
+        """Parameters of the input embedding; an untied output layer has as many."""
         return self.vocab_size * self.hidden_size
 
     @property
     def parameters(self) -> int:
-        """All parameters; equals what the model cards of the preset models state."""
+        """Total number of parameters; agrees with the model cards of the preset models."""
         embeddings = self.embedding_parameters * (1 if self.tie_word_embeddings else 2)
         return self.num_hidden_layers * self.layer_parameters + embeddings + self.hidden_size
 
     @property
     def tensors(self) -> list[tuple[int, int]]:
-        """(parameters, how often) of every tensor of weights; together `parameters`."""
+        """(parameters, count) of each kind of weight tensor; they add up to `parameters`."""
         found = [(inputs * outputs, self.num_hidden_layers) for inputs, outputs in self.linears().values()]
         if self.attention_bias:
             found += [(size, self.num_hidden_layers) for size in (self.query_size, *2 * (self.key_value_size,))]
@@ -99,7 +99,7 @@ class ModelShape:
         """The shape that a Hugging Face ``config.json`` describes.
 
         Raises:
-            UnknownShapeError: a size is missing, or the model is no dense decoder.
+            UnknownShapeError: a size is missing, or the model is not a dense decoder.
         """
         kind = config.get("model_type", "unknown")
         if "num_experts" in config or "num_local_experts" in config:
@@ -140,7 +140,7 @@ def shape_of(path: str) -> ModelShape:
     """The shape of a model folder (its config.json) or of a preset's hub id; never downloads.
 
     Raises:
-        UnknownShapeError: neither; the text says what to do.
+        UnknownShapeError: the path is neither; the message names the fix.
     """
     config = Path(path).expanduser() / "config.json"
     if config.is_file():

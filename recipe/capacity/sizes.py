@@ -1,4 +1,4 @@
-"""The numbers of a composed configuration that memory and batches depend on, under one name each."""
+"""Sizes read from a composed configuration, on which memory and batches depend."""
 
 import warnings
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """How one model (actor or critic) is trained."""
+    """Training options of one model (actor or critic)."""
 
     lora_rank: int
     target_modules: Any
@@ -28,9 +28,9 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class RunSizes:
-    """One run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
+    """Sizes of a run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
 
-    constraints: of the update that protects most skills. averages: constraints that are averaged over updates.
+    constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
     """
 
     on_cpu: bool
@@ -71,7 +71,7 @@ class RunSizes:
 
     @property
     def world(self) -> int:
-        """Ranks of the trainer, one a GPU."""
+        """Ranks of the trainer, one per GPU."""
         return self.nodes * self.gpus_per_node
 
     @property
@@ -85,7 +85,7 @@ class RunSizes:
 
     @property
     def replicas(self) -> int:
-        """vLLM engines."""
+        """Number of vLLM engines."""
         return max(self.world // self.tensor_parallel, 1)
 
     @property
@@ -95,7 +95,7 @@ class RunSizes:
 
     @property
     def micro_batches(self) -> int:
-        """Forward and backward passes of a rank for one optimiser step, when every sequence is full."""
+        """Forward and backward passes of a rank per optimiser step, if every sequence is full."""
         if self.micro_batch:
             return -(-self.samples_per_rank // self.micro_batch)
         tokens = self.samples_per_rank * self.sequence
@@ -106,12 +106,12 @@ def read_sizes(config: DictConfig) -> RunSizes:
     """Read the sizes of a configuration that Hydra composed for ``recipe.train``.
 
     Raises:
-        SettingsError: our own groups of it cannot be used, or its stages cannot be filled.
+        SettingsError: our groups of the configuration are invalid, or its stages cannot be filled.
     """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # verl warns that GRPO has no critic, which is no news
+        warnings.simplefilter("ignore")  # verl warns that GRPO has no critic
         has_critic = need_critic(config)
     actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
     engine = actor.fsdp_config
@@ -121,7 +121,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
     micro = None if dynamic else actor.ppo_micro_batch_size_per_gpu
     log_prob_micro = None if dynamic else rollout.log_prob_micro_batch_size_per_gpu
     trained = _trained_model(model, engine)
-    reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base itself
+    reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
     environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
@@ -167,7 +167,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
 
 
 def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
-    """The constraints of an update in each stage, as if every skill that may be protected were."""
+    """The constraints of an update in each stage, with every skill protected that may be."""
     always = settings.projection.model_copy(update={"when": "always"})
     protector = Protector(settings.model_copy(update={"projection": always}))
     plan = make_plan(settings, batch)
@@ -181,7 +181,7 @@ def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:
         lora_rank=model.lora_rank,
         target_modules=model.target_modules,
         weight_bytes=BYTES[engine.model_dtype or "fp32"],
-        # verl computes in bf16 unless mixed_precision names another dtype, whatever fsdp_config.dtype says.
+        # verl computes in bf16 unless mixed_precision names another dtype; it ignores fsdp_config.dtype.
         compute_bytes=BYTES[precision.get("param_dtype", "bf16")],
         param_offload=engine.param_offload,
         optimizer_offload=engine.optimizer_offload,

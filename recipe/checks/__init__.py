@@ -1,11 +1,11 @@
-"""The checks of preflight: each module has ``check(config, run) -> list[Problem]``."""
+"""Preflight checks: each module has ``check(config, run) -> list[Problem]``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, where (a key or a path), and how to fix it."""
+    """One finding of a check: what is wrong, where (a key or a path), and how to fix it."""
 
     what: str
     where: str

@@ -1,4 +1,4 @@
-"""Can the Ray that the run would join be reached, and are the ports free that it would open?"""
+"""Can the run reach the Ray that it would join, and is the dashboard port free that it would open?"""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
                 Problem(
                     f"port {port} is busy",
                     "ray_kwargs.ray_init.dashboard_port",
-                    "choose another, or end what uses it",
+                    "choose another, or stop the program that uses it",
                 )
             )
     return problems

@@ -1,6 +1,7 @@
-"""Which parts of verl does this plug-in not go with? verl would train, and leave out or change what was asked for.
+"""Does the configuration use options of verl that are incompatible with this plug-in, or that verl itself refuses?
 
-verl's own rules for a configuration, asked before Ray starts.
+verl would train with the former, but silently ignore or change the requested settings. verl's own rules are checked
+here too, before Ray starts.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[Problem]:
 
 FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
-# Our parts, as the configuration names them, and whether a run uses them.
+# Our features by their names in the configuration, each with a test for whether a run uses it.
 PARTS: dict[str, Callable[[Settings], bool]] = {
     "projection": lambda settings: settings.projection.method != "off",
     "penalty=ewc": lambda settings: settings.penalty.kind == "ewc",
@@ -50,8 +51,8 @@ PLAN_BATCHES = ("protocol", "failures.share")
 class Refusal:
     """An option of verl that is incompatible with parts of ours.
 
-    key: verl's. chosen: whether a configuration makes the choice. why: the reason; ``{parts}`` in it stands for those
-    of `parts` that the run uses. parts: names of PARTS; without one the choice goes with no run.
+    key: verl's. chosen: whether a configuration sets the option. why: the reason; ``{parts}`` is replaced by those of
+    `parts` that the run uses. parts: names of PARTS; if empty, the option is refused in every run.
     """
 
     key: str
@@ -62,7 +63,7 @@ class Refusal:
 
 
 def _another_trainer(config: DictConfig) -> bool:
-    """A name that verl does not know is left to `recipe.checks.names`."""
+    """Whether the trainer is not ours; a name unknown to verl is left to `recipe.checks.names`."""
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
     from recipe.training.trainer import SkillCreditTrainer
@@ -78,7 +79,7 @@ def _another_reward_manager(config: DictConfig) -> bool:
 
     try:
         return not issubclass(resolve_reward_manager_cls(config), SkillCreditRewardManager)
-    except Exception:  # a module of the user's own may raise anything; what cannot be loaded is not ours
+    except Exception:  # a user's module may raise anything; a class that does not load is not ours
         return True
 
 
@@ -103,15 +104,15 @@ def _scales_loss(config: DictConfig) -> bool:
     return is_fp16
 
 
-def _unheard_seeds(config: DictConfig) -> bool:
-    """SGLang makes a batch's seeds in its deterministic mode alone (SamplingBatchInfo.from_schedule_batch)."""
+def _ignores_seeds(config: DictConfig) -> bool:
+    """SGLang uses the seeds of samples in its deterministic mode alone (SamplingBatchInfo.from_schedule_batch)."""
     rollout = config.actor_rollout_ref.rollout
     deterministic = OmegaConf.select(rollout, "engine_kwargs.sglang.enable_deterministic_inference")
     return bool(config.run.seeded_samples) and rollout.name == "sglang" and not deterministic
 
 
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
-    """Whether any value of the group is given; verl's own are all null."""
+    """Whether any value of the group is set; verl's defaults are all null."""
 
     def given(node: Any) -> bool:
         return any(map(given, node.values())) if isinstance(node, Mapping) else node is not None
@@ -119,60 +120,60 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
     return lambda config: given(OmegaConf.to_container(config.get(group) or OmegaConf.create()))
 
 
-# Groups of older verl, still in its configuration files.
+# Groups of older versions of verl, still in its configuration files.
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
-_ONE_BY_ONE = "fetches prompts one by one, while {parts} plans whole batches"
+_ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
 REFUSALS = (
     Refusal(
         "trainer.v1.trainer_mode",
         _another_trainer,
-        "a trainer without this plug-in's hooks: samples that could not be verified would be trained on as wrong, and "
-        "protocol, failures, credit, projection, penalty, agop and the run's records would be left out silently",
+        "a trainer without this plug-in's hooks: it would train on unverified samples as wrong, and silently ignore "
+        "protocol, failures, credit, projection, penalty, agop and the run's records",
         "trainer.v1.trainer_mode=skillcredit, which is verl's synchronous trainer; asynchronous ones are not supported",
     ),
     Refusal(
         "reward.reward_manager",
         _another_reward_manager,
-        "not this plug-in's reward manager: nothing would mask samples that could not be verified, say which skill a "
-        "sample has, or give credit",
+        "not this plug-in's reward manager: it would not mask unverified samples, report a sample's skill, or compute "
+        "credit",
         "leave reward_manager as reward=verified sets it, or name a subclass of rewards.manager."
-        "SkillCreditRewardManager; a reward of your own is reward.custom_reward_function",
+        "SkillCreditRewardManager; for a custom reward set reward.custom_reward_function",
     ),
     Refusal(
         "reward.reward_model.enable",
         _reward_model(own_pool=False),
         "a colocated reward model scores after sampling, from prompts and responses alone: the verifiers would miss "
-        "data_source and ground_truth, and end the run at step 1",
-        "reward.reward_model.enable=false; a reward.custom_reward_function may ask a model that is served elsewhere",
+        "data_source and ground_truth, and fail at step 1",
+        "reward.reward_model.enable=false; a reward.custom_reward_function may call a model that is served elsewhere",
     ),
     Refusal(
         "reward.reward_model.enable",
         _reward_model(own_pool=True),
-        "the reward model would be loaded and never asked: the reward manager scores by "
+        "the reward model would be loaded and never used: the reward manager scores with "
         "reward.custom_reward_function alone",
-        "reward.reward_model.enable=false; a reward.custom_reward_function may ask a model that is served elsewhere",
+        "reward.reward_model.enable=false; a reward.custom_reward_function may call a model that is served elsewhere",
     ),
     Refusal(
         "distillation.enabled",
         _is_true("distillation.enabled"),
-        "{parts} would take the gradient of the distillation loss for the policy's, and its top-k losses need "
-        "the teacher's logits, which their passes do not have",
+        "{parts} would read the gradient of the distillation loss as the policy's, and its top-k losses need the "
+        "teacher's logits, which these passes do not have",
         "distillation.enabled=false, or turn the others off",
         READ_GRADIENTS,
     ),
     Refusal(
         "distillation.enabled",
         _is_true("distillation.enabled"),
-        "{parts} shapes advantages, which the distillation loss does not see",
+        "{parts} shapes advantages, which the distillation loss does not use",
         "distillation.enabled=false, or credit=off",
         ("credit",),
     ),
     Refusal(
         "algorithm.filter_groups.enable",
         _is_true("algorithm.filter_groups.enable"),
-        f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts could be given again",
+        f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts can be retried",
         _DEFAULT,
         PLAN_BATCHES,
     ),
@@ -186,14 +187,14 @@ REFUSALS = (
     Refusal(
         "data.gen_batch_size",
         _another_fetch,
-        "fetches parts of a batch, while {parts} plans whole batches",
+        "fetches partial batches, while {parts} plans whole batches",
         _DEFAULT,
         PLAN_BATCHES,
     ),
     Refusal(
         "run.seeded_samples",
-        _unheard_seeds,
-        "SGLang draws by the seeds of samples in its deterministic mode alone, and ignores them silently elsewhere",
+        _ignores_seeds,
+        "SGLang uses the seeds of samples in its deterministic mode alone, and silently ignores them otherwise",
         "run.seeded_samples=false, or +actor_rollout_ref.rollout.engine_kwargs.sglang."
         "enable_deterministic_inference=true",
     ),
@@ -203,7 +204,7 @@ REFUSALS = (
         Refusal(
             group,
             _is_set(group),
-            f"{group}.* are keys of older verl, which this one's trainer does not read",
+            f"{group}.* are keys of older versions of verl, which the trainer ignores",
             f"the keys of reward.{group}, or of reward.reward_manager",
         )
         for group in LEGACY
@@ -212,10 +213,10 @@ REFUSALS = (
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Every refusal whose option and incompatible part are both in the configuration."""
+    """A problem for each refusal whose option and incompatible part are both in the configuration."""
     try:
         settings = read_settings(config)
-    except SettingsError:  # recipe.checks.protocol says so
+    except SettingsError:  # recipe.checks.protocol reports it
         return []
     problems = []
     for refusal in REFUSALS:

@@ -1,4 +1,4 @@
-"""Can vLLM's CPU build do what a run asks of it: follow the weights that are trained, draw samples by seeds?"""
+"""Does vLLM's CPU build support this run: updating the trained weights, and sampling with seeds?"""
 
 from omegaconf import DictConfig
 
@@ -7,15 +7,15 @@ from recipe.records.run_directory import RunDirectory
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """On the CPU platform the policy has adapters, which are sent as such, and prompts with seeds are taken whole."""
+    """On the CPU platform, require adapters that are sent unmerged, and no chunked prefill with seeded samples."""
     if config.trainer.device != "cpu":
         return []
     return [*_weights(config), *_seeds(config)]
 
 
 def _weights(config: DictConfig) -> list[Problem]:
-    """vLLM's CPU build packs the base weights when it loads them, keeps nothing else, and takes no new ones: the run
-    would wait for ever where the weights are sent for the first time (tried with ``adaptation=full``).
+    """vLLM's CPU build packs the base weights on loading, keeps no other copy, and accepts no new ones: the run would
+    hang when the weights are first sent (tried with ``adaptation=full``).
     """
     model = config.actor_rollout_ref.model
     if model.lora_rank > 0 and not model.lora.get("merge", False):
@@ -30,14 +30,14 @@ def _weights(config: DictConfig) -> list[Problem]:
 
 
 def _seeds(config: DictConfig) -> list[Problem]:
-    """Where a prompt is taken in parts, vLLM takes back what it drew after each but the last, which torch's generator
-    of a CPU cannot do: the engine dies in the first step whose prompts do not fit into one batch.
+    """With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
+    generator does not support: the engine dies in the first step whose prompts do not fit into one batch.
     """
     if not (config.run.seeded_samples and config.actor_rollout_ref.rollout.enable_chunked_prefill):
         return []
     return [
         Problem(
-            "vLLM on a CPU cannot draw by seeds what it is asked in parts",
+            "vLLM on a CPU cannot sample with seeds when it prefills prompts in chunks",
             "actor_rollout_ref.rollout.enable_chunked_prefill",
             "set it to false, or run.seeded_samples=false",
         )

@@ -1,4 +1,4 @@
-"""Are the data files there, readable, and rows of the schema?"""
+"""Do the data files exist, can they be read, and do their rows follow the schema?"""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from rewards.skills import skill_assigner
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Missing or unreadable files, rows that break the schema, rows without a skill, unknown skills and verifiers, rows
-    kept for testing, too few rows.
+    """Refuse missing or unreadable files, rows that break the schema, rows without a skill, unknown skills and
+    verifiers, rows reserved for testing, and too few rows.
     """
     problems: list[Problem] = []
     rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
@@ -46,8 +46,8 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
 
 
 def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Problem]) -> dict[str, set[str]]:
-    """The skills that the rows of each file have; where the named column has none, or a user's function fails on them,
-    that is a problem and their skills are unknown."""
+    """The skills of each file's rows; none for a file without the named column, or if a user's function fails on a row,
+    which is added to the problems."""
     chosen = config.skills
     fields = {key: [row.model_dump() for row in found] for key, found in rows.items()}
     if chosen.by == "column":
@@ -57,13 +57,13 @@ def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Pr
     try:
         skill_of = skill_assigner(chosen.by, chosen.column, chosen.function)
         return {key: set(map(skill_of, found)) for key, found in fields.items()}
-    except Exception as error:  # whatever a user's function raises
+    except Exception as error:  # a user's function may raise anything
         problems.append(Problem(f"{type(error).__name__}: {error}", "skills", "fix skills.by, column or function"))
         return {}
 
 
 def _without_column(fields: dict[str, list[dict[str, Any]]], column: str) -> dict[str, Problem]:
-    """For each file with rows in which this column names no skill: that they are there."""
+    """A problem for each file with rows in which this column names no skill."""
     found = {}
     for key, rows in fields.items():
         nameless = [row["extra_info"]["id"] for row in rows if not (isinstance(row.get(column), str) and row[column])]
@@ -78,7 +78,7 @@ def _without_column(fields: dict[str, list[dict[str, Any]]], column: str) -> dic
 
 
 def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Problem]:
-    """Skills of the protocol, and protected ones, that no row has: to train on, or to see whether they were lost."""
+    """Problems for skills of the protocol, and protected ones, that have no row to train or to validate on."""
     settings = read_settings(config)
     projection = settings.projection
     trained = {skill for stage in settings.stages or [] for skill in stage}
@@ -87,19 +87,19 @@ def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Probl
     wanted = {"train_files": trained | set(settings.protected), "val_files": trained | watched}
     return [
         Problem(f"no row of the skill {skill!r}, which protocol or projection names", f"data.{key}",
-                "add rows of it, or take it from skills.names, protocol and projection.protected")
+                "add rows of it, or remove it from skills.names, protocol and projection.protected")
         for key, found in skills.items() if found
         for skill in sorted(wanted[key] - found)
     ]  # fmt: skip
 
 
 def _not_for_training(rows: list[Any]) -> list[Problem]:
-    """Rows that governance keeps for choosing or testing, such as HumanEval's: training on them voids the results."""
+    """Refuse rows that are reserved for model selection or testing, such as HumanEval's: they void results."""
     ids = [row.extra_info.id for row in rows if not may_train(row.extra_info.id, _role(row))]
     if not ids:
         return []
     found = f"{len(ids)} rows may not be trained on, for example {', '.join(ids[:3])}"
-    return [Problem(found, "data.train_files", "train on files whose role is train; these belong in data.val_files")]
+    return [Problem(found, "data.train_files", "train on files with role train; these rows belong in data.val_files")]
 
 
 def _role(row: Any) -> str | None:

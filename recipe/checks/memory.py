@@ -1,4 +1,4 @@
-"""Do the batches divide, and does the memory suffice? Asks the memory plan, and on a CPU the machine itself."""
+"""Do the batches divide, and is there enough memory? By the memory plan, and on a CPU by the free memory."""
 
 import psutil
 from omegaconf import DictConfig
@@ -11,30 +11,30 @@ from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 
-# What Ray, verl's actors and one vLLM engine take before any model (docs/how-to/gpus_and_clusters.md).
+# Memory of Ray, verl's actors and one vLLM engine before any model (docs/how-to/gpus_and_clusters.md).
 STACK_GIB = 7.0
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """What the memory plan refuses, and a CPU machine with too little free memory for the stack alone."""
+    """The memory plan's refusals, and a CPU machine with too little free memory for the stack alone."""
     problems = []
     plan = _plan(config)
     if plan is not None:
-        problems = [Problem(text, "memory and batches", "the keys named") for text in plan.refusals]
+        problems = [Problem(text, "memory and batches", "change the keys it names") for text in plan.refusals]
     available = psutil.virtual_memory().available / GIB
     if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
             Problem(
                 f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
                 "this machine",
-                "end other programs, or use a larger machine",
+                "stop other programs, or use a larger machine",
             )
         )
     return problems
 
 
 def describe(config: DictConfig) -> RenderableType:
-    """The plan as tables, or why there is none."""
+    """The plan as tables, or the reason why there is none."""
     plan = _plan(config)
     return plan.render() if plan else "no memory plan: the architecture of this model is not known before it is loaded"
 
@@ -46,5 +46,5 @@ def _plan(config: DictConfig) -> MemoryPlan | None:
         return plan_memory(config, shape, total if config.trainer.device == "cpu" else config.run.gpu_memory_gib)
     except UnknownShapeError:
         return None
-    except SettingsError:  # of stages that cannot be filled recipe.checks.protocol speaks
+    except SettingsError:  # recipe.checks.protocol reports it
         return None

@@ -1,4 +1,4 @@
-"""Is the model folder complete, and are model and training data those that a continued run began with?"""
+"""Is the model folder complete, and do model and training data match the checkpoint of a resumed run?"""
 
 import hashlib
 import json
@@ -10,20 +10,20 @@ from data_prep.files import file_hash
 from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory, write_atomically
 
-# vLLM takes seconds to import: it is asked about other sizes only.
+# Importing vLLM takes seconds, so it is asked only about other sizes.
 COMMON_HEAD_SIZES = (32, 64, 96, 128)
 
 KEY = "actor_rollout_ref.model.path"
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-# Of a large file of weights so many blocks tell enough: training changes all of it.
+# A large weight file is sampled at this many blocks of this many bytes: training changes all of it.
 BLOCKS, BLOCK = 64, 1 << 20
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Configuration, tokenizer with a chat template and weights are there; a checkpoint to continue is of this model.
+    """Require a model configuration, a tokenizer with a chat template and weights; a checkpoint must match the model.
 
-    A name that is no folder here is taken for a hub's and left to transformers.
+    A path that is not a local folder is treated as a hub name and left to transformers.
     """
     folder = Path(config.actor_rollout_ref.model.path).expanduser()
     if not folder.is_dir():
@@ -36,7 +36,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
 
 
 def fingerprint(config: DictConfig) -> dict[str, str | int]:
-    """What must agree between a checkpoint and the run that loads it."""
+    """Properties that must agree between a checkpoint and the run that loads it."""
     folder = Path(config.actor_rollout_ref.model.path).expanduser()
     source = folder / "config.json"
     architecture = source.read_bytes() if source.exists() else str(folder).encode()
@@ -60,7 +60,7 @@ def data_digest(files: str | ListConfig | None) -> str:
 def weights_digest(folder: Path) -> str:
     """A 16-digit digest of a model folder's weights; empty if there are none, as for a hub id.
 
-    Of each file its size and evenly spaced blocks, up to 64 MiB: seconds for any model, and all of a small one.
+    It covers each file's size and evenly spaced blocks, up to 64 MiB: seconds for any model, all of a small one.
     """
     digest = hashlib.sha256()
     files = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
@@ -76,7 +76,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
-    """Keep the fingerprint beside the checkpoints; returns it."""
+    """Write the fingerprint next to the checkpoints; returns it."""
     kept = fingerprint(config)
     write_atomically(run.checkpoints / "model.json", json.dumps(kept))
     return kept
@@ -91,7 +91,7 @@ def _check_hub_name(name: str) -> list[Problem]:
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """What a Hugging Face model folder lacks, as text."""
+    """The missing parts of a Hugging Face model folder, as text."""
     wanted = {
         "no config.json": ["config.json"],
         "no tokenizer (tokenizer.json or tokenizer_config.json)": ["tokenizer.json", "tokenizer_config.json"],
@@ -105,7 +105,7 @@ def missing_parts(folder: Path) -> list[str]:
 
 
 def _check_files(folder: Path) -> list[Problem]:
-    fix = "save the model there with save_pretrained, its tokenizer too"
+    fix = "save the model and its tokenizer there with save_pretrained"
     return [Problem(what, KEY, fix) for what in missing_parts(folder)]
 
 
@@ -128,7 +128,7 @@ def _check_tokenizer(folder: Path) -> list[Problem]:
 
 
 def _check_head_size(config: DictConfig, folder: Path) -> list[Problem]:
-    """vLLM on a CPU has kernels for some sizes only, and finds that out when it generates."""
+    """vLLM on a CPU has kernels for some head sizes only, and fails on others when it generates."""
     if config.trainer.device != "cpu":
         return []
     shape = json.loads((folder / "config.json").read_text())
@@ -151,13 +151,13 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
     before, now = json.loads(kept.read_text()), fingerprint(config)
     explained = {
         "architecture": f"the checkpoint is of another model than {folder}",
-        "weights": f"the checkpoint was trained from other weights than those in {folder}",
+        "weights": f"the checkpoint was trained from weights other than those in {folder}",
         "data": "the checkpoint was trained on other rows than those in data.train_files",
         "lora_rank": f"the checkpoint has LoRA rank {before['lora_rank']}, the configuration {now['lora_rank']}",
         "ranks": f"the checkpoint was written by {before['ranks']} ranks, the configuration has {now['ranks']}",
     }
     return [
-        Problem(what, str(run.checkpoints), "start a new run (leave run.name out), or use the settings of the old one")
+        Problem(what, str(run.checkpoints), "start a new run (omit run.name), or use the settings of the old one")
         for key, what in explained.items()
-        if before.get(key, now[key]) != now[key]  # an older checkpoint does not know all of them
+        if before.get(key, now[key]) != now[key]  # an older checkpoint lacks some of the keys
     ]

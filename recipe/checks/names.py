@@ -1,6 +1,6 @@
-"""Did our registrations arrive in verl? verl swallows the exceptions of a plug-in that it cannot load.
+"""Are our classes registered with verl, which swallows the exceptions of a plug-in that it cannot load?
 
-Are the optional packages there that this configuration asks for?
+And are the optional packages installed that this configuration needs?
 """
 
 from importlib.metadata import entry_points
@@ -13,7 +13,7 @@ from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 
 
 def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """torchjd, for its aggregators."""
+    """Require torchjd if the configuration uses one of its aggregators."""
     method = config.projection.method
     if method not in AGGREGATORS:
         return []
@@ -25,7 +25,7 @@ def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[Probl
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """The plug-in's entry point, the platform, and the trainer that the configuration names."""
+    """Require the plug-in's entry point, the platform, and the configured trainer."""
     problems = []
     if "skillcredit" not in {entry.name for entry in entry_points(group="verl.plugins")}:
         problems.append(

@@ -1,4 +1,4 @@
-"""Refuses the packages of another checkout as soon as it is imported: before an import of theirs can fail."""
+"""Import this module first: it exits if Python finds another checkout's packages, before their imports can fail."""
 
 from recipe.checks.packages import refuse_foreign
 

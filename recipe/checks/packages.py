@@ -1,6 +1,6 @@
-"""Are the packages that Python finds this checkout's? A verl checkout has a ``recipe`` too.
+"""Do the packages that Python finds belong to this checkout? A verl checkout has a ``recipe`` too.
 
-Imports nothing of the other packages, so that ``refuse_foreign`` can speak before their imports fail.
+Imports nothing from the other packages, so that ``refuse_foreign`` can report before their imports fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Every package that is missing or comes from elsewhere."""
+    """Refuse packages that are missing or from elsewhere."""
     return foreign()
 
 
@@ -37,17 +37,17 @@ def foreign() -> list[Problem]:
 
 
 def found() -> dict[str, Path | None]:
-    """The folder that each package would be imported from; None where there is none."""
+    """The folder that each package would be imported from; None if it is not found."""
     return {name: _folder(name) for name in PACKAGES}
 
 
 def describe() -> str:
-    """One line: where the packages come from."""
+    """One line with the folder of each package."""
     return "packages: " + ", ".join(f"{name} from {place}" for name, place in found().items())
 
 
 def refuse_foreign() -> None:
-    """Exit with the problems where a package is not this checkout's."""
+    """Print the problems and exit if a package is not this checkout's."""
     problems = foreign()
     if problems:
         print("refused before training:", *problems, sep="\n", file=sys.stderr)

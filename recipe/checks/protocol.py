@@ -1,4 +1,4 @@
-"""Can the stages of a protocol be run with these batches, and will each be seen at its end?"""
+"""Can the stages of a protocol run with these batches, and is each validated at its end?"""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -10,29 +10,29 @@ from recipe.settings import Settings, SettingsError, read_settings
 from recipe.training.schedule import PromptPlan, make_plan, mixed_plan
 
 FSDP = "actor_rollout_ref.actor.fsdp_config"
-# verl's estimators that scale or shift advantages by the whole batch.
+# verl's estimators that scale or shift advantages over the whole batch.
 BATCH_ESTIMATORS = ("gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gdpo", "gpg")
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Steps without a prompt to train on, samples that do not divide, stages without a validation at their end, a
-    protection that would never be triggered or be rounded away, memory samples that would change what is trained.
+    """Refuse steps without a prompt to train on, samples that do not divide, stages without a validation at their end,
+    protection that would never be triggered or be rounded away, and memory samples that would affect training.
     """
     try:
         settings = read_settings(config)
         plan = make_plan(settings, config.data.train_batch_size)
     except SettingsError as error:
         return [Problem(str(error), "protocol", "change the keys it names")]
-    seen = [
-        *_forgetting_is_seen(settings, config.trainer.test_freq),
-        *_corrections_are_kept(config, settings),
+    problems = [
+        *_check_trigger(settings, config.trainer.test_freq),
+        *_check_dtype(config, settings),
     ]
     if plan is None:
-        return [*seen, *(_every_skill(config, settings) if settings.protocol.every_skill else [])]
+        return [*problems, *(_every_skill(config, settings) if settings.protocol.every_skill else [])]
     return [
-        *seen,
+        *problems,
         *_validations(settings.protocol.stage_steps, config.trainer.test_freq),
-        *_groups_of_their_own(plan, config.algorithm.adv_estimator),
+        *_check_estimator(plan, config.algorithm.adv_estimator),
         *_divisions(plan, read_sizes(config)),
     ]
 
@@ -46,20 +46,20 @@ def _validations(stage_steps: int, test_freq: int) -> list[Problem]:
     return [Problem(what, "trainer.test_freq", f"one of {valid}")]
 
 
-def _forgetting_is_seen(settings: Settings, test_freq: int) -> list[Problem]:
-    """Protection that a fall in validation triggers needs validations while there is still something to protect."""
+def _check_trigger(settings: Settings, test_freq: int) -> list[Problem]:
+    """Protection triggered by a drop in validation accuracy needs a validation before the end of a stage."""
     projection, stages = settings.projection, settings.stages
     if projection.method == "off" or projection.when != "forgetting" or projection.forgetting_accuracy == "training":
         return []
     if test_freq > 0 and (stages is None or test_freq < settings.protocol.stage_steps):
         return []
     where = "" if stages is None else " before a stage ends"
-    what = f"projection.when=forgetting is triggered by validations, and test_freq={test_freq} gives none{where}"
+    what = f"projection.when=forgetting is triggered by validations, but test_freq={test_freq} gives none{where}"
     return [Problem(what, "trainer.test_freq", "lower it (above 0), or use projection.forgetting_accuracy=training")]
 
 
-def _corrections_are_kept(config: DictConfig, settings: Settings) -> list[Problem]:
-    """What projection writes back is small beside the weights: adapters, too, take the dtype of the parameters."""
+def _check_dtype(config: DictConfig, settings: Settings) -> list[Problem]:
+    """Projection's corrections are small relative to the weights; adapters, too, have the parameters' dtype."""
     from verl.utils.torch_dtypes import PrecisionType
 
     key = f"{FSDP}.model_dtype"
@@ -78,22 +78,22 @@ def _every_skill(config: DictConfig, settings: Settings) -> list[Problem]:
     return []
 
 
-def _groups_of_their_own(plan: PromptPlan, estimator: str) -> list[Problem]:
-    """Memory samples must have advantages by themselves, and leave those of the trained samples as they are."""
+def _check_estimator(plan: PromptPlan, estimator: str) -> list[Problem]:
+    """The advantages of memory samples and of trained samples must not depend on each other."""
     if estimator not in BATCH_ESTIMATORS or not plan.memory.any():
         return []
     what = (
         f"{estimator} scales advantages over the whole batch: samples of memory prompts would change those of the "
-        f"trained ones, and get some where all answers scored alike"
+        f"trained ones, and get non-zero advantages where all answers scored the same"
     )
-    fix = "projection.constraint_source=solutions, or an estimator of groups such as grpo or rloo"
+    fix = "projection.constraint_source=solutions, or a group-wise estimator such as grpo or rloo"
     return [Problem(what, "algorithm.adv_estimator", fix)]
 
 
 def _divisions(plan: PromptPlan, sizes: RunSizes) -> list[Problem]:
     """Memory and trained samples each divide over ranks, the latter also into the optimiser's steps."""
     if sizes.prompts % sizes.mini_batch_prompts:
-        return []  # recipe.checks.memory says so
+        return []  # recipe.checks.memory reports it
     parts = sizes.data_parallel * (sizes.prompts // sizes.mini_batch_prompts)
     for step in range(plan.steps):
         memory = int(plan.memory[step].sum()) * sizes.answers

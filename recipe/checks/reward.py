@@ -1,4 +1,4 @@
-"""Are the reward settings valid? verl's workers would find out after the first answers."""
+"""Are the reward settings valid? Without this check verl's workers fail after the first answers."""
 
 from omegaconf import DictConfig
 
@@ -8,9 +8,9 @@ from rewards import experiment
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Unknown reward settings and invalid values, such as a shape that does not exist."""
+    """Refuse unknown reward settings and invalid values, such as a shape that does not exist."""
     try:
         experiment.of_config(config)
     except ValueError as error:
-        return [Problem(str(error), experiment.REWARD_KWARGS, "docs/reference/rewards.md lists the settings")]
+        return [Problem(str(error), experiment.REWARD_KWARGS, "see the settings in docs/reference/rewards.md")]
     return []

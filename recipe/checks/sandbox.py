@@ -1,4 +1,4 @@
-"""Can the sandbox of the run do what its rows need? Asked of the one that the run will use: named, or embedded."""
+"""Can the run's sandbox, named or embedded, execute the answers to its rows?"""
 
 import asyncio
 import json
@@ -20,8 +20,8 @@ PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Named sandboxes that do not answer; and where the rows' answers run in one: an embedded one that does not start,
-    and packages that programs cannot import there (numpy; DuckDB and math-verify where rows or reward ask for them).
+    """Refuse named sandboxes that do not respond. If the rows' answers run in a sandbox, refuse also an embedded one
+    that does not start, and missing packages (numpy; DuckDB and math-verify where rows or reward need them).
     """
     value = config.sandbox.url
     urls = list(value) if isinstance(value, ListConfig) else [value] if value else []
@@ -33,7 +33,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
 
 
 def packages_needed(config: DictConfig) -> list[str] | None:
-    """The packages that the rows' answers need in the sandbox beside numpy; None where no answer runs there."""
+    """Packages that the rows' answers need in the sandbox in addition to numpy; None if no answer runs there."""
     rows = [row for key in ("train_files", "val_files") for row in _rows(config.data.get(key))]
     sources = {source for source, _ in rows}
     math = "gsm8k" in sources and _extraction(config) == "math_verify"
@@ -52,7 +52,7 @@ def _extraction(config: DictConfig) -> str | None:
 
 
 def _rows(paths: Any) -> list[tuple[str, str]]:
-    """Verifier and ground truth of each row; none of a file that the data check refuses."""
+    """Verifier and ground truth of each row; files that the data check refuses are skipped."""
     found: list[tuple[str, str]] = []
     for path in paths if isinstance(paths, ListConfig) else [paths]:
         try:
@@ -93,7 +93,7 @@ def _incapable(url: str | None, isolation: str | None, needed: list[str]) -> Pro
     try:
         result = asyncio.run(_import_in_a_program(url, isolation, needed))
     except (InfrastructureError, ValueError, OSError) as error:
-        return Problem(f"{name} can't run programs: {error}", where, "docs/reference/sandbox.md says what it needs")
+        return Problem(f"{name} can't run programs: {error}", where, "see docs/reference/sandbox.md for its needs")
     problem = readiness.problem(result)
     fix = "install them where that sandbox runs, in the interpreter of its server"
     return Problem(f"{name}: {problem}", where, fix) if problem else None

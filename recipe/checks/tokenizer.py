@@ -1,4 +1,4 @@
-"""Can credit be given to the tokens of the run's own tokenizer? It is tried on a few answers."""
+"""Can credit be assigned to the tokens of the run's tokenizer? Tried on a few answers."""
 
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from rewards.counterfactual.segments import Unit, segment
 from rewards.counterfactual.tokens import token_offsets, token_steps
 
 KEY = "actor_rollout_ref.model.path"
-MEND = "use a model whose tokenizer keeps the text, or credit=off"
+FIX = "use a model whose tokenizer preserves the text, or credit=off"
 
-# A program alone; one in an explanation, with characters of several bytes and a tab.
+# A bare program, and one within an explanation, with multi-byte characters and a tab.
 ANSWERS = (
     "def f(a, b):\n    total = a\n    for i in range(b):\n        total += i\n    return total",
     "The idea: put both in one text.\n\n```python\ndef f(s):\n\tend = 'été 漢字 😀'\n\treturn s + end\n```\nDone.",
@@ -21,9 +21,9 @@ ANSWERS = (
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Every step of each answer survives encoding and decoding, and has tokens.
+    """Require that each step of each answer survives encoding and decoding, and has tokens.
 
-    A tokenizer that does not load is no matter of this check: that of the model folder names it.
+    A tokenizer that does not load is ignored here: `recipe.checks.model` reports it.
     """
     if config.credit.kind == "off":
         return []
@@ -37,13 +37,13 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
         return []
     try:
         lost = [text for answer in ANSWERS if (text := lost_steps(tokenizer, answer, config.credit.unit))]
-    except Exception as error:  # whatever a tokenizer raises would be raised for every sample
+    except Exception as error:  # the tokenizer would raise it for every sample
         lost = [f"{type(error).__name__}: {error}"]
-    return [Problem(f"credit cannot be given with the tokenizer of {path}: {why}", KEY, MEND) for why in lost[:1]]
+    return [Problem(f"credit cannot be assigned with the tokenizer of {path}: {why}", KEY, FIX) for why in lost[:1]]
 
 
 def lost_steps(tokenizer: Any, answer: str, unit: Unit) -> str:
-    """Which steps of an answer are lost between its tokens and the text that they are decoded to; "" for none."""
+    """A message about steps of an answer that are lost by encoding and decoding; "" if all are kept."""
     written = segment(answer, unit)
     ids = tokenizer.encode(answer, add_special_tokens=False)
     if tokenizer.eos_token_id is not None:
@@ -51,7 +51,7 @@ def lost_steps(tokenizer: Any, answer: str, unit: Unit) -> str:
     text = tokenizer.decode(ids, skip_special_tokens=True)
     steps = segment(text, unit)
     if len(steps) != len(written):
-        return f"{answer!r} has {len(written)} steps ({unit}), and {len(steps)} as it is read back, {text!r}"
+        return f"{answer!r} has {len(written)} steps ({unit}), but {len(steps)} after decoding: {text!r}"
     owners = set(token_steps(token_offsets(tokenizer, ids), [(step.start, step.end) for step in steps]).tolist())
     bare = [text[step.start : step.end] for number, step in enumerate(steps) if number not in owners]
     return f"no token belongs to {bare[0]!r} in {text!r}" if bare else ""

@@ -1,1 +1,1 @@
-"""What an evaluation is made of: protocols, servers, samples, metrics, the output folder."""
+"""Parts of an evaluation: protocols, servers, samples, metrics, the output folder."""

@@ -18,38 +18,38 @@ from rewards.verdict import Verdict
 
 Message = dict[str, str]
 
-# One turn of the model: the messages so far, the number of the turn, and the tokens that earlier turns took. None
-# where no token is left for it.
+# One turn of the model, from the messages so far, the number of the turn, and the tokens used by earlier turns. None if
+# no tokens are left for it.
 Ask = Callable[[Sequence[Message], int, int], Awaitable[Answer | None]]
 
 
 async def play_episode(ask: Ask, environment: Environment, prompt: Sequence[Message], agents: AgentsSettings) -> Answer:
-    """One episode as one answer: the text of the turn that is the agent's answer, the tokens of all turns.
+    """Play one episode; return it as one answer: the text of the answering turn, the tokens of all turns.
 
-    Its `finish` is that turn's, TOO_LONG where even the prompt exceeds the context, EPISODE_FAILED where the
-    environment could not be run, which is no fault of the model.
+    Its `finish` is that turn's; TOO_LONG if even the prompt exceeds the context; EPISODE_FAILED if the environment
+    could not run, which is not the model's fault.
     """
     turns: list[Answer] = []
-    talk: list[Message] = []
+    conversation: list[Message] = []
     while len(turns) < agents.max_turns:
-        turn = await ask([*prompt, *talk], len(turns), sum(one.tokens for one in turns))
+        turn = await ask([*prompt, *conversation], len(turns), sum(one.tokens for one in turns))
         if turn is None or turn.finish == TOO_LONG:
             if turn is not None and not turns:
                 return turn
             break
         turns.append(turn)
-        talk.append({"role": "assistant", "content": turn.text})
+        conversation.append({"role": "assistant", "content": turn.text})
         try:
             observation = await environment.act(turn.text)
-        except Exception:  # whatever the sandbox raises
-            return replace(_together(turns, talk, environment), finish=EPISODE_FAILED)
+        except Exception:  # the sandbox may raise anything
+            return replace(_merge_turns(turns, conversation, environment), finish=EPISODE_FAILED)
         if observation.done:
             break
-        talk.append({"role": agents.role, "content": observation.text})
-    return _together(turns, talk, environment)
+        conversation.append({"role": agents.role, "content": observation.text})
+    return _merge_turns(turns, conversation, environment)
 
 
-def _together(turns: Sequence[Answer], talk: Sequence[Message], environment: Environment) -> Answer:
+def _merge_turns(turns: Sequence[Answer], conversation: Sequence[Message], environment: Environment) -> Answer:
     entropies = [(one.entropy, one.tokens) for one in turns if one.entropy is not None]
     tokens = sum(count for _, count in entropies)
     return replace(
@@ -58,17 +58,17 @@ def _together(turns: Sequence[Answer], talk: Sequence[Message], environment: Env
         entropy=sum(value * count for value, count in entropies) / tokens if tokens else None,
         started=turns[0].started,
         ended=turns[-1].ended,
-        conversation=list(talk),
+        conversation=list(conversation),
         first_failed=environment.first_failed,
     )
 
 
-SECONDS = 180.0
-"""Without a new sample, after which the waiting is written down."""
+STALL_SECONDS = 180.0
+"""Time without a new sample after which the task stacks are dumped."""
 
 
-async def note_stalls(path: Path, count: Callable[[], int], seconds: float = SECONDS) -> None:
-    """Dump the stacks of all tasks to `path` when `count()` stands still; runs until cancelled."""
+async def note_stalls(path: Path, count: Callable[[], int], seconds: float = STALL_SECONDS) -> None:
+    """Dump the stacks of all tasks to `path` whenever `count()` has not changed for `seconds`; runs until cancelled."""
     while True:
         before = count()
         await asyncio.sleep(seconds)
@@ -93,10 +93,10 @@ def stack_of(task: asyncio.Task[Any]) -> str:
 
 
 class Collector:
-    """Fills a journal with the samples of a budget; samples that it holds are not generated again.
+    """Fill a journal with the samples of a budget; samples that it already holds are not generated again.
 
-    judge: how answers are judged. concurrency: chains of generation at a time; judging: answers
-    that are judged at a time. agents: how rows for an agent of ours are answered in several turns; None: in one.
+    judge: settings of the judge. concurrency: maximum of concurrent chains of generation; judging: of concurrently
+    judged answers. agents: settings for rows of our multi-turn agents; None: answer these rows in one turn.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Collector:
         self._generating, self._judging = asyncio.Semaphore(concurrency), asyncio.Semaphore(judging)
 
     async def collect(self, problems: Sequence[Problem]) -> None:
-        """Returns when every sample is in the journal; raises ServerError when no server answers any more."""
+        """Return when every sample is in the journal; raise ServerError if all servers have failed."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for problem in problems:
@@ -126,7 +126,7 @@ class Collector:
             raise group.exceptions[0] from None
 
     async def _chain(self, tasks: asyncio.TaskGroup, problem: Problem, chain: range | None) -> None:
-        """Samples of one problem that depend on each other, because they share a budget."""
+        """Draw the samples of one problem that share a budget, one after the other."""
         spent = 0
         try:
             for number in self.budget.numbers(chain):
@@ -135,7 +135,7 @@ class Collector:
                 sample = await self._sample(problem, number, spent)
                 if not sample.settled:
                     tasks.create_task(self._settle(problem, sample))
-                # Servers that count no tokens must not make a chain endless.
+                # At least 1, so that a chain ends even if the server does not count tokens.
                 spent += max(1, sample.answer.tokens)
                 if sample.answer.finish == TOO_LONG:
                     return

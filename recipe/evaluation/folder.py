@@ -1,4 +1,4 @@
-"""The folder of an evaluation: `samples.jsonl`, `metrics.json`, `summary.json`, `run_info.json`, `qa_logs/`."""
+"""Output folder of an evaluation: `samples.jsonl`, `metrics.json`, `summary.json`, `run_info.json`, `qa_logs/`."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ QA_PER_CLASS = 5
 
 
 class FolderError(ValueError):
-    """The folder holds a different evaluation, or none; the message is for the user."""
+    """The folder holds another evaluation, or none; the message is for the user."""
 
 
 def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -38,7 +38,7 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 class EvaluationFolder:
-    """Reads and writes the output folder of an evaluation."""
+    """Reader and writer of an evaluation's output folder."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -50,7 +50,7 @@ class EvaluationFolder:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Data set -> metrics; FolderError when the evaluation is not finished."""
+        """Data set -> metrics; FolderError if the evaluation is not finished."""
         return self._read("metrics.json")
 
     def journal(self) -> Journal:
@@ -62,7 +62,9 @@ class EvaluationFolder:
         texts = [f"{name}={path}" for name, path in info["files"].items()]
         for name, path in info["files"].items():
             if not Path(path).is_file() or file_hash(Path(path)) != info["settings"]["data"][name]:
-                raise FolderError(f"{path} is not there any more, or not the file that {self.path} was made with")
+                raise FolderError(
+                    f"{path} is missing, or has changed since the evaluation in {self.path}: restore the file"
+                )
         return read_data_sets(texts, info["settings"]["limit"])
 
     def begin(
@@ -72,11 +74,11 @@ class EvaluationFolder:
         files: dict[str, str] | None = None,
         experiment: str | None = None,
     ) -> Journal:
-        """The journal of a new evaluation, or of one that continues with the same settings.
+        """The journal of a new evaluation, or of one that resumes with the same settings.
 
-        files: data set -> absolute path of its data file; where it lies does not count as a setting. experiment: whose
-        judge settings were taken; None: the defaults.
-        FolderError when the folder holds an evaluation with other settings: its samples would be mixed up with these.
+        files: data set -> absolute path of its data file; the path does not count as a setting. experiment: the source
+        of the judge settings; None: the defaults.
+        FolderError if the folder holds an evaluation with other settings: their samples would be mixed.
         """
         settings = json.loads(json.dumps(settings))
         self.check(settings)
@@ -86,20 +88,20 @@ class EvaluationFolder:
         return self.journal()
 
     def check(self, settings: dict[str, Any], unknown: Collection[str] = ()) -> None:
-        """FolderError when the folder holds an evaluation with other settings; `unknown` ones are not compared yet."""
+        """Raise FolderError if the folder holds an evaluation with other settings; `unknown` ones are not compared."""
         if not (self.path / "run_info.json").exists():
             return
         before = {key: value for key, value in self.run_info["settings"].items() if key not in unknown}
         if differing := changed_settings(before, json.loads(json.dumps(settings))):
-            told = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
-            raise FolderError(f"{self.path} holds an evaluation with another {told}; choose another --out")
+            changes = ", ".join(f"{key} ({one} there, {other} now)" for key, (one, other) in differing.items())
+            raise FolderError(f"{self.path} holds an evaluation with another {changes}; choose another --out")
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:
         self._write("metrics.json", metrics)
         self._write("summary.json", summary)
 
     def write_qa(self, problems: Iterable[Problem], samples: Iterable[Sample], seed: int) -> None:
-        """`qa_logs/<data set>.jsonl`: up to QA_PER_CLASS samples of each error class with their prompts, to be read."""
+        """Write `qa_logs/<data set>.jsonl`: up to QA_PER_CLASS samples per error class with their prompts, to read."""
         prompts = {problem.key: problem.messages for problem in problems}
         classes: dict[tuple[str, str], list[Sample]] = defaultdict(list)
         for sample in samples:

@@ -1,4 +1,4 @@
-"""Numbers of an evaluation, from its samples alone.
+"""Metrics of an evaluation, from its samples alone.
 
 Intervals are 95% bootstrap intervals over problems: samples of one problem are not independent.
 """
@@ -14,18 +14,18 @@ from recipe.evaluation.budgets import Budget, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
 from recipe.records.intervals import bootstrap_interval
 
-# The answer was a program (or what its task asks for) that ran to its end, right or wrong.
+# Error classes of an answer that ran to its end, right or wrong.
 RAN = ("none", "wrong_answer", "infeasible")
 
-# Of a sample that was judged: what is averaged, first over the samples of a problem, then over problems. None: it does
-# not count.
+# Values of a judged sample that are averaged, first over the samples of a problem, then over problems. None: the sample
+# does not count.
 PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "accepted@1": lambda reward: reward["acc"],
     "pass_ratio": lambda reward: reward["pass_ratio"],
     "exec_success_rate": lambda reward: float(reward["error"] in RAN),
     "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
     "zero_reward_rate": lambda reward: float(reward["score"] == 0),
-    # Of agents' episodes alone.
+    # Only for agents' episodes.
     "first_turn_accuracy": lambda reward: reward.get("first_acc"),
     "recovery_rate": lambda reward: reward["acc"] if reward.get("first_acc") == 0 else None,
 }
@@ -41,7 +41,7 @@ def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 
 def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
-    """Metric -> problem -> its mean over those of the problem's samples that count; problems with none are left out."""
+    """Metric -> problem -> mean over the problem's samples that count; problems without any are left out."""
     rewards = {key: [sample.reward or {} for sample in found] for key, found in problems.items()}
     counted = {
         name: {key: [value for value in map(read, found) if value is not None] for key, found in rewards.items()}
@@ -54,7 +54,7 @@ def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
 
 
 def solved(problems: dict[str, list[Sample]], budget: Budget, ks: Sequence[int]) -> dict[str, dict[str, float]]:
-    """Problem -> its pass@k for each k that its samples allow, or whether its budget bought an accepted answer."""
+    """Metric -> problem -> pass@k for each k that its samples allow, or 1 if an answer in its budget was accepted."""
     counts = {key: (len(found), sum(_accepted(sample) for sample in found)) for key, found in problems.items()}
     if budget.name == "eval@budget":
         return {"solved@budget": {key: float(accepted > 0) for key, (_, accepted) in counts.items()}}
@@ -66,7 +66,7 @@ def solved(problems: dict[str, list[Sample]], budget: Budget, ks: Sequence[int])
 
 
 def measure(samples: Sequence[Sample], budget: Budget, ks: Sequence[int] = ()) -> dict[str, Any]:
-    """Every metric of one data set (docs/how-to/evaluate.md). Rates are None where nothing was judged."""
+    """All metrics of one data set (docs/how-to/evaluate.md). Rates are None if nothing was judged."""
     problems = group(samples)
     means = values(problems) | solved(problems, budget, ks)
     judged = [sample for found in problems.values() for sample in found]
@@ -88,12 +88,12 @@ def measure(samples: Sequence[Sample], budget: Budget, ks: Sequence[int] = ()) -
 
 
 def interval(per_problem: Sequence[float]) -> dict[str, float] | None:
-    """Mean over problems with the ends of its interval, None for a single one; None of no problem."""
+    """Mean over problems and the ends of its interval, which are None for a single problem; None for no problem."""
     return asdict(bootstrap_interval(per_problem)) if per_problem else None
 
 
 def quantiles(numbers: Sequence[float], *percents: int) -> dict[str, float | None]:
-    """Mean and percentiles (linear interpolation); None of nothing."""
+    """Mean and percentiles (linear interpolation); None for an empty sequence."""
     return {"mean": _mean(numbers)} | {
         f"p{percent}": float(np.percentile(numbers, percent)) if numbers else None for percent in percents
     }
@@ -117,16 +117,16 @@ def costs(samples: Sequence[Sample]) -> dict[str, float | None]:
 
 
 def throughput(samples: Sequence[Sample]) -> dict[str, float | None]:
-    """Samples and tokens a second of generation: the time during which at least one of these answers was under way,
-    so that pauses, and the parts of an evaluation that was stopped, do not count.
+    """Samples and tokens per second of generation: the time with at least one of these answers in progress, so that
+    pauses, and interruptions of an evaluation, do not count.
     """
-    seconds, reached = 0.0, -np.inf
+    seconds, covered_until = 0.0, -np.inf
     for started, ended in sorted((sample.answer.started, sample.answer.ended) for sample in samples):
-        seconds += max(0.0, ended - max(started, reached))
-        reached = max(reached, ended)
-    rates = (len(samples), sum(sample.answer.tokens for sample in samples))
-    per_second, tokens = (number / seconds if seconds > 0 else None for number in rates)
-    return {"seconds": seconds, "samples_per_second": per_second, "tokens_per_second": tokens}
+        seconds += max(0.0, ended - max(started, covered_until))
+        covered_until = max(covered_until, ended)
+    totals = (len(samples), sum(sample.answer.tokens for sample in samples))
+    samples_rate, tokens_rate = (number / seconds if seconds > 0 else None for number in totals)
+    return {"seconds": seconds, "samples_per_second": samples_rate, "tokens_per_second": tokens_rate}
 
 
 def _accepted(sample: Sample) -> bool:

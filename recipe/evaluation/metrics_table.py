@@ -1,4 +1,4 @@
-"""The table of an evaluation: rates of each data set with their intervals."""
+"""Table of an evaluation's results: rates of each data set with their intervals."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Metrics = dict[str, dict[str, Any]]
 
 
 def table(metrics: Metrics) -> Table:
-    """One row a data set: rates in percent, the first ones with their 95% intervals."""
+    """One row per data set: rates in percent, the first ones with their 95% intervals."""
     passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
     passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
     headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens"]
@@ -28,5 +28,5 @@ def table(metrics: Metrics) -> Table:
 
 
 def rate_text(rate: dict[str, float] | None) -> str:
-    """A rate in percent with its interval; a dash where there is none."""
+    """A rate in percent with its interval; a dash for None."""
     return "-" if rate is None else Interval(**rate).scaled(100).text()

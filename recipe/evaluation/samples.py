@@ -1,4 +1,4 @@
-"""The problems of an evaluation, their samples, and the journal that keeps each sample as soon as it is judged."""
+"""Problems of an evaluation, their samples, and the journal to which each judged sample is appended at once."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from recipe.records.run_directory import read_jsonl
 
 @dataclass(frozen=True)
 class Problem:
-    """One row of a data file, as it is asked and judged. `role` is that of data_prep/splits.py, None where not told."""
+    """One row of a data file: prompt and ground truth. `role` is that of data_prep/splits.py, None if not recorded."""
 
     dataset: str
     id: str
@@ -30,10 +30,9 @@ class Problem:
 
 
 def read_data_sets(texts: Sequence[str], limit: int | None = None) -> list[Problem]:
-    """The problems of files named as `FILE.parquet` (named after its folder and stem) or `NAME=FILE.parquet`.
+    """The problems of files given as `FILE.parquet` (named after its folder and stem) or `NAME=FILE.parquet`.
 
-    limit: at most so many of each file, from its beginning. DataFileError for a file or a row that does not fit, a
-    name or an id that is there twice.
+    limit: maximum per file, from its beginning. DataFileError for an invalid file or row, or a duplicate name or id.
     """
     problems: list[Problem] = []
     for name, path in data_files(texts).items():
@@ -47,14 +46,16 @@ def read_data_sets(texts: Sequence[str], limit: int | None = None) -> list[Probl
 
 
 def data_files(texts: Sequence[str]) -> dict[str, Path]:
-    """Name and file of each data set; DataFileError when two have the same name."""
+    """Name and file of each data set; DataFileError if two have the same name."""
     files: dict[str, Path] = {}
     for text in texts:
         name, _, file = text.rpartition("=")
         path = Path(file).expanduser()
         name = name or f"{path.absolute().parent.name}_{path.stem}"
         if name in files or "/" in name:
-            raise DataFileError(f"{text}: the name '{name}' is taken or has a slash; name the set: NAME=FILE.parquet")
+            raise DataFileError(
+                f"{text}: the name '{name}' is in use or has a slash; choose another: NAME=FILE.parquet"
+            )
         files[name] = path
     return files
 
@@ -69,19 +70,20 @@ def _problem(name: str, row: Row) -> Problem:
 
 
 TOO_LONG = "prompt_too_long"
-"""The `finish` of a problem that the server could not be asked, because its prompt exceeds the context."""
+"""The `finish` of a problem whose prompt exceeds the server's context."""
 
 EPISODE_FAILED = "environment_failed"
-"""The `finish` of an agent's episode whose environment could not be run: it is played again."""
+"""The `finish` of an agent's episode whose environment could not run; a later run retries it."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server gave. tokens: generated ones; finish: why it ended, `stop` or `length`; entropy: in nats a token,
-    estimated from the sampled tokens, None when it was not asked for; started, ended: seconds since the epoch.
+    """A server's answer. tokens: number of generated tokens; finish: the reason for its end, `stop` or `length`;
+    entropy: in nats per token, estimated from the sampled tokens, None if not requested; started, ended: seconds since
+    the epoch.
 
-    Of an agent's episode `text` is the turn that is the answer, `conversation` every message after the prompt, and
-    `first_failed` says that the environment showed its first turn to be wrong.
+    For an agent's episode, `text` is the answering turn, `conversation` every message after the prompt, and
+    `first_failed` whether the environment showed the first turn to be wrong.
     """
 
     text: str
@@ -96,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sample:
-    """Answer `number` to a problem, with what `rewards.compute_score` says of it; None: there is nothing to judge."""
+    """Answer `number` to a problem, with the reward from `rewards.compute_score`; None: there is nothing to judge."""
 
     dataset: str
     id: str
@@ -111,7 +113,7 @@ class Sample:
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict: the answer was judged, and by a judge that worked."""
+        """Whether there is a verdict: the answer was judged, without an infrastructure failure."""
         return self.reward is not None and self.reward["error"] != "infrastructure"
 
     @property
@@ -120,12 +122,12 @@ class Sample:
 
     @property
     def settled(self) -> bool:
-        """Whether an evaluation that goes on has nothing left to do for it."""
+        """Whether a resumed evaluation has nothing left to do for this sample."""
         return self.judged or self.answer.finish == TOO_LONG
 
 
 class Journal:
-    """`samples.jsonl`: one line a sample, appended and flushed; of two lines for one sample the later one stands."""
+    """`samples.jsonl`: one line per sample, appended and flushed; of two lines for one sample the later one counts."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -136,7 +138,7 @@ class Journal:
         _end_last_line(path)
 
     def add(self, sample: Sample) -> None:
-        """Keep a sample; raises OSError when the disk is full."""
+        """Append a sample; raises OSError if the disk is full."""
         line = asdict(sample)
         if sample.reward is not None:
             line["reward"] = {key: _json_number(value) for key, value in sample.reward.items()}
@@ -151,7 +153,7 @@ class Journal:
 
 
 def _end_last_line(path: Path) -> None:
-    """A line that was cut when an evaluation was killed must not swallow the next one."""
+    """Terminate a line that was truncated when an evaluation was killed, so that the next one stays separate."""
     if path.exists() and path.stat().st_size:
         with open(path, "rb+") as file:
             file.seek(-1, 2)

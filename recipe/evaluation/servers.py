@@ -1,4 +1,4 @@
-"""OpenAI-compatible servers of one model: load balancing, failover, and vLLM's own server for a single evaluation."""
+"""OpenAI-compatible servers of one model: load balancing, failover, and a vLLM server for a single evaluation."""
 
 import contextlib
 import os
@@ -20,13 +20,13 @@ from recipe.evaluation.samples import TOO_LONG, Answer
 
 
 class ServerError(RuntimeError):
-    """A server is not what it should be, or none answers any more; the message is for the user."""
+    """A server is not usable, or all have failed; the message is for the user."""
 
 
 class Endpoints:
-    """Clients of several servers that serve the same model. Each request goes to the one with the fewest under way.
+    """Clients of several servers of the same model. Each request goes to the server with the fewest pending requests.
 
-    retries: how often the client tries a failed request again before it gives its server up.
+    retries: number of retries of a failed request before its server is given up.
     """
 
     def __init__(self, urls: Sequence[str], *, key: str = "none", retries: int = 5, timeout: float = 600):
@@ -36,7 +36,7 @@ class Endpoints:
             )
             for url in urls
         }
-        self.under_way = dict.fromkeys(self.clients, 0)
+        self.pending = dict.fromkeys(self.clients, 0)
         self.lost: dict[str, str] = {}
         self.model = ""
 
@@ -45,10 +45,10 @@ class Endpoints:
             await client.close()
 
     async def find_model(self, name: str | None) -> dict[str, dict[str, Any]]:
-        """What each server says that it serves, by url; from now on that model is asked.
+        """Select the model for all later requests; return each server's description of it, by url.
 
-        name: the model that is wanted; None: the one that the servers serve.
-        Raises ServerError: a server does not answer, or serves something else.
+        name: the requested model; None: the only one that the servers serve.
+        Raises ServerError: a server does not respond, or serves another model.
         """
         reported = {url: await self._served(url, name) for url in self.clients}
         names = {entry["id"] for entry in reported.values()}
@@ -63,22 +63,22 @@ class Endpoints:
             models = [model.to_dict() for model in (await self.clients[url].models.list()).data]
         except openai.NotFoundError:
             raise ServerError(
-                f"{url}/models answers 404: that is no OpenAI-compatible server; name its base url (http://HOST:PORT/v1)"
+                f"{url}/models returns 404: not an OpenAI-compatible server; give its base url (http://HOST:PORT/v1)"
             ) from None
         except openai.APIError as error:
-            raise ServerError(f"{url} does not answer ({_reason(error)}); is the server up?") from error
+            raise ServerError(f"{url} does not respond ({_reason(error)}); is the server up?") from error
         names = [str(model["id"]) for model in models]
         if name is None and len(models) == 1:
             return models[0]
         if name not in names:
-            wanted = "no model was named" if name is None else f"'{name}' was asked for"
-            raise ServerError(f"{url} serves {', '.join(names) or 'no model'}, but {wanted}; give --model NAME")
+            requested = "no model was named" if name is None else f"'{name}' was requested"
+            raise ServerError(f"{url} serves {', '.join(names) or 'no model'}, but {requested}; give --model NAME")
         return models[names.index(name)]
 
     async def ask(self, messages: Sequence[dict[str, str]], budget: Budget, *, seed: int, max_tokens: int) -> Answer:
-        """One answer, from the least busy server that still answers.
+        """One answer, from the least busy server that still responds.
 
-        Raises ServerError: every server is lost, serves another model by now, or refuses the request as such.
+        Raises ServerError: every server has failed, or a server serves another model or refuses the request.
         """
         request = {
             "model": self.model,
@@ -89,8 +89,8 @@ class Endpoints:
             "logprobs": True if budget.entropy else openai.omit,
         }
         while available := [url for url in self.clients if url not in self.lost]:
-            url = min(available, key=lambda name: self.under_way[name])
-            self.under_way[url] += 1
+            url = min(available, key=lambda name: self.pending[name])
+            self.pending[url] += 1
             try:
                 return await self._answer(url, request, max_tokens)
             except openai.NotFoundError as error:
@@ -100,9 +100,9 @@ class Endpoints:
             except openai.APIError as error:
                 self.lost[url] = _reason(error)
             finally:
-                self.under_way[url] -= 1
-        told = "; ".join(f"{url}: {reason}" for url, reason in self.lost.items())
-        raise ServerError(f"no server answers any more ({told})")
+                self.pending[url] -= 1
+        reasons = "; ".join(f"{url}: {reason}" for url, reason in self.lost.items())
+        raise ServerError(f"all servers have failed ({reasons})")
 
     async def _answer(self, url: str, request: dict[str, Any], max_tokens: int) -> Answer:
         started = time.time()
@@ -112,7 +112,7 @@ class Endpoints:
         except openai.BadRequestError as error:
             if not _exceeds_context(error):
                 raise
-            # Prompt and answer together are too long: take what the context leaves to the answer, if anything.
+            # Prompt and max_tokens exceed the context together: ask for what the context leaves, if anything.
             try:
                 completion = await create(**request)
             except openai.BadRequestError as again:
@@ -123,7 +123,7 @@ class Endpoints:
 
     def _read(self, url: str, completion: Any, started: float) -> Answer:
         if completion.model != self.model:
-            raise ServerError(f"{url} answers as '{completion.model}', not as '{self.model}': it was exchanged")
+            raise ServerError(f"{url} answers as '{completion.model}', not as '{self.model}': its model has changed")
         choice = completion.choices[0]
         logprobs = [token.logprob for token in (choice.logprobs.content or [])] if choice.logprobs else []
         entropy = -sum(logprobs) / len(logprobs) if logprobs else None
@@ -132,7 +132,7 @@ class Endpoints:
 
 
 def base_url(url: str) -> str:
-    """The url with the `/v1` that vLLM and its like serve under."""
+    """The url with the suffix `/v1`, under which vLLM and similar servers respond."""
     url = url.rstrip("/")
     return url if url.endswith("/v1") else f"{url}/v1"
 
@@ -147,18 +147,18 @@ def _reason(error: openai.APIError) -> str:
 
 START_SECONDS = 900.0
 
-# What configs/platform/cpu.yaml gives vLLM in a training run, and why, is said there. Prompts in one piece, because
-# after a part of a prompt vLLM turns the request's random generator back, which torch has no way of doing on a CPU.
+# The same as in configs/platform/cpu.yaml, which explains them. No chunked prefill, because after a chunk vLLM rewinds
+# the request's random generator, which torch does not support on a CPU.
 _CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
 _CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCH_COMPILE_DISABLE": "1"}
 
 
 @contextlib.contextmanager
 def vllm_server(model: str, platform: str, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
-    """The url of a server of this model, which ends with the block, however the block ends.
+    """Start a server of this model and yield its url; the server stops when the block ends, also by an exception.
 
-    platform: `cpu` or `gpu`. options: more of `vllm serve`. Raises ServerError when it does not come up; all that it
-    prints is in `log`.
+    platform: `cpu` or `gpu`. options: further options of `vllm serve`. log: gets the server's output.
+    Raises ServerError if the server does not start.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -173,14 +173,14 @@ def vllm_server(model: str, platform: str, log: Path, options: Sequence[str] = (
         yield f"http://127.0.0.1:{port}"
     except ServerError as error:
         if process.poll() is None:
-            raise  # it lives: what its log says is not the reason
+            raise  # the server is alive, so its log does not have the reason
         raise ServerError(f"{error}: {last_error(log)}; all of its output: {log}") from None
     finally:
         end_session(process)
 
 
 def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Returns when the server answers; raises ServerError when it ends, or takes too long."""
+    """Return once the server is healthy; raise ServerError if it exits, or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -189,23 +189,23 @@ def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return
         time.sleep(0.5)
-    raise ServerError(f"vLLM did not come up in {START_SECONDS:.0f} s; what it prints: {log}")
+    raise ServerError(f"vLLM did not start within {START_SECONDS:.0f} s; its output: {log}")
 
 
 def last_error(log: Path) -> str:
-    """The last line of a log that tells of an error, or its last line."""
+    """The last line of a log that reports an error; without one, the last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"(Error|Exception)\b: ", line) and "EngineDeadError" not in line]
     return (errors or lines or ["it printed nothing"])[-1][-300:]
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a server and the engine processes of its session, gently first."""
-    for kind, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 20.0)):
+    """Stop a server and the engine processes of its session: SIGTERM first, then SIGKILL."""
+    for kind, timeout in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 20.0)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, kind)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
+            process.wait(timeout)
             if kind == signal.SIGKILL or not _session_lives(process.pid):
                 return
 

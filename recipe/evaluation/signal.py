@@ -1,7 +1,7 @@
-"""Does a problem, or a data set, teach a model anything? Learning signal from several answers to each problem.
+"""Learning signal of a problem or a data set, from several answers to each problem.
 
-Where all answers to a problem earn the same, their group-relative advantages are zero. Ranges: accuracy 10% to 80%,
-variance of the reward above 0.05, entropy 0.2 to 0.8 (docs/how-to/evaluate.md says where they come from).
+If all answers to a problem earn the same reward, their group-relative advantages are zero. Ranges: accuracy 10% to 80%,
+variance of the reward above 0.05, entropy 0.2 to 0.8 (sources: docs/how-to/evaluate.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,16 @@ import numpy as np
 from recipe.evaluation.samples import Sample
 
 ACCURACY, ENTROPY, VARIANCE = (0.1, 0.8), (0.2, 0.8), 0.05
-# Beyond these a data set is the wrong one, not only hard or easy.
+# Accuracies beyond which a data set is unsuitable, not only hard or easy.
 HOPELESS, SOLVED = 0.05, 0.95
 
 
 @dataclass(frozen=True)
 class Signal:
-    """accuracy: share of accepted answers. variance: of the reward over answers. entropy: nats a generated token, None
-    when the server gave no log-probabilities. Of a data set: means over its problems.
+    """Learning signal; for a data set, means over its problems.
+
+    accuracy: share of accepted answers. variance: of the reward over answers. entropy: in nats per generated token,
+    None if the server returned no log-probabilities.
     """
 
     accuracy: float
@@ -32,7 +34,7 @@ class Signal:
 
 
 def signal(samples: Sequence[Sample]) -> Signal:
-    """Of one problem, from its judged samples (at least one); entropy counts every token alike."""
+    """Signal of one problem, from its judged samples (at least one); entropy is a mean over tokens."""
     rewards = [sample.reward for sample in samples if sample.reward]
     measured = [
         (sample.answer.entropy, sample.answer.tokens) for sample in samples if sample.answer.entropy is not None
@@ -44,7 +46,7 @@ def signal(samples: Sequence[Sample]) -> Signal:
 
 
 def mean_signal(signals: Sequence[Signal]) -> Signal:
-    """Of a data set, from its problems (at least one)."""
+    """Signal of a data set, from its problems (at least one)."""
     entropies = [found.entropy for found in signals if found.entropy is not None]
     accuracy, variance = (
         float(np.mean([getattr(item, name) for item in signals])) for name in ("accuracy", "variance")
@@ -53,23 +55,23 @@ def mean_signal(signals: Sequence[Signal]) -> Signal:
 
 
 def verdict(found: Signal) -> list[str]:
-    """What is out of range, with what to do about it; empty when all is well."""
-    told = []
+    """Messages about values out of range, with advice; empty if all are in range."""
+    messages = []
     if found.accuracy < ACCURACY[0]:
         advice = "train it on demonstrations first" if found.accuracy < HOPELESS else "add easier problems"
-        told.append(f"accuracy {found.accuracy:.1%} is below {ACCURACY[0]:.0%}: {advice}")
+        messages.append(f"accuracy {found.accuracy:.1%} is below {ACCURACY[0]:.0%}: {advice}")
     if found.accuracy > ACCURACY[1]:
         advice = "choose a harder set" if found.accuracy > SOLVED else "add harder problems"
-        told.append(f"accuracy {found.accuracy:.1%} is above {ACCURACY[1]:.0%}: {advice}")
+        messages.append(f"accuracy {found.accuracy:.1%} is above {ACCURACY[1]:.0%}: {advice}")
     if found.variance <= VARIANCE:
-        told.append(f"reward variance {found.variance:.3f} is not above {VARIANCE}: most groups teach nothing")
+        messages.append(f"reward variance {found.variance:.3f} is not above {VARIANCE}: most groups teach nothing")
     if found.entropy is not None and found.entropy < ENTROPY[0]:
-        told.append(f"entropy {found.entropy:.2f} is below {ENTROPY[0]}: the model says the same again and again")
+        messages.append(f"entropy {found.entropy:.2f} is below {ENTROPY[0]}: the model repeats itself")
     if found.entropy is not None and found.entropy > ENTROPY[1]:
-        told.append(f"entropy {found.entropy:.2f} is above {ENTROPY[1]}: the model guesses")
-    return told
+        messages.append(f"entropy {found.entropy:.2f} is above {ENTROPY[1]}: the model guesses")
+    return messages
 
 
 def carrying(signals: Mapping[str, Signal], min_variance: float) -> set[str]:
-    """The problems whose reward varies by more than this."""
+    """The problems with a reward variance above `min_variance`."""
     return {problem for problem, found in signals.items() if found.variance > min_variance}

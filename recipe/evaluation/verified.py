@@ -20,23 +20,23 @@ Solved = dict[tuple[str, str], tuple[Problem, list[Sample]]]
 
 @dataclass(frozen=True)
 class Judged:
-    """How the samples of evaluations were judged: the settings, and the experiment that they were taken from."""
+    """Judge settings of evaluations, and the experiment that the settings come from."""
 
     evaluations: list[str]
     experiment: str | None
     judge: dict[str, Any]
 
     def write(self, out: Path) -> None:
-        """Leaves `run_info.json` in a folder of data made of the samples."""
+        """Write `run_info.json` to the folder of a data set made from the samples."""
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / "run_info.json", json.dumps(vars(self), indent=2) + "\n")
 
     def options(self, others: Sequence[str]) -> list[str]:
-        """These options of recipe.evaluate, after those that make it judge as the samples were judged.
+        """These options of recipe.evaluate, preceded by options that set the same judge settings.
 
-        Options that name an experiment themselves stay as they are.
+        Options that already name an experiment are returned as they are.
         """
-        if any(word.partition("=")[0] == "--experiment" for word in others):
+        if any(option.partition("=")[0] == "--experiment" for option in others):
             return list(others)
         settings = [f"{key}={json.dumps(value)}" for key, value in self.judge.items()]
         named = ["--experiment", self.experiment] if self.experiment else []
@@ -44,24 +44,26 @@ class Judged:
 
 
 def read_judged(folders: Sequence[Path]) -> Judged:
-    """How these evaluations judged; FolderError where two did not do it alike, or one is no evaluation."""
+    """Judge settings of these evaluations; FolderError if they differ, or a folder holds no evaluation."""
     infos = [EvaluationFolder(folder).run_info for folder in folders]
     found = [info["settings"].get("judge", {}) for info in infos]
     for folder, judge in zip(folders, found, strict=True):
         if differing := changed_settings(found[0], judge):
-            told = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
-            raise FolderError(f"{folders[0]} and {folder} judged with different {told}: evaluate them alike")
+            differences = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
+            raise FolderError(
+                f"{folders[0]} and {folder} judged with different {differences}: evaluate with the same settings"
+            )
     experiments = {info.get("experiment") for info in infos}
-    experiment = experiments.pop() if len(experiments) == 1 else None  # several that judge alike
+    experiment = experiments.pop() if len(experiments) == 1 else None  # None for several with the same judge settings
     return Judged([str(folder) for folder in folders], experiment, found[0])
 
 
 def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
-    """The judged samples, each text of a problem once, of all problems that may be trained on; and how many problems
-    may not. Cut answers are left out.
+    """The distinct judged samples of all problems that may be trained on, and the number of problems that may not.
+    Truncated answers are left out.
 
     Raises:
-        FolderError: a folder is no evaluation, or none of its problems may be trained on.
+        FolderError: a folder holds no evaluation, or there is no sample that may be trained on.
     """
     found: Solved = {}
     reserved: set[tuple[str, str]] = set()
@@ -82,7 +84,7 @@ def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:
-    """The first of those whose answers are the same but for layout, comments and chosen names."""
+    """The first of each set of samples whose answers differ only in layout, comments and identifiers."""
     first: dict[tuple[str, ...], Sample] = {}
     for sample in samples:
         first.setdefault(tuple(solution_tokens(sample.answer.text)), sample)
@@ -90,7 +92,7 @@ def distinct(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def demonstrations(solved: Solved, per_problem: int) -> list[Demonstration]:
-    """Up to so many accepted answers to each problem, as supervised examples."""
+    """Up to `per_problem` accepted answers to each problem, as supervised examples."""
     made = []
     for problem, samples in solved.values():
         accepted = [sample for sample in samples if sample.reward and sample.reward["acc"] == 1.0]
@@ -104,7 +106,7 @@ def demonstrations(solved: Solved, per_problem: int) -> list[Demonstration]:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers to one problem, of which the first is better by `margin` of the pass ratio."""
+    """Two answers to one problem; the pass ratio of the chosen one is higher by `margin`."""
 
     problem: Problem
     chosen: Sample
@@ -118,10 +120,10 @@ class Pair:
 
 
 def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0) -> list[Pair]:
-    """Preference pairs with a margin of the pass ratio, up to so many of each problem, balanced in length.
+    """Preference pairs with a minimum margin in pass ratio, up to `per_problem` per problem, balanced in length.
 
-    A preference that always goes with the longer answer teaches length. So the pairs of all problems are drawn such
-    that the surpluses cancel: each problem, in an order by seed, gives those that bring the sum nearest to zero.
+    If the longer answer is always preferred, training teaches length. So pairs are selected such that the length
+    differences cancel: each problem, in an order shuffled by seed, gives the pairs that bring the sum nearest to zero.
     """
     problems = list(solved.values())
     random.Random(seed).shuffle(problems)

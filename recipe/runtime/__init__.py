@@ -1,1 +1,1 @@
-"""What surrounds a run: the Ray session, the console, the watch over its processes, multiruns."""
+"""The surroundings of a run: the Ray session, the console, the watch over its processes, multiruns."""

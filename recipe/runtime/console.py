@@ -1,7 +1,6 @@
-"""What the user sees while something goes on: a bar on a terminal, a line every few seconds elsewhere.
+"""Progress on the console: a bar on a terminal, a line every few seconds elsewhere.
 
-Reads the JSON lines that the work itself writes; so it needs no channel of its own and shows the same after a
-restart.
+It reads the JSON lines that the work itself writes, so it needs no separate channel and shows the same after a restart.
 """
 
 import json
@@ -26,25 +25,25 @@ PHASES = {
     "save": "saving a checkpoint",
 }
 
-
+# Without a new line for this long, the console shows a warning.
 SILENCE_SECONDS = 240.0
 
 
 class State(Protocol):
-    """What is known of some work from the lines that it wrote so far."""
+    """State of some work, from the lines that it has written so far."""
 
     step: int
     total: int
 
     def take(self, line: dict[str, Any]) -> str | None:
-        """Learn from one more line; a warning for the user where it holds one."""
+        """Update the state from one more line; return a warning for the user, if any."""
 
     def describe(self) -> str:
         """One line for the user."""
 
 
 class StepClock:
-    """Tells from the ends of the last steps how long the rest takes."""
+    """Estimate of the remaining time, from the end times of the last steps."""
 
     def __init__(self) -> None:
         self.ended: deque[float] = deque(maxlen=11)
@@ -53,7 +52,7 @@ class StepClock:
         self.ended.append(time_seconds)
 
     def left(self, steps: int) -> str:
-        """Words for the time that these steps will take; empty before the first step has ended."""
+        """Text for the time that these steps will take; empty before the first step has ended."""
         if len(self.ended) < 2:
             return ""
         seconds = steps * (self.ended[-1] - self.ended[0]) / (len(self.ended) - 1)
@@ -61,7 +60,7 @@ class StepClock:
 
 
 def time_left(seconds: float) -> str:
-    """A duration in words."""
+    """A remaining duration as text."""
     return f"about {seconds / 60:.1f} min left" if seconds >= 60 else f"about {seconds:.0f} s left"
 
 
@@ -91,8 +90,8 @@ class TrainingState:
             self.trouble = f"no report of step {event['step']}: {event['error']}"
         elif kind == "credit_failed":
             return (
-                f"warning: in step {event['step']} credit failed for {event['samples']} of the {event['wanted']} "
-                f"samples that should have it: {event['reason']}"
+                f"warning: in step {event['step']} credit failed for {event['samples']} of {event['wanted']} "
+                f"samples: {event['reason']}"
             )
         return None
 
@@ -108,7 +107,7 @@ class TrainingState:
 
 
 class SupervisedState:
-    """A run of recipe.sft, from the metrics that verl's trainer writes."""
+    """A run of recipe.sft, from the metrics written by verl's trainer."""
 
     def __init__(self, total: int):
         self.step, self.total = 0, total
@@ -129,16 +128,16 @@ class SupervisedState:
 
 
 class EvaluationState:
-    """An evaluation, from the samples that it writes; total 0: how many there will be is not known."""
+    """An evaluation, from the samples that it writes; total 0: the number of samples is unknown."""
 
     def __init__(self, total: int, done: int = 0):
         self.step, self.total, self.earlier = done, total, done
         self.judged = self.accepted = 0
-        self.begun, self.ended = math.inf, 0.0
+        self.started, self.ended = math.inf, 0.0
 
     def take(self, line: dict[str, Any]) -> None:
         self.step += 1
-        self.begun = min(self.begun, line["answer"]["started"])
+        self.started = min(self.started, line["answer"]["started"])
         self.ended = max(self.ended, line["answer"]["ended"])
         if line["reward"] is not None:
             self.judged += 1
@@ -149,13 +148,13 @@ class EvaluationState:
         if self.judged:
             parts.append(f"{self.accepted / self.judged:.0%} accepted")
         if self.earlier < self.step < self.total:
-            seconds = (self.total - self.step) * (self.ended - self.begun) / (self.step - self.earlier)
-            parts.append(time_left(seconds))
+            seconds_per_sample = (self.ended - self.started) / (self.step - self.earlier)
+            parts.append(time_left((self.total - self.step) * seconds_per_sample))
         return " | ".join(parts)
 
 
 class ProgressReporter:
-    """Follows a file of JSON lines in a thread for as long as the ``with`` block lasts."""
+    """Follow a file of JSON lines in a thread for the duration of the ``with`` block."""
 
     def __init__(self, lines: Path, state: State, line_every_seconds: float, stream: TextIO | None = None):
         self.lines = lines
@@ -163,7 +162,7 @@ class ProgressReporter:
         self.line_every_seconds = line_every_seconds
         self.console = Console(file=stream or sys.stdout)
         self.state = state
-        self.heard = time.monotonic()
+        self.last_line = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -174,7 +173,7 @@ class ProgressReporter:
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join(timeout=5)
-        self._take_new_lines()  # a warning may have come with the end
+        self._take_new_lines()  # the last lines may hold a warning
 
     def _follow(self) -> None:
         if self.console.is_terminal:
@@ -205,11 +204,11 @@ class ProgressReporter:
                 self.console.print(line, markup=False, soft_wrap=True)
 
     def _silence(self) -> str:
-        """A word of warning when the work has not written a line for long: verl waits forever for a dead engine."""
-        seconds = time.monotonic() - self.heard
+        """A warning if the work has not written a line for long: verl waits forever for a dead engine."""
+        seconds = time.monotonic() - self.last_line
         if seconds < SILENCE_SECONDS:
             return ""
-        return f" | nothing new for {seconds / 60:.0f} min: if that is unusual, look into logs/ray of the run directory"
+        return f" | no news for {seconds / 60:.0f} min: if that is unusual, see logs/ray in the run directory"
 
     def _take_new_lines(self) -> None:
         if not self.lines.exists():
@@ -218,9 +217,9 @@ class ProgressReporter:
             file.seek(self.offset)
             for line in file:
                 if not line.endswith(b"\n"):
-                    break  # it is still being written
+                    break  # this line is still being written
                 self.offset += len(line)
                 warning = self.state.take(json.loads(line))
                 if warning:
                     self.console.print(warning, markup=False, highlight=False, soft_wrap=True)
-                self.heard = time.monotonic()
+                self.last_line = time.monotonic()

@@ -1,7 +1,7 @@
-"""Ends a run one of whose processes has died: verl waits forever for an engine or a worker that is gone.
+"""Stop a run when one of its processes has died: verl waits forever for a dead engine or worker.
 
-vLLM's engine is a process of its own, which leaves its exception in a log. Ray's actors that crash, or that Ray ends
-because a machine runs out of memory, are in Ray's own tables.
+vLLM's engine is a separate process, which leaves its exception in a log. Ray's own tables list actors that crashed, or
+that Ray killed because a machine ran out of memory.
 """
 
 import re
@@ -17,32 +17,32 @@ from ray._private.state import (
 )
 
 LOOK_EVERY_SECONDS = 5.0
-# verl is given this long to notice by itself, which it does while it generates.
+# verl gets this long to notice the death itself, as it does while it generates.
 GRACE_SECONDS = 30.0
-# Not the user's own interrupt: that is ignored in a process that a script started in the background.
+# Not SIGINT: a process that a script started in the background ignores it.
 SIGNAL = signal.SIGUSR2
-# A dead engine's last words stand at the end of its log.
+# A dead engine's exception is at the end of its log.
 TAIL_BYTES = 1 << 18
 
-# What the processes of vLLM write when they meet an exception that nothing handles.
+# Messages of vLLM's processes about an unhandled exception.
 _FATAL = re.compile(rb"EngineCore encountered a fatal error|EngineCore failed to start|WorkerProc hit an exception")
-# Of actors that were not ended by whom they belong to.
+# Ray's causes of death for actors that their owner did not stop.
 _OUT_OF_MEMORY = re.compile(r"was (\S+ used / \S+ limit)")
 _UNEXPECTED = re.compile(r"unexpectedly|its node has died")
 _CAUSE = re.compile(r"\(\w+ pid=\d+\) ERROR [^\]]*\] (\w*(?:Error|Exception)\b.*)")
 
 
 class ProcessDied(RuntimeError):
-    """A process that the run needs is gone."""
+    """A process that the run needs has died."""
 
 
 def find_death(logs: Path | None, job: str) -> str | None:
-    """What has died of this Ray job, and of what; None while nothing has."""
+    """The first dead process of this Ray job, and its cause of death; None if there is none."""
     return dead_actor(ray_actors(actor_state_name="DEAD").values(), job) or (dead_engine(logs, job) if logs else None)
 
 
 def dead_actor(actors: Iterable[Mapping[str, Any]], job: str) -> str | None:
-    """The first of Ray's dead actors (its table's rows) of this job that did not end as it should."""
+    """The first dead actor of this job that did not exit normally; actors: rows of Ray's table."""
     for actor in actors:
         cause = str(actor["DeathCause"])
         memory = _OUT_OF_MEMORY.search(cause) if "oom_context" in cause else None
@@ -50,29 +50,29 @@ def dead_actor(actors: Iterable[Mapping[str, Any]], job: str) -> str | None:
             continue
         name = f"the worker {actor['ActorClassName'].rpartition('.')[2]} on {actor['Address']['IPAddress']}"
         if memory:
-            return f"Ray ended {name} because its machine ran out of memory ({memory[1]}): run less beside it"
+            return f"Ray killed {name} because its machine ran out of memory ({memory[1]}): run less alongside it"
         return f"{name} died: {' '.join(cause.split())[:300]}"
     return None
 
 
 def dead_engine(logs: Path, job: str) -> str | None:
-    """The exception that a dead engine of this Ray job left in its log, and the log's name; None if there is none."""
+    """The exception that a dead engine of this Ray job left in its log, and the log's name; None if none died."""
     for file in sorted(logs.glob(f"worker-*-{job}-*.out")):
         with open(file, "rb") as log:
             log.seek(max(0, file.stat().st_size - TAIL_BYTES))
             tail = log.read()
         if _FATAL.search(tail):
             causes = _CAUSE.findall(tail.decode(errors="replace"))
-            return f"vLLM's engine died: {causes[0] if causes else 'it names no exception'} ({file.name})"
+            return f"vLLM's engine died: {causes[0] if causes else 'its log names no exception'} ({file.name})"
     return None
 
 
 @contextmanager
 def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
-    """Interrupts the block when an engine or a worker of this Ray job has died in it; for the main thread only.
+    """Interrupt the block when an engine or a worker of this Ray job dies; for the main thread only.
 
     Raises:
-        ProcessDied: which one, and of what; of an engine also the log file that has its stack trace.
+        ProcessDied: which process died and why; for an engine also the log file with its stack trace.
     """
     over, lock, main = threading.Event(), threading.Lock(), threading.get_ident()
     found: list[str] = []

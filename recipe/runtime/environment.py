@@ -1,4 +1,4 @@
-"""Environment variables that nodes of a cluster get from the shell in which a user starts something.
+"""Environment variables that a cluster's nodes get from the user's shell.
 
 ``python -m recipe.runtime.environment COMMAND`` prints the runtime environment of a submitted job, as JSON
 (scripts/ray_submit.sh).
@@ -17,24 +17,24 @@ from recipe.runtime.options import forwarded_variables
 ROOT = Path(__file__).resolve().parents[2]
 
 # Read by libraries inside Ray workers; a cluster's nodes do not inherit them from the driver's shell.
-# Tokens (HF_TOKEN, WANDB_API_KEY, SANDBOX_TOKEN) are not among them: Ray shows these variables in its logs and its
-# dashboard. Nodes have them in the environment of `ray start`; of a sandbox's token the file is named.
+# Tokens (HF_TOKEN, WANDB_API_KEY, SANDBOX_TOKEN) are excluded: Ray shows these variables in its logs and its dashboard.
+# Nodes get them from the environment of `ray start`, or from the files that *_TOKEN_FILE and *_TOKEN_PATH name.
 FORWARDED = (
     "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
     "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
 )  # fmt: skip
-# Families of such variables: which network interfaces and transports the ranks talk over.
+# Families of such variables: the network interfaces and transports between ranks.
 FORWARDED_PREFIXES = ("NCCL_", "GLOO_")
 
 
 def forwarded(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
-    """The variables that every Ray worker gets, and `also`, as far as they are set."""
+    """The variables that every Ray worker gets, plus those in `also`; unset ones are left out."""
     names = {*FORWARDED, *also}
     return {name: value for name, value in environment.items() if name in names or name.startswith(FORWARDED_PREFIXES)}
 
 
 def job_environment(command: str, interpreter: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Ray's runtime environment of a submitted module or launcher of this checkout.
+    """Ray's runtime environment for a submitted module or launcher of this checkout.
 
     environment: of the submitting shell; its SUBMIT_ENV names further variables to forward. A launcher (``.sh``) gets
     the options of studies, and the platform gpu_ray unless the user names another one.
@@ -44,12 +44,12 @@ def job_environment(command: str, interpreter: str, environment: Mapping[str, st
         # A study on a cluster may submit each of its runs as a job.
         also |= forwarded_variables() | {"RAY_API_SERVER_ADDRESS"}
         environment = dict(environment) | {"PLATFORM": environment.get("PLATFORM") or "gpu_ray"}
-    # Relative paths mean this folder, not the copy that Ray unpacks; the run adds variables of its own to the job's.
+    # Relative paths refer to this folder, not to the copy that Ray unpacks; the run adds its variables to the job's.
     variables = forwarded(environment, also) | {
         "SKILLCREDIT_HOME": str(ROOT), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     found: dict[str, Any] = {"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}
-    # Ray hands the interpreter's path to a shell as it is.
+    # Ray passes the interpreter's path to a shell unquoted.
     if (quoted := shlex.quote(interpreter)) != interpreter:
         found["py_executable"] = quoted
     return found

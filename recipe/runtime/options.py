@@ -71,7 +71,6 @@ class Options:
         found = {name: environment[name.upper()] for name in names() if name.upper() in environment}
         return cls(**{name: value for name, value in found.items() if value or name in MAY_BE_EMPTY})
 
-
     def variables(self) -> dict[str, str]:
         """The environment that sets these options."""
         found = {name.upper(): getattr(self, name) for name in names()}

@@ -1,4 +1,4 @@
-"""Keeps a console readable: silences messages of the stack that tell a user nothing. Import it first."""
+"""Silence log messages of the stack that are useless to a user. Import it first."""
 
 import logging
 import os
@@ -9,11 +9,11 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("VERL_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
-# verl tries every engine that it knows and warns of each that is not installed.
+# verl tries every known engine and warns about each that is not installed.
 warnings.filterwarnings("ignore", message=r".* engine is not available")
 warnings.filterwarnings("ignore", message=r"Disabled critic as algorithm.adv_estimator")
 warnings.filterwarnings("ignore", message=r"'set_vital' is deprecated")
 
-# A filter, since verl sets this logger's level when it is imported: the driver's own process needs no accelerator.
+# The driver process needs no accelerator. A filter, because verl sets this logger's level on import.
 logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: record.levelno >= logging.ERROR)
 logging.getLogger("transfer_queue").setLevel(logging.ERROR)

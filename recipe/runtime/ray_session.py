@@ -1,4 +1,4 @@
-"""Ray for one run: start it or join it, with the environment that our workers need."""
+"""Ray session of a run: start or join Ray, with the environment that our workers need."""
 
 import fcntl
 import os
@@ -16,15 +16,15 @@ from recipe.runtime.environment import forwarded
 
 
 class ClusterError(RuntimeError):
-    """Ray could not be started or joined, or has too little for this run."""
+    """Ray could not be started or joined, or has too few resources for this run."""
 
 
 def start_ray(config: DictConfig, run: RunDirectory) -> None:
-    """Start a Ray of this run's own, or join the one that ``ray_kwargs.ray_init.address`` or RAY_ADDRESS names.
+    """Start Ray for this run alone, or join the cluster at ``ray_kwargs.ray_init.address`` or RAY_ADDRESS.
 
     Raises:
-        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or another run has started a Ray
-            of its own on this machine.
+        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or another run has started its
+            own Ray on this machine.
     """
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
     options["runtime_env"] = runtime_environment(config, run, sys.executable)
@@ -32,11 +32,11 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     if options["address"] == "local":
         claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
     else:
-        # A running cluster has the resources that it has.
+        # Ray refuses these options for a running cluster.
         for name in ("num_cpus", "num_gpus", "include_dashboard"):
             options.pop(name, None)
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        # Ray would hand out no logical GPU at all.
+        # Ray would assign no logical GPU at all.
         del os.environ["CUDA_VISIBLE_DEVICES"]
     try:
         ray.init(**options, log_to_driver=False, configure_logging=False)
@@ -46,7 +46,7 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
 
 
 def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> dict[str, Any]:
-    """Ray's runtime environment of a run: verl's, ours, and over them what ``ray_kwargs.ray_init.runtime_env`` sets."""
+    """Ray's runtime environment for a run: verl's, then ours, then ray_kwargs.ray_init.runtime_env; the last wins."""
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
     chosen = OmegaConf.to_container(config.ray_kwargs.ray_init.get("runtime_env") or OmegaConf.create(), resolve=True)
@@ -55,16 +55,16 @@ def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> d
         get_ppo_ray_runtime_env(config),
         {"env_vars": run_environment(run)},
         interpreter(python),
-        # verl's configuration has a null for each key that nobody chose.
+        # verl's configuration has null for each unset key.
         {key: value for key, value in chosen.items() if value is not None},
     )
     return OmegaConf.to_container(environment)  # type: ignore[return-value]
 
 
 def interpreter(path: str) -> dict[str, str]:
-    """The part of Ray's runtime environment that names the interpreter: only where its path has blanks or the like.
+    """The interpreter for Ray's runtime environment, set only if its path needs quoting.
 
-    Ray hands the path to a shell as it is, so that its workers would never start.
+    Ray passes the path to a shell unquoted, so with a blank in it the workers would never start.
     """
     quoted = shlex.quote(path)
     return {} if quoted == path else {"py_executable": quoted}
@@ -74,15 +74,15 @@ _claims: list[IO[str]] = []
 
 
 def claim_machine(path: str) -> None:
-    """Hold a lock until this process ends, so that one run at a time has a Ray of its own on this machine.
+    """Hold a lock until this process exits, so that only one run at a time has its own Ray on this machine.
 
-    verl 0.9.1 names the sockets for the policy's weights by Ray's job number, which is 1 in every new Ray: two runs
-    would wait for each other's weights for ever.
+    verl 0.9.1 names the sockets for the policy's weights after Ray's job number, which is 1 in every new Ray: two runs
+    would wait for each other's weights forever.
 
     Raises:
-        ClusterError: another run holds it.
+        ClusterError: another run holds the lock.
     """
-    # Not closed and not removed: the kernel lets go of the lock when this process ends, however it does.
+    # Neither closed nor removed: the kernel releases the lock when this process exits, in any way.
     file = open(path, "a+")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,8 +91,8 @@ def claim_machine(path: str) -> None:
         holder = file.read().strip()
         file.close()
         raise ClusterError(
-            f"another run (process {holder}) has started a Ray of its own on this machine, and verl's sockets of the "
-            "two would collide. Wait for its end, or have both share one Ray: ray start --head, then RAY_ADDRESS=auto."
+            f"another run (process {holder}) has started its own Ray on this machine, and verl's sockets of the two "
+            "would collide. Wait until it ends, or let both share one Ray: ray start --head, then RAY_ADDRESS=auto."
         ) from None
     file.truncate(0)
     file.write(str(os.getpid()))
@@ -104,7 +104,7 @@ def run_environment(run: RunDirectory) -> dict[str, str]:
     """Environment variables that every Ray worker of this run gets."""
     return forwarded(os.environ) | {
         "TRANSFER_QUEUE_ENABLE": "1",
-        # Nodes where the distribution is not installed have our code as the job's working directory only.
+        # On nodes where the distribution is not installed, our code is only in the job's working directory.
         "VERL_USE_EXTERNAL_MODULES": "recipe.training.register",
         "WANDB_RUN_ID": run.wandb_id(),
         "WANDB_RESUME": "allow",
@@ -114,20 +114,20 @@ def run_environment(run: RunDirectory) -> dict[str, str]:
 
 
 def require_accelerators(config: DictConfig) -> None:
-    """Refuse to go on where verl would wait for resources that never come."""
+    """Raise ClusterError if the cluster has too few GPUs: verl would wait for them forever."""
     needed = config.trainer.nnodes * config.trainer.n_gpus_per_node
     present = ray.cluster_resources().get("GPU", 0)
     if present < needed:
         raise ClusterError(
             f"the Ray cluster has {present:g} GPU, this run needs {needed} (trainer.nnodes x trainer.n_gpus_per_node). "
-            "Lower these keys, add nodes, or unset RAY_ADDRESS to start a Ray of the run's own."
+            "Lower these keys, add nodes, or unset RAY_ADDRESS to start a separate Ray for the run."
         )
 
 
 def on_this_node(actor_class: Any) -> Any:
-    """The same actor class, placed on the driver's node: run directories are on the disk where the user started.
+    """The same actor class, placed on the driver's node, whose disk has the run directory.
 
-    It asks for no processor: KubeRay's heads have none to give (``num-cpus: "0"``), and it would wait for ever.
+    It requests no CPU: KubeRay's heads offer none (``num-cpus: "0"``), and it would wait forever.
     """
     node = ray.get_runtime_context().get_node_id()
     return actor_class.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))

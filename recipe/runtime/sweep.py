@@ -1,4 +1,4 @@
-"""The runs of a Hydra multirun, one after the other: each a process of its own, each done once."""
+"""Runs of a Hydra multirun, one after the other, each in a separate process; finished runs are skipped."""
 
 import os
 import subprocess
@@ -16,8 +16,8 @@ from recipe.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
-# How long a run waits for what does not come, and whether prompts are computed in parts: not what it trains.
-PASSED_OVER = (
+# Time limits, and whether prompts are prefilled in chunks: these do not change the training result.
+IGNORED = (
     "credit.patience",
     "actor_rollout_ref.nccl_timeout",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
@@ -25,20 +25,19 @@ PASSED_OVER = (
 
 
 class JobFailed(RuntimeError):
-    """A run of a multirun ended badly; Hydra goes on with the others and raises this when all are done."""
+    """A run of a multirun failed; Hydra continues with the others and raises this when all are done."""
 
 
 def in_multirun() -> bool:
-    """Whether Hydra calls for one of several runs (``--multirun``)."""
+    """Whether this is one of the runs of a Hydra multirun (``--multirun``)."""
     return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
-    """The keys, each with both values, in which a finished run differs from what is asked for; the first three.
+    """The first three keys, each with both values, in which a finished run differs from the requested one.
 
-    What a run's folder is called does not count, nor do the folders in which its files lay, nor what is derived from
-    other keys when a run starts (``run``, and how many steps a protocol with stages has), nor how long it waits,
-    nor whether prompts are computed in parts.
+    Ignored are the names of the run and of its folders, keys derived from others when a run starts (``run``, and the
+    number of steps of a protocol with stages), time limits, and whether prompts are prefilled in chunks.
     """
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
@@ -48,7 +47,7 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
 
 
 def _flat(config: DictConfig) -> dict[str, str]:
-    """Each leaf under its dotted name, as text; of a path, what stands below the working directory."""
+    """Each leaf under its dotted name, as text; a path is made relative to the working directory."""
     home = f"{Path(os.environ.get('SKILLCREDIT_HOME', '.')).absolute()}/"
     leaves: dict[str, str] = {}
 
@@ -63,23 +62,23 @@ def _flat(config: DictConfig) -> dict[str, str]:
     return {
         key: value
         for key, value in leaves.items()
-        if not key.startswith("run.") and key not in PASSED_OVER and key.rpartition(".")[2] not in PLACES
+        if not key.startswith("run.") and key not in IGNORED and key.rpartition(".")[2] not in PLACES
     }
 
 
-def run_job(config: DictConfig, words: Sequence[str]) -> None:
-    """Start ``recipe.train`` with these words and wait; a run that came to its end before is left alone.
+def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Start ``recipe.train`` with these overrides and wait for it; skip a run that has finished before.
 
-    A process for each, because Ray, vLLM and the memory of a GPU then begin anew. config: composed from the words.
+    A separate process per run gives it a fresh Ray, vLLM and GPU memory. config: composed from the overrides.
 
     Raises:
         SettingsError: the runs would share one folder.
-        JobFailed: the run did, or it finished before with other settings.
+        JobFailed: the run failed, or finished before with other settings.
     """
     if not OmegaConf.is_interpolation(config.run, "name"):
         raise SettingsError(
-            "--multirun needs a name for each run that a later call finds again, made of what is swept: "
-            "'run.name=${hydra:runtime.choices.arm}.s${data.seed}', for example"
+            "--multirun needs a reproducible run.name, built from the swept keys, for example "
+            "'run.name=${hydra:runtime.choices.arm}.s${data.seed}'"
         )
     name = str(config.run.name)
     run = RunDirectory(Path(os.environ.get("SKILLCREDIT_HOME", "."), config.run.root, config.run.experiment, name))
@@ -90,13 +89,13 @@ def run_job(config: DictConfig, words: Sequence[str]) -> None:
             print(f"== {name}: {error}", file=sys.stderr, flush=True)
             raise JobFailed(f"{name} finished before, and its records cannot be read") from error
         if changed:
-            told = f"{name} finished before with other settings ({', '.join(changed)})"
-            print(f"== {told}: choose another run.experiment, or remove {run.path}", file=sys.stderr, flush=True)
-            raise JobFailed(told)
+            reason = f"{name} finished before with other settings ({', '.join(changed)})"
+            print(f"== {reason}: choose another run.experiment, or remove {run.path}", file=sys.stderr, flush=True)
+            raise JobFailed(reason)
         print(f"== {name}: finished before", flush=True)
         return
     print(f"== {name}", flush=True)
-    own = [word for word in words if not word.startswith("run.name=")]
+    own = [override for override in overrides if not override.startswith("run.name=")]
     done = subprocess.run([sys.executable, "-m", "recipe.train", *own, f"run.name={name}"], check=False)
     if done.returncode:
         print(f"== {name} failed: see {run.path}/logs", file=sys.stderr, flush=True)

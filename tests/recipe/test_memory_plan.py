@@ -324,7 +324,7 @@ def test_ppo_counts_the_critic_too() -> None:
     [
         ({"tensor_parallel": 8}, "tensor_model_parallel_size=8 does not split the model's 28 heads.*Valid: 1, 2, 4"),
         ({"tensor_parallel": 3}, "tensor_model_parallel_size=3 does not divide the 8 GPUs. Valid: 1, 2, 4"),
-        ({"mini_batch_prompts": 100}, "train_batch_size=256 is no multiple of .*=100.*Valid .*: 1, 2, 4, 8"),
+        ({"mini_batch_prompts": 100}, "train_batch_size=256 is not a multiple of .*=100.*Valid .*: 1, 2, 4, 8"),
         ({"mini_batch_prompts": 1, "answers": 5}, "ppo_mini_batch_size=1 x rollout.n=5 .* over 8 data-parallel ranks"),
         ({"update_tokens": 2048}, "ppo_max_token_len_per_gpu=2048 is less than one full sequence of 4096 tokens"),
         ({"sequence_parallel": 8}, "ulysses_sequence_parallel_size=8 must divide 8 GPUs and 28 heads. Valid: 1, 2, 4"),

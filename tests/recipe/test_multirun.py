@@ -67,7 +67,7 @@ def test_a_finished_run_of_a_later_release_is_not_taken_for_this_one(tmp_path: P
 def test_runs_that_would_share_a_name_are_refused(tmp_path: Path):
     done = train(tmp_path, "arm=ewc,grpo", "run.name=same")
     assert done.returncode == 2
-    assert "--multirun needs a name for each run" in done.stderr
+    assert "--multirun needs a reproducible run.name" in done.stderr
     assert not list(tmp_path.glob("paper_b"))
 
 

@@ -61,7 +61,7 @@ def test_it_is_scale_invariant_leaves_a_safe_step_alone_and_passes_over_gradient
 
 def test_they_know_no_slack_and_their_names_are_those_of_the_configuration() -> None:
     step, constraints = conflicting()
-    with pytest.raises(ValueError, match="UPGrad knows no slack"):
+    with pytest.raises(ValueError, match="UPGrad supports no slack"):
         project(step, constraints, 0.1, "UPGrad")
     with pytest.raises(ValueError, match="one of UPGrad, DualProj, AlignedMTL, MGDA, IMTLG, got 'GradDrop'"):
         aggregator("GradDrop")

@@ -216,5 +216,5 @@ def test_a_batch_without_memory_stays_the_same_object():
 
 
 def test_samples_that_fill_no_whole_mini_batches_are_refused():
-    with pytest.raises(ValueError, match="3 of a rank's 4 samples are trained on: not 2 equal mini-batches"):
+    with pytest.raises(ValueError, match="3 of this rank's 4 samples are trained on: not divisible into 2 mini"):
         without_memory(sized([False, True, False, False], 2), ranks=1, micro_batch_size=None)

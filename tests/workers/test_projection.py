@@ -310,11 +310,11 @@ def test_values_that_are_not_finite_are_named_and_nothing_is_written(value: floa
     ("arguments", "message"),
     [
         ({"constraints": torch.ones(2, 4)}, r"step \(3,\), constraints \(2, 4\)"),
-        ({"constraints": [torch.ones(2, 3), torch.ones(2, 3)]}, "1 tensors of the step, but 2"),
+        ({"constraints": [torch.ones(2, 3), torch.ones(2, 3)]}, "step has 1 tensors, but constraints 2"),
         ({"method": "gem"}, "method must be one of qp"),
         ({"epsilon": math.nan}, "epsilon must be"),
         ({"epsilon": [0.0, 0.0, 0.0]}, r"\(2,\) for 2 constraints"),
-        ({"epsilon": 0.1, "method": "pcgrad"}, "pcgrad knows no slack"),
+        ({"epsilon": 0.1, "method": "pcgrad"}, "pcgrad supports no slack"),
         ({"epsilon_kind": "percent"}, "epsilon_kind"),
         ({"gram": torch.eye(3)}, r"gram must be \(2, 2\)"),
         ({"step": torch.ones(3, dtype=torch.long)}, "floating"),

@@ -272,7 +272,7 @@ def test_a_checkpoint_is_not_continued_with_other_weights_of_the_same_shape(tiny
     weights[-1] ^= 1
     (other / "model.safetensors").write_bytes(weights)
     elsewhere = _config(tiny_arguments, f"actor_rollout_ref.model.path={other}")
-    assert "trained from other weights" in _only(model.check(elsewhere, run))
+    assert "trained from weights other than" in _only(model.check(elsewhere, run))
     kept = json.loads((run.checkpoints / "model.json").read_text())
     del kept["weights"]  # as in a checkpoint from before weights were remembered
     (run.checkpoints / "model.json").write_text(json.dumps(kept))
@@ -423,6 +423,6 @@ def test_base_weights_that_the_engine_on_a_cpu_cannot_take_are_refused(tiny_argu
 def test_prompts_in_parts_and_seeded_samples_do_not_go_together_on_a_cpu(tiny_arguments, run):
     in_parts = "actor_rollout_ref.rollout.enable_chunked_prefill=true"
     problem = _only(cpu_engine.check(_config(tiny_arguments, in_parts), run))
-    assert "cannot draw by seeds" in problem
+    assert "cannot sample with seeds" in problem
     assert "run.seeded_samples=false" in problem
     assert cpu_engine.check(_config(tiny_arguments, in_parts, "run.seeded_samples=false"), run) == []

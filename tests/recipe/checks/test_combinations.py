@@ -22,7 +22,7 @@ SGLANG, SEEDED = "actor_rollout_ref.rollout.name=sglang", "run.seeded_samples=tr
 DETERMINISTIC = "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_deterministic_inference=true"
 NO_HOOKS = "a trainer without this plug-in's hooks"
 NOT_OURS = "not this plug-in's reward manager"
-GRADIENT = "would take the gradient of the distillation loss for the policy's"
+GRADIENT = "would read the gradient of the distillation loss as the policy's"
 
 
 class MyTrainer(SkillCreditTrainer):
@@ -49,12 +49,12 @@ def _refused(*words: str) -> list[str]:
         ([f"{MANAGER}.source=register", f"{MANAGER}.name=no_such"], MANAGER, NOT_OURS),
         ([f"{MANAGER}.name=SkillCreditRewardManger"], MANAGER, NOT_OURS),
         ([f"{MANAGER}.module.path=pkg://no.such.module"], MANAGER, NOT_OURS),
-        ([REWARD_MODEL], "reward.reward_model.enable", "end the run at step 1"),
-        ([REWARD_MODEL, OWN_POOL], "reward.reward_model.enable", "would be loaded and never asked"),
-        (["reward_model.enable=true"], "reward_model", "keys of older verl"),
-        (["reward_model.reward_manager=dapo"], "reward_model", "keys of older verl"),
-        (["reward_model.model.path=some/model"], "reward_model", "keys of older verl"),
-        (["custom_reward_function.path=mine.py"], "custom_reward_function", "keys of older verl"),
+        ([REWARD_MODEL], "reward.reward_model.enable", "fail at step 1"),
+        ([REWARD_MODEL, OWN_POOL], "reward.reward_model.enable", "would be loaded and never used"),
+        (["reward_model.enable=true"], "reward_model", "keys of older versions of verl"),
+        (["reward_model.reward_manager=dapo"], "reward_model", "keys of older versions of verl"),
+        (["reward_model.model.path=some/model"], "reward_model", "keys of older versions of verl"),
+        (["custom_reward_function.path=mine.py"], "custom_reward_function", "keys of older versions of verl"),
         ([DISTILLED, "projection=qp"], "distillation.enabled", f"projection {GRADIENT}"),
         ([DISTILLED, "projection=measure"], "distillation.enabled", f"projection {GRADIENT}"),
         ([DISTILLED, "agop.every=2"], "distillation.enabled", f"agop {GRADIENT}"),
@@ -69,7 +69,7 @@ def _refused(*words: str) -> list[str]:
         ([REFILL, FAILURES], REFILL[:-5], "failures.share plans whole batches"),
         ([REFILL, "protocol=sequential"], REFILL[:-5], "protocol plans whole batches"),
         (["data.gen_batch_size=1", FAILURES], "data.gen_batch_size", "failures.share plans whole batches"),
-        ([SGLANG, SEEDED], SEEDED[:-5], "SGLang draws by the seeds of samples in its deterministic mode alone"),
+        ([SGLANG, SEEDED], SEEDED[:-5], "SGLang uses the seeds of samples in its deterministic mode alone"),
         ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
     ],
 )

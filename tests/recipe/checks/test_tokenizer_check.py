@@ -37,8 +37,8 @@ def test_tokenizers_that_keep_the_text_pass(check, kind, unit):
 @pytest.mark.parametrize("kind", ["unigram", "word pieces", "words, blanks cleaned up"])
 def test_a_tokenizer_that_loses_line_breaks_is_refused_with_what_it_makes_of_a_program(check, kind):
     (problem,) = map(str, check(kind))
-    assert "has 5 steps (statement), and 1 as it is read back" in problem
-    assert problem.endswith("-> use a model whose tokenizer keeps the text, or credit=off")
+    assert "has 5 steps (statement), but 1 after decoding" in problem
+    assert problem.endswith("-> use a model whose tokenizer preserves the text, or credit=off")
     assert check(kind, "credit=off") == []
     assert check(kind, "credit.unit=turn", "credit.method=truncate") == []
 
@@ -49,7 +49,7 @@ def test_an_error_is_the_reason(check, monkeypatch):
 
     monkeypatch.setattr(tokenizer, "token_offsets", broken)
     (problem,) = map(str, check())
-    assert "credit cannot be given with the tokenizer of" in problem
+    assert "credit cannot be assigned with the tokenizer of" in problem
     assert "KeyError: 'no such piece'" in problem
 
 

@@ -13,7 +13,7 @@ JOINED = "+ray_kwargs.ray_init.address=10.0.0.7:6379"
 
 @pytest.fixture(autouse=True)
 def _one_token(monkeypatch):
-    for name in (*tokens.GIVEN_BY, "RAY_ADDRESS"):
+    for name in (*tokens.ALTERNATIVES, "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
 

@@ -74,7 +74,7 @@ def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path,
         url = mortal.stdout.readline().strip()
         assert run(out, data, "--url", url, "--concurrency", "1") == 1
     message = capsys.readouterr().err
-    assert "no server answers any more" in message
+    assert "all servers have failed" in message
     assert "goes on from there" in message
     assert len(EvaluationFolder(out).journal().samples) == 4
     with open(out / "samples.jsonl", "a") as file:
@@ -98,7 +98,7 @@ def test_the_others_do_the_work_of_a_server_that_fails(tmp_path, data, capsys):
 def test_a_server_of_another_model_is_refused(tmp_path, data, capsys):
     with serving(Behaviour(model="other")) as other, serving(Behaviour()) as url:
         assert run(tmp_path / "a", data, "--url", other, "--model", MODEL) == 1
-        assert "serves other, but 'little-model' was asked for" in capsys.readouterr().err
+        assert "serves other, but 'little-model' was requested" in capsys.readouterr().err
         assert run(tmp_path / "b", data, "--url", url, other) == 1
         assert "different models" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
@@ -114,7 +114,7 @@ def test_a_server_that_is_exchanged_on_the_way_is_noticed(tmp_path, data, capsys
 def test_an_address_without_the_protocol_is_told_apart_from_one_where_nothing_answers(tmp_path, data, capsys):
     with serving(Behaviour()) as url:
         assert run(tmp_path / "out", data, "--url", f"{url}/elsewhere") == 1
-    assert "answers 404" in capsys.readouterr().err
+    assert "returns 404" in capsys.readouterr().err
     assert run(tmp_path / "out", data, "--url", url) == 1
     assert "is the server up?" in capsys.readouterr().err
 

@@ -198,7 +198,7 @@ def test_an_evaluation_goes_on_with_the_same_settings_only_and_names_the_other_o
 
 def test_samples_that_were_judged_with_other_limits_are_not_put_together(tmp_path):
     folders = [evaluated(tmp_path / "a", CODE_GRPO), evaluated(tmp_path / "b", JudgeSettings())]
-    with pytest.raises(FolderError, match=r"judged with different timeout \(30.0 and 10.0\): evaluate them alike"):
+    with pytest.raises(FolderError, match=r"judged with different timeout \(30.0 and 10.0\): evaluate with the same"):
         read_judged(folders)
 
 

@@ -42,7 +42,7 @@ def test_a_data_set_is_the_mean_of_its_problems():
         (Signal(0.02, 0.06, 0.5), ["demonstrations first"]),
         (Signal(0.08, 0.06, 0.5), ["add easier"]),
         (Signal(0.9, 0.06, 0.5), ["add harder"]),
-        (Signal(0.97, 0.03, 0.1), ["a harder set", "teach nothing", "the same again"]),
+        (Signal(0.97, 0.03, 0.1), ["a harder set", "teach nothing", "repeats itself"]),
         (Signal(0.5, 0.2, 0.9), ["guesses"]),
     ],
 )

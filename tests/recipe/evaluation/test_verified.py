@@ -49,7 +49,7 @@ def test_an_evaluation_on_reserved_problems_alone_is_refused(tmp_path):
 def test_a_data_file_that_has_changed_is_noticed(tmp_path):
     folder = evaluation(tmp_path, [task(1, role="train")], [sample("own/1", 0, "x", 1.0)])
     write_task_rows(tmp_path / "own.parquet", [task(1, "say one", role="train")])
-    with pytest.raises(FolderError, match="not the file that"):
+    with pytest.raises(FolderError, match="is missing, or has changed"):
         read_verified([folder.path])
 
 

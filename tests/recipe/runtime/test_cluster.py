@@ -1,4 +1,4 @@
-"""One run at a time may have a Ray of its own on a machine."""
+"""One run at a time may have its own Ray on a machine."""
 
 import os
 import subprocess
@@ -85,7 +85,7 @@ print("ran")
 """
 
 
-@pytest.mark.slow  # starts a Ray of its own
+@pytest.mark.slow  # starts its own Ray
 def test_the_runner_starts_on_a_head_that_has_no_processor_to_give() -> None:
     variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     done = subprocess.run(

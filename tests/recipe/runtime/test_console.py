@@ -78,5 +78,5 @@ def test_a_step_without_credit_is_a_line_that_stays_with_the_reason_also_when_it
     event = {"time": 1.0, "event": "credit_failed", "step": 4, "samples": 5, "wanted": 9, "reason": "KeyError: [x]"}
     with ProgressReporter(path, TrainingState(), line_every_seconds=1000, stream=stream):
         path.write_text(json.dumps(event) + "\n")
-    expected = "warning: in step 4 credit failed for 5 of the 9 samples that should have it: KeyError: [x]\n"
+    expected = "warning: in step 4 credit failed for 5 of 9 samples: KeyError: [x]\n"
     assert stream.getvalue() == expected

@@ -72,8 +72,8 @@ def row(cause: str, job: str = "01000000") -> dict:
     [
         (
             'oom_context { error_message: "1 worker(s) were killed. Memory was 22.18GB used / 23.59GB limit (0.94)"',
-            "Ray ended the worker AgentLoop on 10.0.0.7 because its machine ran out of memory (22.18GB used / 23.59GB "
-            "limit): run less beside it",
+            "Ray killed the worker AgentLoop on 10.0.0.7 because its machine ran out of memory (22.18GB used / 23.59GB "
+            "limit): run less alongside it",
         ),
         ("Worker unexpectedly exits\n with code 2", "the worker AgentLoop on 10.0.0.7 died: Worker unexpectedly exits"),
         ("The actor died because its node has died. Node Id: 1", "the worker AgentLoop on 10.0.0.7 died: The actor"),
