@@ -146,7 +146,7 @@ def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
 
 
 def test_fewer_prompts_than_skills_cannot_have_one_of_each():
-    with pytest.raises(SettingsError, match="has no place for a prompt of each of 3 skills"):
+    with pytest.raises(SettingsError, match="is too small for a prompt of each of 3 skills"):
         mixed_plan(dict.fromkeys("abc", 10), 2, 1)
 
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_done_is_refused_before_training(protocol, projection, pe
 
 
 def test_a_skill_that_no_row_has_is_refused_when_the_data_are_read():
-    with pytest.raises(SettingsError, match=r"names \['b'\], of which data.train_files have no row"):
+    with pytest.raises(SettingsError, match=r"names \['b'\], for which data.train_files have no row"):
         PromptSchedule(plan(), {"a": [0], "b": [], "c": [1]}, 5, 0)
 
 
