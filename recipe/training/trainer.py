@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from recipe.records.credit_page import write_credit_page
-from recipe.records.experiment_page import told_if_it_fails, update_report
+from recipe.records.experiment_page import failure_logged, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.settings import read_settings
@@ -286,7 +286,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         # own row, unless the run already wrote one for this step before it was stopped.
         if self.config.trainer.val_only or (self.global_steps == self._start_step and not self._has_row()):
             self._log_metrics(self.global_steps, metrics)
-            with told_if_it_fails(self.run_directory, self.global_steps):
+            with failure_logged(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
 
@@ -362,7 +362,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             seconds=metrics.get("timing_s/step"),
         )
         if "skill/mean/accuracy" in metrics:
-            with told_if_it_fails(self.run_directory, global_steps):
+            with failure_logged(self.run_directory, global_steps):
                 update_report(self.run_directory)
                 update_skill_report(self.run_directory, self.settings)
                 write_credit_page(self.run_directory, global_steps)
