@@ -1,9 +1,9 @@
-"""What a folder of results is made with: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
+"""Inputs of a folder of results: ``python -m recipe.study FOLDER --model NAME=MODEL --data NAME=FILE ...``.
 
-``FOLDER/study.json`` keeps a digest of each model (weights, tokenizer, chat template, configuration) and of each file,
-and each setting (``--set NAME=VALUE``). The command adds what is not there yet; where a name is there with something
-else, or the folder has results and nothing says what they were made with, it refuses, with exit status 2, and changes
-nothing. The launchers call it before each step, so that no folder mixes models, data or settings.
+``FOLDER/study.json`` records a digest of each model (weights, tokenizer, chat template, configuration) and of each
+file, and each setting (``--set NAME=VALUE``). The command adds new names. It refuses, with exit status 2 and without
+changes, if a recorded name has another value, or if the folder has results but no record. The launchers call it before
+each step, so that no folder mixes models, data or settings.
 """
 
 import argparse
@@ -27,24 +27,24 @@ from recipe.records.run_directory import write_atomically
 REFUSED = 2
 FILE = "study.json"
 
-# Beside its weights, what of a model's folder decides what it answers.
-OF_A_MODEL = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
+# Files of a model's folder that affect its answers, in addition to the weights.
+MODEL_FILES = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
 
 
 class Entry(TypedDict):
-    """What identifies a thing, and for the reader where it was found."""
+    """Digest of an input and, for the reader, its location."""
 
     digest: str
     place: str
 
 
-# Kind ("model", "data" or "setting") -> name -> what it is.
+# Kind ("model", "data" or "setting") -> name -> entry.
 Entries = dict[str, dict[str, Entry]]
 _ENTRIES: TypeAdapter[Entries] = TypeAdapter(Entries)
 
 
 class StudyError(ValueError):
-    """The folder was made with something else, or what is named is not there; the message is for the user."""
+    """The folder was made with other inputs, or an input is missing; the message addresses the user."""
 
 
 def claim(
@@ -53,39 +53,39 @@ def claim(
     data: Mapping[str, Path] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Record in `folder` what it is made with; it must agree with what was recorded before.
+    """Record the inputs of the results in `folder`; they must agree with those recorded before.
 
-    models: name -> folder or hub's name. data: name -> file; of a YAML file the content counts, not its comments.
+    models: name -> folder or hub name. data: name -> file; for a YAML file only the content counts, not comments.
 
     Raises:
-        StudyError: something differs from what is kept, or is not there, one line for each; or the folder has results
-            of which nothing is kept. Nothing is written.
+        StudyError: inputs differ from the record or are missing, one line each; or the folder has results but no
+            record. Nothing is written then.
     """
     entries = _entries(models or {}, data or {}, settings or {})
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists() and (found := _results(folder)):
         raise StudyError(
-            f"{folder} has {found[0]} and no {FILE} that says what it was made with; remove the folder, or use another"
+            f"{folder} has {found[0]} but no {FILE} that says what it was made with; remove the folder or use another"
         )
     with _alone(folder):
         kept = read(folder)
         if differing := list(_differences(kept, entries)):
-            raise StudyError("\n".join(f"{folder} was made with {what}" for what in differing))
+            raise StudyError("\n".join(f"{folder} was made with {difference}" for difference in differing))
         merged = {kind: kept.get(kind, {}) | found for kind, found in entries.items()}
         if merged != kept:
             write_atomically(folder / FILE, json.dumps(merged, indent=2, ensure_ascii=False) + "\n")
 
 
 def read(folder: Path) -> Entries:
-    """What a folder is made with; empty if nothing is recorded. StudyError if the file cannot be read."""
+    """Recorded inputs of a folder; empty without a record. StudyError if the record cannot be read."""
     path = folder / FILE
     if not path.exists():
         return {}
     try:
         return _ENTRIES.validate_json(path.read_bytes())
     except ValidationError as error:
-        why = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise StudyError(f"{path} is damaged ({why}): restore it, or choose another folder") from error
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise StudyError(f"{path} is damaged ({reason}): restore it or choose another folder") from error
 
 
 def _results(folder: Path) -> list[str]:
@@ -93,8 +93,8 @@ def _results(folder: Path) -> list[str]:
 
 
 def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapping[str, str]) -> Entries:
-    if gone := [str(path) for path in data.values() if not path.is_file()]:
-        raise StudyError(f"no such file: {', '.join(gone)}")
+    if missing := [str(path) for path in data.values() if not path.is_file()]:
+        raise StudyError(f"no such file: {', '.join(missing)}")
     try:
         folders = {name: model_folder(model) for name, model in models.items()}
     except ModelError as error:
@@ -107,7 +107,7 @@ def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapp
 
 
 def _model_digest(folder: Path) -> str:
-    files = sorted({path for pattern in OF_A_MODEL for path in folder.glob(pattern) if path.is_file()})
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()})
     parts = [weights_digest(folder), *(f"{path.name} {file_hash(path)}" for path in files)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -119,14 +119,14 @@ def _file_digest(path: Path) -> str:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
     except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
-        raise StudyError(f"{path} is no readable YAML: {' '.join(str(error).split())}") from error
+        raise StudyError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
 
 
 def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
     advice = {
-        "model": "use that model again, or another folder for the results",
-        "data": "restore that file, or use another folder for the results",
-        "setting": "use that setting again, or another folder for the results",
+        "model": "use that model again or another folder for the results",
+        "data": "restore that file or use another folder for the results",
+        "setting": "use that setting again or another folder for the results",
     }
     for kind, found in entries.items():
         for name, entry in found.items():
@@ -143,7 +143,7 @@ def _described(kind: str, entry: Entry) -> str:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """A lock: parallel jobs of one study take turns."""
+    """Hold the folder's lock, so that parallel jobs of one study take turns."""
     with open(folder / f".{FILE}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -152,7 +152,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _named(texts: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     if wrong := [text for text, (name, sign, _) in zip(texts, pairs, strict=True) if not (name and sign)]:
-        raise StudyError(f"{wrong[0]}: NAME=VALUE is wanted")
+        raise StudyError(f"{wrong[0]}: expected NAME=VALUE")
     found = {name: value for name, _, value in pairs}
     if len(found) < len(pairs):
         raise StudyError(f"a name is given twice: {', '.join(texts)}")
@@ -160,7 +160,7 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     options = argparse.ArgumentParser(prog="python -m recipe.study", description=__doc__)
     options.add_argument("folder", type=Path, metavar="FOLDER")
     for option, value in (("--model", "NAME=MODEL"), ("--data", "NAME=FILE"), ("--set", "NAME=VALUE")):

@@ -103,7 +103,7 @@ def test_a_damaged_file_a_missing_one_and_a_name_given_twice_are_one_line_each(t
     assert main([str(out), "--set", "a=1", "a=2"]) == 2
     assert capsys.readouterr().err == "stopped: a name is given twice: a=1, a=2\n"
     assert main([str(out), "--set", "a"]) == 2
-    assert capsys.readouterr().err == "stopped: a: NAME=VALUE is wanted\n"
+    assert capsys.readouterr().err == "stopped: a: expected NAME=VALUE\n"
     assert not out.exists()
     out.mkdir()
     (out / "study.json").write_text('{"model": ')
@@ -122,7 +122,7 @@ def test_a_file_of_another_shape_is_damaged(tmp_path, text):
 @pytest.mark.parametrize("text", ["a: [1", "1: a\nb: c", "a: \x00"])
 def test_a_file_that_is_no_readable_yaml_is_named(tmp_path, text):
     (tmp_path / "e.yaml").write_text(text)
-    with pytest.raises(StudyError, match=r"e\.yaml is no readable YAML"):
+    with pytest.raises(StudyError, match=r"e\.yaml is not readable YAML"):
         claim(tmp_path / "out", data={"experiment": tmp_path / "e.yaml"})
 
 
@@ -133,7 +133,7 @@ def test_results_of_which_nothing_is_kept_are_taken_for_nobodys(tmp_path, inputs
     (out / "metrics.json").write_text("{}")
     claim(out, **inputs)
     (out / "study.json").unlink()
-    with pytest.raises(StudyError, match=r"out has metrics\.json and no study\.json .* made with; remove the folder"):
+    with pytest.raises(StudyError, match=r"out has metrics\.json but no study\.json .* made with; remove the folder"):
         claim(out, **inputs)
     assert not (out / "study.json").exists()
 

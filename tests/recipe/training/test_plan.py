@@ -164,16 +164,21 @@ def test_replay_that_leaves_no_new_prompt_is_refused():
 @pytest.mark.parametrize(
     ("protocol", "projection", "penalty", "message"),
     [
-        ({"skill_sequence": ["a", "x"]}, {}, {}, r"protocol.skill_sequence names \['x'\], which skills.names has not"),
+        (
+            {"skill_sequence": ["a", "x"]},
+            {},
+            {},
+            r"protocol.skill_sequence names \['x'\], which are not in skills.names",
+        ),
         ({"kind": "curriculum", "levels": [["a"], []]}, {}, {}, "a level without one"),
         ({"kind": "curriculum", "levels": [["a", "a"]]}, {}, {}, "a skill twice in one level"),
         ({"memory_per_protected": 0}, {}, {}, "leaves the protected skills without samples"),
         ({"refresh_steps": 11}, {}, {}, "are taken from the last stage"),
         ({"kind": "mixed", "replay_share": 0.5}, {}, {}, "protocol.replay_share needs stages"),
         ({"kind": "mixed"}, {}, {"kind": "ewc", "strength": 1}, "penalty needs stages"),
-        ({}, {}, {"kind": "l2"}, "penalty.strength=0 does nothing"),
+        ({}, {}, {"kind": "l2"}, "no effect with penalty.strength=0"),
         ({}, {}, {"kind": "l2", "strength": float("inf")}, "finite number"),
-        ({}, {"method": "pcgrad", "epsilon": 0.1}, {}, "knows no slack"),
+        ({}, {"method": "pcgrad", "epsilon": 0.1}, {}, "does not support slack"),
         ({}, {"epsilon": float("nan")}, {}, "must be a finite number"),
     ],
 )
