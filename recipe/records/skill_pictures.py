@@ -68,7 +68,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     matrix = record.matrix
     lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    ticks = ["start", *map(_broken, record.stages)]
+    ticks = ["start", *map(_one_skill_per_line, record.stages)]
     for skill, name in enumerate(record.skills):
         accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
         marker = MARKERS[skill % len(MARKERS)]
@@ -106,16 +106,16 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
     return save(_heat_maps(panels, record.skills, "stage"), path)
 
 
-def draw_mean_interference(records: Sequence[SkillRecord], path: Path, foreseen: Sequence[SkillRecord] = ()) -> Path:
+def draw_mean_interference(records: Sequence[SkillRecord], path: Path, predicting: Sequence[SkillRecord] = ()) -> Path:
     """Draw the effect of training one skill on each: mean change of accuracy in a stage, over runs in any order.
 
-    Stages that begin a run have separate rows, at the bottom. foreseen: runs that recorded the changes predicted by
+    Stages that begin a run have separate rows, at the bottom. predicting: runs that recorded the changes predicted by
     their gradients, whose mean gets a second panel.
     """
     names = sorted(records[0].skills)
     panels = [_mean_panel("mean change of the accuracy in a stage (points)", records, names, 100, _POINTS)]
-    if foreseen:
-        panels.append(_mean_panel(_PREDICTED[foreseen[0].predicted_by], foreseen, names, 1, _SMALL, predicted=True))
+    if predicting:
+        panels.append(_mean_panel(_PREDICTED[predicting[0].predicted_by], predicting, names, 1, _SMALL, predicted=True))
     return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path)
 
 
@@ -202,10 +202,10 @@ def _heat_map(axes: plt.Axes, panel: _Panel, columns: Sequence[str]) -> None:
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
-    axes.set_yticks(range(values.shape[0]), map(_broken, panel.rows), fontsize=8)
+    axes.set_yticks(range(values.shape[0]), map(_one_skill_per_line, panel.rows), fontsize=8)
 
 
-def _broken(stage: str) -> str:
+def _one_skill_per_line(stage: str) -> str:
     """The name of a stage with one line per skill, because many skills do not fit side by side."""
     return stage.replace(" + ", "\n+ ")
 

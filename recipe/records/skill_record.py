@@ -116,14 +116,14 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
     greedy = np.array([_accuracies(rows[end], skills, "greedy_accuracy") for end in ends])
     errors = np.array([_accuracies(rows.get(step, {}), skills, "standard_error") for step in (0, *ends)])
     # In gradient space the metrics predict the effect of a plain gradient step, not of the optimiser's update.
-    foreseen = settings.projection.space == "displacement" and np.isfinite(predicted).any()
+    has_prediction = settings.projection.space == "displacement" and np.isfinite(predicted).any()
     return SkillRecord(
         skills=skills,
         accuracy=np.array([_accuracies(rows[end], skills) for end in ends]),
         greedy=greedy if np.isfinite(greedy).any() else None,
         initial=_accuracies(rows.get(0, {}), skills),
         trained=None if stages is None else [[skills.index(skill) for skill in stage] for stage in stages[: len(ends)]],
-        predicted=predicted if foreseen else None,
+        predicted=predicted if has_prediction else None,
         predicted_by="solutions" if source == "solutions" else "rollouts",
         protected=tuple(settings.projection.protected or ()),
         errors=errors if np.isfinite(errors).any() else None,

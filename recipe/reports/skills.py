@@ -175,8 +175,8 @@ def write_comparison(
     strict -= {run.arm for run in runs if run.method == "measure"}
     draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
-        foreseen = [run.record for run in runs if run.method == "measure" and run.record.predicted is not None]
-        draw_mean_interference(records[against], out / "interference.png", foreseen)
+        predicting = [run.record for run in runs if run.method == "measure" and run.record.predicted is not None]
+        draw_mean_interference(records[against], out / "interference.png", predicting)
         write_atomically(out / "interference.md", f"{interference_table(records[against])}\n")
     if pareto is not None:
         write_pareto_report(curve(runs, against, pareto), out)

@@ -64,13 +64,15 @@ def make_plan(settings: Settings, batch: int) -> PromptPlan | None:
     named = [] if settings.projection.protected is None else settings.protected
     skills = list(dict.fromkeys([*chain(*stages), *named]))
     stage = np.repeat(np.arange(len(stages)), protocol.stage_steps)
+    # trained, before, protects: (stages, skills); memory, stored, fresh: (steps, skills).
     trained = np.array([[skill in part for skill in skills] for part in stages])
     before = np.array([np.any(trained[:number], axis=0) & ~trained[number] for number in range(len(stages))])
     protects = (before | np.isin(skills, named)) & ~trained & np.isin(skills, settings.protected)
     memory = _memory(settings, protects)[stage]
     rest = batch - memory.sum(1)
     share = protocol.replay_share
-    replayed = deal(np.outer(before.any(1), [share, 1 - share])[stage], rest)[:, 0]
+    replay_or_fresh = np.outer(before.any(1), [share, 1 - share])  # zeros where there is nothing to replay
+    replayed = deal(replay_or_fresh[stage], rest)[:, 0]
     stored = deal(before[stage], replayed)
     fresh = deal(_weights(protocol, trained, stage), rest - stored.sum(1))
     if protocol.refresh_steps:

@@ -178,17 +178,19 @@ class SkillCreditTrainer(PPOTrainerSync):
                 self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
-        if self._agop_parts:
-            parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
-            fields = TensorDict({PART: parts}, batch_size=len(parts))
-            batch = tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-        return batch
+        return self._name_agop_parts(batch) if self._agop_parts else batch
 
     @property
     def _agop_parts(self) -> int:
         """Number of batch parts whose policy gradients this step measures; 0 if it measures none."""
         agop = self.settings.agop
         return agop.parts if agop.every and self.global_steps % agop.every == 0 else 0
+
+    def _name_agop_parts(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """Add to each sample the part of the batch whose policy gradient it belongs to."""
+        parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
+        fields = TensorDict({PART: parts}, batch_size=len(parts))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
         """Add to each sample its skill, its half, and whether it serves constraints only."""
