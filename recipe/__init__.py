@@ -1,1 +1,1 @@
-"""Commands: what a user runs. Composition and orchestration; nothing below imports this package."""
+"""Commands for users: composition and orchestration. No other package imports this one."""

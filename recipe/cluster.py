@@ -1,8 +1,8 @@
-"""What the studies ask of a Ray cluster that is up.
+"""Free capacity and commands on a running Ray cluster, for the study launchers.
 
-``python -m recipe.cluster room experiment=NAME key=value ...`` prints how many runs with these words its free GPUs
-hold. ``python -m recipe.cluster run COMMAND ...`` runs a command on a node that has a free GPU, in this folder, and
-ends with its exit status.
+``python -m recipe.cluster room experiment=NAME key=value ...`` prints how many runs with these overrides fit on its
+free GPUs. ``python -m recipe.cluster run COMMAND ...`` runs a command on a node with a free GPU, in this folder, and
+exits with its status.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -21,34 +21,34 @@ from recipe.settings import SettingsError
 REFUSED = 2
 
 
-def room(words: Sequence[str]) -> int:
-    """Prints how many such runs fit beside what runs already; SettingsError for words that recipe.train refuses."""
-    trainer = compose_training(list(words)).trainer
+def room(overrides: Sequence[str]) -> int:
+    """Print how many such runs fit on the free GPUs; SettingsError for overrides that recipe.train refuses."""
+    trainer = compose_training(list(overrides)).trainer
     _join()
     print(int(ray.available_resources().get("GPU", 0)) // (trainer.nnodes * trainer.n_gpus_per_node))
     return 0
 
 
 def run(command: Sequence[str]) -> int:
-    """Runs a command that needs one GPU, such as an evaluation that starts vLLM, when and where one is free."""
+    """Run a command that needs one GPU, such as an evaluation that starts vLLM, once a node has one free."""
     _join()
-    there: Any = ray.remote(num_gpus=1, max_retries=0)(_lines)
-    for reference in there.remote(list(command), os.getcwd(), dict(os.environ)):
-        told = ray.get(reference)
-        if isinstance(told, int):
-            return told
-        print(told, end="", flush=True)
+    remote_lines: Any = ray.remote(num_gpus=1, max_retries=0)(_lines)
+    for reference in remote_lines.remote(list(command), os.getcwd(), dict(os.environ)):
+        line_or_status = ray.get(reference)
+        if isinstance(line_or_status, int):
+            return line_or_status
+        print(line_or_status, end="", flush=True)
     raise RuntimeError("the command ended without an exit status")
 
 
 def _lines(command: list[str], folder: str, environment: dict[str, str]) -> Iterator[str | int]:
-    """What a command prints, line by line, then its exit status; with the GPU that Ray gave this process."""
-    given = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+    """A command's output, line by line, then its exit status; it uses the GPU that Ray assigned to this process."""
+    assigned = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
     process = subprocess.Popen(
-        command, cwd=folder, env=environment | given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=environment | assigned, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    for line in process.stdout:  # noqa: UP028 - Ray sends into the generator, which a file cannot take
+    for line in process.stdout:  # noqa: UP028 - Ray calls send() on the generator, which a file does not support
         yield line
     yield process.wait()
 
@@ -59,7 +59,7 @@ def _join() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {"room": room, "run": run}
     if len(arguments) < 2 or arguments[0] not in actions:
         print(__doc__, file=sys.stderr)

@@ -1,10 +1,10 @@
 """Preference training: ``python -m recipe.dpo --model MODEL --evaluations DIR ... --out DIR``.
 
-Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file): the better
-answer by at least ``--margin`` of the pass ratio, lengths balanced. The evaluations must have judged alike;
-``DIR/run_info.json`` says how. TRL trains LoRA in an environment of its own (``bash scripts/setup.sh dpo``), with a
-process for each GPU. The merged model is in ``DIR/model``; with ``--report`` the model is evaluated before and after,
-judged as the pairs were; ``DIR/report.json`` has the differences, ``DIR/training.json`` the reward accuracy.
+Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file) whose pass
+ratios differ by at least ``--margin``, with balanced lengths. All evaluations must use the same judge settings, which
+are kept in ``DIR/run_info.json``. TRL trains LoRA in a separate environment (``bash scripts/setup.sh dpo``), one
+process per GPU. The merged model is in ``DIR/model``, the reward accuracy in ``DIR/training.json``. ``--report``
+evaluates the model before and after, with the judge settings of the pairs; ``DIR/report.json`` has the differences.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -42,11 +42,11 @@ PYTHON = PROJECT / ".venv-dpo" / "bin" / "python"
 
 
 class RequestError(ValueError):
-    """The request is invalid; the message is for the user."""
+    """The request is invalid; the message addresses the user."""
 
 
 def line(pair: Pair) -> dict[str, Any]:
-    """A pair as TRL reads it."""
+    """A pair in TRL's format."""
     answers = {"chosen": pair.chosen.answer.text, "rejected": pair.rejected.answer.text}
     return {"prompt": list(pair.problem.messages)} | {
         name: [{"role": "assistant", "content": text}] for name, text in answers.items()
@@ -54,14 +54,14 @@ def line(pair: Pair) -> dict[str, Any]:
 
 
 def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
-    """`train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; RequestError when one would be empty."""
+    """Write `train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; RequestError if one would be empty."""
     shares = {"val": HELD_OUT_PERCENT, "train": 100 - HELD_OUT_PERCENT}
     files = {split: out / f"{split}_pairs.jsonl" for split in shares}
     for split, path in files.items():
         lines = [line(pair) for pair in found if split_by_hash(pair.problem.id, shares) == split]
         if not lines:
             raise RequestError(
-                f"{len(found)} pairs are too few to hold some out: take more samples or problems, or a smaller --margin"
+                f"{len(found)} pairs are too few to hold some out: use more samples or problems, or a smaller --margin"
             )
         write_lines(path, lines)
     return files
@@ -70,17 +70,17 @@ def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
 def reward_accuracy(log: Iterable[dict[str, Any]]) -> float:
     """Share of held-out pairs whose better answer the trained model's implicit reward prefers.
 
-    Before the training it says nothing: model and reference are the same, all rewards zero.
+    Undefined before training: model and reference are the same, so all rewards are zero.
     """
     accuracies: list[float] = [entry["eval_rewards/accuracies"] for entry in log if "eval_rewards/accuracies" in entry]
     return accuracies[-1]
 
 
 def command(settings: DpoSettings, file: Path) -> list[str]:
-    """How TRL is started: on GPUs by torchrun, one process for each, even where there is one.
+    """The command that starts TRL: on GPUs with torchrun, one process per GPU, even for a single GPU.
 
-    A single process that sees several GPUs would have transformers wrap the model in nn.DataParallel, with a batch as
-    many times as large.
+    In a single process that sees several GPUs, transformers would wrap the model in nn.DataParallel and multiply the
+    batch size by their number.
     """
     module = ["-m", "recipe.training.preference", str(file.absolute())]
     if settings.device == "cpu":
@@ -90,7 +90,7 @@ def command(settings: DpoSettings, file: Path) -> list[str]:
 
 
 def train(settings: DpoSettings, out: Path) -> int:
-    """Runs TRL in its own environment; returns the exit status."""
+    """Run TRL in its own environment; returns the exit status."""
     write_atomically(out / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
     log = out / "dpo.log"
     with open(log, "w") as output:
@@ -102,7 +102,7 @@ def train(settings: DpoSettings, out: Path) -> int:
             env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
         ).returncode
     if status:
-        print(f"the preference training failed: {last_error(log)}; all of its output: {log}", file=sys.stderr)
+        print(f"the preference training failed: {last_error(log)}; full output: {log}", file=sys.stderr)
         return FAILED
     accuracy = reward_accuracy(read_jsonl(Path(settings.log)))
     write_atomically(out / "training.json", json.dumps({"reward_accuracy": accuracy}) + "\n")
@@ -111,13 +111,13 @@ def train(settings: DpoSettings, out: Path) -> int:
 
 
 def prepare(options: argparse.Namespace) -> tuple[DpoSettings, Judged]:
-    """Pairs and settings, and how the pairs were judged, before anything expensive starts.
+    """Write the pairs and return the settings and the pairs' judge settings, before anything expensive starts.
 
     Raises:
         RequestError, ModelError, StudyError, FolderError, DataFileError: with a message for the user.
     """
     if not PYTHON.exists():
-        raise RequestError(f"no {PYTHON}: TRL has an environment of its own, make it with bash scripts/setup.sh dpo")
+        raise RequestError(f"no {PYTHON}: TRL needs a separate environment; create it with bash scripts/setup.sh dpo")
     model = model_folder(options.model)
     if gone := [str(path) for path in data_files(options.report).values() if not path.is_file()]:
         raise RequestError(f"--report: no such file: {', '.join(gone)}")
@@ -126,7 +126,7 @@ def prepare(options: argparse.Namespace) -> tuple[DpoSettings, Judged]:
     ranks = 1 if options.platform == "cpu" else options.ranks or gpus()
     if options.batch_size % (ranks * options.micro_batch_size):
         raise RequestError(
-            f"--batch-size {options.batch_size} is no multiple of {ranks} processes x --micro-batch-size "
+            f"--batch-size {options.batch_size} is not a multiple of {ranks} processes x --micro-batch-size "
             f"{options.micro_batch_size}"
         )
     judged = read_judged(options.evaluations)
@@ -138,17 +138,17 @@ def prepare(options: argparse.Namespace) -> tuple[DpoSettings, Judged]:
     judged.write(options.out)
     surplus = sum(pair.surplus for pair in found) / len(found)
     print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
-    print(f"the better answer is {surplus:+.1f} tokens longer in the mean; {reserved} problems may not be trained on")
-    own = {field.name: getattr(options, field.name) for field in fields(DpoSettings) if hasattr(options, field.name)}
+    print(f"better answers are {surplus:+.1f} tokens longer on average; {reserved} problems may not be trained on")
+    values = {field.name: getattr(options, field.name) for field in fields(DpoSettings) if hasattr(options, field.name)}
     paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": model}
     paths |= {"out": options.out / "model", "log": options.out / "metrics.jsonl"}
-    own |= {name: str(path.absolute()) for name, path in paths.items()}
-    own |= {"device": "cpu" if options.platform == "cpu" else "cuda", "ranks": ranks}
-    return DpoSettings(**own), judged
+    values |= {name: str(path.absolute()) for name, path in paths.items()}
+    values |= {"device": "cpu" if options.platform == "cpu" else "cuda", "ranks": ranks}
+    return DpoSettings(**values), judged
 
 
 def gpus() -> int:
-    """The GPUs of this machine, at least one."""
+    """Number of GPUs of this machine, at least 1."""
     import torch
 
     return max(1, torch.cuda.device_count())
@@ -160,11 +160,15 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--evaluations", type=Path, nargs="+", required=True, help="folders of recipe.evaluate")
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu")
-    options.add_argument("--ranks", type=positive, help="processes on GPUs, one for each (default: all of the machine)")
-    options.add_argument("--margin", type=float, default=0.5, help="of the pass ratio within a pair (default 0.5)")
-    options.add_argument("--per-problem", type=positive, default=2, help="pairs of one problem (default 2)")
+    options.add_argument("--ranks", type=positive, help="processes, one per GPU (default: all GPUs of the machine)")
+    options.add_argument(
+        "--margin", type=float, default=0.5, help="minimal difference of pass ratios in a pair (default 0.5)"
+    )
+    options.add_argument("--per-problem", type=positive, default=2, help="pairs per problem (default 2)")
     options.add_argument("--report", nargs="+", default=[], metavar="FILE", help="rows to evaluate on before and after")
-    options.add_argument("--report-options", default="", metavar="OPTIONS", help="of recipe.evaluate, as one word")
+    options.add_argument(
+        "--report-options", default="", metavar="OPTIONS", help="options of recipe.evaluate, as one quoted string"
+    )
     for field in fields(DpoSettings):
         if field.name in ("model", "train_pairs", "val_pairs", "out", "log", "device", "ranks"):
             continue
@@ -178,7 +182,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     options = _arguments(arguments)
     try:
         settings, judged = prepare(options)

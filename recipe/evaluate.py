@@ -1,7 +1,7 @@
 """Evaluate a model: ``python -m recipe.evaluate --model FOLDER --data FILE.parquet ... --out DIR``.
 
-Asks OpenAI-compatible servers (``--url``, several are balanced), or starts vLLM itself on ``--platform``. Every sample
-is kept as soon as it is judged: the same command goes on with an evaluation that was stopped.
+Queries OpenAI-compatible servers (``--url``, balanced over several), or starts vLLM on ``--platform``. Every sample is
+saved as soon as it is judged; the same command resumes an evaluation that was stopped.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -45,39 +45,41 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class RequestError(ValueError):
-    """The request is invalid; the message is for the user."""
+    """The request is invalid; the message addresses the user."""
 
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:
-    """The options of every command that evaluates."""
+    """Parser with the options of every command that evaluates."""
     options = argparse.ArgumentParser(prog=f"python -m recipe.{command}", description=description)
     options.add_argument(
-        "--model", help="a Hugging Face folder or a hub name; with --url: the name that the servers know it by"
+        "--model", help="a Hugging Face folder or a hub name; with --url: the model's name on the servers"
     )
     options.add_argument("--data", nargs="+", required=True, metavar="[NAME=]FILE", help="parquet files of rows")
-    options.add_argument("--out", type=Path, required=True, help="folder of the evaluation; an old one goes on")
-    options.add_argument("--limit", type=positive, help="at most so many problems of each file")
+    options.add_argument("--out", type=Path, required=True, help="folder of the evaluation; resumes an unfinished one")
+    options.add_argument("--limit", type=positive, help="maximal number of problems per file")
     servers = options.add_argument_group("servers")
     servers.add_argument("--url", nargs="+", default=[], help="OpenAI-compatible servers of one model")
     servers.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="without --url: where vLLM starts")
-    servers.add_argument("--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one word")
-    servers.add_argument("--concurrency", type=positive, default=64, help="requests under way (default 64)")
+    servers.add_argument(
+        "--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one quoted string"
+    )
+    servers.add_argument("--concurrency", type=positive, default=64, help="concurrent requests (default 64)")
     servers.add_argument("--retries", type=int, default=5, help="of a failed request, with growing pauses (default 5)")
     sampling = options.add_argument_group("sampling")
-    sampling.add_argument("--samples", type=positive, help="answers to a problem (eval@k; default 16)")
+    sampling.add_argument("--samples", type=positive, help="answers per problem (eval@k; default 16)")
     sampling.add_argument("--temperature", type=float, help="default: 0 for eval@1, else 1")
     sampling.add_argument("--top-p", type=float, default=1.0)
-    sampling.add_argument("--max-tokens", type=positive, default=2048, help="of one answer (default 2048)")
+    sampling.add_argument("--max-tokens", type=positive, default=2048, help="per answer (default 2048)")
     sampling.add_argument("--seed", type=int, default=0)
     judge = options.add_argument_group("judge")
-    judge.add_argument("--experiment", metavar="NAME", help="judge as this file of configs/experiment does in training")
+    judge.add_argument("--experiment", metavar="NAME", help="judge as in training with configs/experiment/NAME.yaml")
     judge.add_argument(
         "--judge", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-        help="other values for fields of rewards' JudgeSettings",
+        help="override fields of rewards' JudgeSettings",
     )  # fmt: skip
     judge.add_argument(
         "--agents", nargs="+", metavar=("NAME", "agents.KEY=VALUE"),
-        help="answer rows for agents in several turns, as this file of configs/agents says",
+        help="answer rows for agents in several turns, with the settings of configs/agents/NAME.yaml",
     )  # fmt: skip
     return options
 
@@ -85,15 +87,15 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser("evaluate", __doc__)
     options.add_argument("--protocol", choices=get_args(BudgetName), default="eval@1")
-    options.add_argument("--budget", type=positive, help="generated tokens a problem (eval@budget)")
-    options.add_argument("--k", type=positive, nargs="+", help="read pass@k for these (eval@k; default: --samples)")
+    options.add_argument("--budget", type=positive, help="generated tokens per problem (eval@budget)")
+    options.add_argument("--k", type=positive, nargs="+", help="report pass@k for these (eval@k; default: --samples)")
     options.add_argument("--entropy", action="store_true", help="estimate the entropy from log-probabilities")
     options.add_argument("--wandb", metavar="PROJECT", help="send the metrics to this project of W&B")
     return options.parse_args(arguments)
 
 
 def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> Budget:
-    """The budget that these options mean; RequestError when they do not go together."""
+    """The budget from these options; RequestError if they are incompatible."""
     sampled = name != "eval@1"
     samples = options.samples or (16 if name == "eval@k" else 1)
     temperature = options.temperature if options.temperature is not None else float(sampled)
@@ -105,10 +107,10 @@ def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> B
 
 
 def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
-    """The settings of the experiment of that name (None: the defaults), but for those of `KEY=VALUE`, values in YAML.
+    """Settings of the named experiment (None: the defaults), overridden by `KEY=VALUE` texts with values in YAML.
 
     Raises:
-        RequestError: there is no such experiment, a key is unknown or a value none that is valid.
+        RequestError: unknown experiment or key, or invalid value.
     """
     try:
         settings = experiment.of_experiment(name)
@@ -129,24 +131,24 @@ def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
         raise RequestError(f"--judge: {error}") from None
 
 
-def agents_settings(words: Sequence[str] | None, problems: Sequence[Problem]) -> AgentsSettings | None:
-    """The settings that `--agents` names; RequestError where they cannot be used, or no problem is for an agent."""
-    if words is None:
+def agents_settings(arguments: Sequence[str] | None, problems: Sequence[Problem]) -> AgentsSettings | None:
+    """The settings selected by `--agents`; RequestError if they are invalid or no problem is for an agent."""
+    if arguments is None:
         return None
     if not any(problem.agent in ENVIRONMENTS for problem in problems):
         raise RequestError(
-            "--agents: no row is for an agent; python -m data_prep.sources.agents FILE --out FILE makes such rows"
+            "--agents: no row is for an agent; make such rows with python -m data_prep.sources.agents FILE --out FILE"
         )
     try:
-        return read_agents(words[0], words[1:])
+        return read_agents(arguments[0], arguments[1:])
     except SettingsError as error:
         raise RequestError(f"--agents: {error}") from None
 
 
 def local_model(options: argparse.Namespace) -> Path:
-    """The folder of the model for which vLLM is started; RequestError where there is none."""
+    """Folder of the model to start vLLM with; RequestError without one."""
     if not options.model:
-        raise RequestError("name a model (--model FOLDER), or servers that have one (--url http://HOST:PORT)")
+        raise RequestError("name a model (--model FOLDER) or servers that serve one (--url http://HOST:PORT)")
     try:
         return model_folder(options.model)
     except ModelError as error:
@@ -155,7 +157,7 @@ def local_model(options: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
-    """Urls of servers, and the name of the model there: those that were named, or vLLM started for the block."""
+    """URLs of the servers and the model's name there: the given ones, or a vLLM started for this block."""
     if options.url:
         yield options.url, options.model
         return
@@ -166,10 +168,11 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
 
 
 def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
-    """Collects every sample of an evaluation into its folder.
+    """Collect every sample of an evaluation into its folder.
 
-    Raises DataFileError, FolderError, RequestError or ServerError, with messages for the user. Samples that were
-    judged until then are kept.
+    Raises:
+        DataFileError, FolderError, RequestError, ServerError: with a message for the user; samples judged so far are
+            kept.
     """
     judge = judge_settings(options.experiment, options.judge)
     problems = read_data_sets(options.data, options.limit)
@@ -214,12 +217,12 @@ async def _collect(
     finally:
         await endpoints.close()
     for url, reason in endpoints.lost.items():
-        print(f"warning: {url} was given up on the way ({reason}); the others did its work", file=sys.stderr)
+        print(f"warning: {url} was dropped ({reason}); the other servers took over its requests", file=sys.stderr)
     return journal
 
 
 def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """The samples of each data set, and of each skill of one that has several (`NAME/SKILL`)."""
+    """The samples of each data set and, for a data set with several skills, of each skill (`NAME/SKILL`)."""
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.dataset, []).append(sample)
@@ -231,7 +234,7 @@ def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
 
 
 def summarize(metrics: Metrics) -> dict[str, Any]:
-    """What a reader looks at first: a few numbers of each data set, and what went wrong in all of them."""
+    """Headline metrics of each data set, and counts of samples without verdict over all of them."""
     names = ("accepted@1", "pass_ratio", "exec_success_rate", "recovery_rate")
     return {
         "data_sets": {
@@ -246,7 +249,7 @@ def summarize(metrics: Metrics) -> dict[str, Any]:
 
 
 def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> None:
-    """One W&B run with the metrics flat, as `data set/metric`."""
+    """Log the metrics to one W&B run, flattened to `data set/metric`."""
     import pandas as pd
     import wandb
 
@@ -256,25 +259,25 @@ def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> N
 
 
 def explain(error: Exception, out: Path) -> int:
-    """Tells the user why an evaluation ended, and what is left; returns the exit status."""
+    """Print why an evaluation stopped and what it kept; returns the exit status."""
     kept = out / "samples.jsonl"
     if isinstance(error, OSError):
         print(f"stopped: {out} cannot be written: {error.strerror}", file=sys.stderr)
     else:
         print(f"stopped: {error}", file=sys.stderr)
     if kept.exists() and not isinstance(error, FolderError):
-        print(f"what was judged until then is in {kept}; the same command goes on from there", file=sys.stderr)
+        print(f"samples judged so far are in {kept}; the same command resumes from there", file=sys.stderr)
     return FAILED if isinstance(error, OSError | ServerError) else REFUSED
 
 
 def evaluate_model(model: str | Path, data: Sequence[str], out: Path, *more: str) -> int:
-    """One evaluation as a process of its own, as a user would type it; returns its exit status."""
+    """Run `recipe.evaluate` in a separate process; returns its exit status."""
     command = [sys.executable, "-m", "recipe.evaluate", "--model", str(model), "--data", *data, "--out", str(out)]
     return subprocess.run([*command, *more]).returncode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     options = _arguments(arguments)
     try:
         budget = budget_of(options, options.protocol, budget=options.budget, entropy=options.entropy)
@@ -290,9 +293,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return explain(error, options.out)
     table_console().print(table(metrics))
     print(f"{folder.path}: metrics.json, summary.json, run_info.json, samples.jsonl, qa_logs/")
-    for what, meaning in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
-        if summary[what]:
-            print(f"warning: {summary[what]} samples {meaning}; they count nowhere", file=sys.stderr)
+    for count, reason in (("not_judged", "could not be judged"), ("prompt_too_long", "do not fit into the context")):
+        if summary[count]:
+            print(f"warning: {summary[count]} samples {reason}; no metric includes them", file=sys.stderr)
     for line in cut_warnings(metrics):
         print(line, file=sys.stderr)
     return 0

@@ -1,7 +1,7 @@
-"""A checkpoint as a model: ``python -m recipe.export RUN [--step N] [--out DIR]`` leaves a Hugging Face folder.
+"""Export a checkpoint to a Hugging Face folder: ``python -m recipe.export RUN [--step N] [--out DIR]``.
 
-Shards are merged by verl's model merger, LoRA by PEFT, into the model that the run began with. Then vLLM and
-transformers answer some validation prompts greedily; if their texts differ the command fails and says where.
+verl's model merger merges the shards, PEFT merges LoRA into the model that the run began with. Then vLLM and
+transformers answer some validation prompts greedily; if their texts differ, the command fails and prints where.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -32,27 +32,27 @@ Messages = list[dict[str, str]]
 
 
 class ExportError(ValueError):
-    """The checkpoint cannot be exported; the message is for the user."""
+    """The checkpoint cannot be exported; the message addresses the user."""
 
 
 def checkpoint(run: RunDirectory, step: int | None) -> Path:
-    """The actor's folder of a step, by default the last; ExportError names the steps that there are."""
+    """The actor's folder of a step, by default the last; ExportError lists the available steps."""
     if not (run.path / "config.yaml").is_file():
-        raise ExportError(f"{run.path} is no run directory of recipe.train: it has no config.yaml")
+        raise ExportError(f"{run.path} is not a run directory of recipe.train: it has no config.yaml")
     steps = sorted(int(path.name.removeprefix("global_step_")) for path in run.checkpoints.glob("global_step_*"))
     wanted = run.last_checkpoint if step is None else step
     folder = run.checkpoints / f"global_step_{wanted}" / "actor"
     if not folder.is_dir():
         found = ", ".join(map(str, steps)) or "none"
-        raise ExportError(f"{run.path} has no checkpoint of step {wanted}; steps there: {found}")
+        raise ExportError(f"{run.path} has no checkpoint of step {wanted}; available steps: {found}")
     return folder
 
 
 def merge(actor: Path, base: str, out: Path) -> None:
-    """Writes the model of a checkpoint to `out`, which appears when it is complete.
+    """Write the model of a checkpoint to `out`, which appears only once it is complete.
 
-    base: the model that training began with; LoRA is merged into its own weights, because verl's merger rounds all
-    weights to bfloat16. Raises ExportError when the merger fails, OSError when the disk is full.
+    base: the model that training began with. LoRA is merged into its original weights, because verl's merger rounds
+    all weights to bfloat16. Raises ExportError if the merger fails, OSError if the disk is full.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
@@ -68,7 +68,7 @@ def merge(actor: Path, base: str, out: Path) -> None:
 
 
 def merge_adapter(base: str, adapter: Path, out: Path) -> Path:
-    """The base model with a LoRA adapter merged in, with the base's tokenizer, in the base's dtype."""
+    """Merge a LoRA adapter into the base model; keeps the base's dtype and tokenizer. Returns `out`."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -79,7 +79,7 @@ def merge_adapter(base: str, adapter: Path, out: Path) -> Path:
 
 
 def validation_prompts(config: DictConfig, count: int) -> list[Messages]:
-    """The first prompts of the run's validation files; DataFileError when they are gone."""
+    """The first prompts of the run's validation files; DataFileError if they are missing."""
     files, model = config.data.val_files, row_model(config.skills.by, config.skills.column)
     paths = files if isinstance(files, ListConfig) else [files]
     rows = [row for path in paths for row in read_rows(Path(path), model)]
@@ -87,7 +87,7 @@ def validation_prompts(config: DictConfig, count: int) -> list[Messages]:
 
 
 def texts_of_transformers(model: Path, prompts: Sequence[Messages], max_tokens: int) -> list[str]:
-    """Greedy answers in float32, without special tokens."""
+    """Greedy answers of transformers in float32, without special tokens."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -107,7 +107,7 @@ def texts_of_transformers(model: Path, prompts: Sequence[Messages], max_tokens: 
 def texts_of_vllm(
     model: Path, prompts: Sequence[Messages], max_tokens: int, platform: str, options: Sequence[str]
 ) -> list[str]:
-    """Greedy answers in float32 of vLLM's own server."""
+    """Greedy answers of a vLLM server in float32."""
 
     async def ask_all(url: str) -> list[str]:
         endpoints = Endpoints([url])
@@ -126,9 +126,9 @@ def texts_of_vllm(
 
 
 def first_difference(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
-    """Where two lists of texts first differ, in words; None where they do not.
+    """A message on the first difference between two lists of texts; None if they are equal.
 
-    A character that the limit of tokens cuts does not count: vLLM leaves it out, transformers writes it as U+FFFD.
+    Ignores a character cut by the token limit, which vLLM omits and transformers decodes as U+FFFD.
     """
     whole = ([text.rstrip("\ufffd") for text in texts] for texts in (ours, theirs))
     for number, (one, other) in enumerate(zip(*whole, strict=True)):
@@ -143,14 +143,16 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--step", type=positive, help="of the checkpoint (default: the last)")
     options.add_argument("--out", type=Path, help="folder of the model (default: RUN/export/global_step_N)")
     options.add_argument("--prompts", type=int, default=8, help="validation prompts to compare on; 0: no comparison")
-    options.add_argument("--max-tokens", type=positive, default=64, help="of an answer in the comparison")
-    options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="where vLLM answers")
-    options.add_argument("--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one word")
+    options.add_argument("--max-tokens", type=positive, default=64, help="per answer in the comparison")
+    options.add_argument("--platform", choices=("cpu", "gpu"), default="cpu", help="where vLLM runs")
+    options.add_argument(
+        "--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one quoted string"
+    )
     return options.parse_args(arguments)
 
 
 def export(options: argparse.Namespace) -> Path:
-    """Merges and compares; raises ExportError, DataFileError, ServerError or OSError with a message for the user."""
+    """Merge and compare; raises ExportError, DataFileError, ServerError or OSError with a message for the user."""
     run = RunDirectory(options.run)
     actor = checkpoint(run, options.step)
     out = options.out or run.path / "export" / actor.parent.name
@@ -164,13 +166,13 @@ def export(options: argparse.Namespace) -> Path:
         theirs = texts_of_vllm(out, prompts, options.max_tokens, options.platform, shlex.split(options.vllm))
         difference = first_difference(texts_of_transformers(out, prompts, options.max_tokens), theirs)
         if difference:
-            raise ServerError(f"vLLM and transformers give other greedy texts for {out}: {difference}")
+            raise ServerError(f"vLLM and transformers give different greedy texts for {out}: {difference}")
         print(f"vLLM and transformers give the same greedy text for {len(prompts)} validation prompts")
     return out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     try:
         export(_arguments(arguments))
     except (ExportError, DataFileError, RecordsError) as error:

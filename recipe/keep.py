@@ -1,11 +1,11 @@
-"""Keep a study's finished runs in one file small enough for git, and continue the study from it elsewhere.
+"""Pack a study's finished runs into one file small enough for git, and continue the study from it elsewhere.
 
     python -m recipe.keep FOLDER RUNS.jsonl.gz   add the finished runs in FOLDER that the file lacks
     python -m recipe.keep RUNS.jsonl.gz FOLDER   write a run directory for each run of the file that FOLDER lacks
 
-The file has what tables are made of: settings, report, start and end, and the numbers of every step.
-``recipe.report`` reads it like the folder, and unpacked runs count as finished. The
-launchers do both with ``KEPT=RUNS.jsonl.gz`` (``scripts/evidence_a.sh``).
+The file has everything that tables need: settings, report, start and end, and the metrics of every step.
+``recipe.report`` reads it like a folder of runs, and unpacked runs count as finished. The launchers do both with
+``KEPT=RUNS.jsonl.gz`` (``scripts/evidence_a.sh``).
 """
 
 import argparse
@@ -24,8 +24,8 @@ from recipe.records.kept_runs import KeptRun
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError, check_version
 
-# Families of metrics that no table reads; they are most of a row.
-PASSED_OVER = (
+# Groups of metrics that no table reads; they make up most of a row.
+LEFT_OUT = (
     "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length_non_aborted", "rollout_corr",
     "timing_per_token_ms", "training", "val-aux", "val-core",
 )  # fmt: skip
@@ -35,10 +35,10 @@ MILLISECONDS = 3
 
 
 def kept(run: RunDirectory) -> KeptRun:
-    """What tables read of a finished run; paths below the working directory become relative.
+    """The parts of a finished run that tables read; paths below the working directory become relative.
 
     Raises:
-        RecordsError: a later release wrote it.
+        RecordsError: a later release wrote the run.
     """
     config, version = run.recorded_config()
     check_version(version, run.path)
@@ -54,7 +54,7 @@ def kept(run: RunDirectory) -> KeptRun:
 
 
 def pack(folder: Path, file: Path) -> str:
-    """Add the runs that are finished and not in the file yet; returns what was done."""
+    """Add the finished runs that the file lacks; returns a summary."""
     known = kept_runs.read(file) if file.exists() else []
     names = {run.path.name for run in known}
     new = [kept(run) for run in finished_runs(folder) if run.path.name not in names]
@@ -64,7 +64,7 @@ def pack(folder: Path, file: Path) -> str:
 
 
 def unpack(file: Path, folder: Path) -> str:
-    """Write a run directory for each run that has none, or only what a killed call left; returns what was done."""
+    """Write a run directory for each run of the file that has none or an incomplete one; returns a summary."""
     runs = kept_runs.read(file)
     missing = [run for run in runs if not (folder / run.path.name / "events.jsonl").exists()]
     for run in missing:
@@ -78,13 +78,14 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The numbers of a step that are kept, to six digits; its time to the millisecond."""
-    numbers = {key: value for key, value in row.items() if key.partition("/")[0] not in PASSED_OVER}
+    """The kept metrics of a step, rounded to six digits; its time to the millisecond."""
+    numbers = {key: value for key, value in row.items() if key.partition("/")[0] not in LEFT_OUT}
     rounded = {key: float(f"{value:.{DIGITS}g}") for key, value in numbers.items()}
     return rounded | {"step": row["step"], "time": round(row["time"], MILLISECONDS)}
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="recipe.keep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -96,7 +97,7 @@ def main(arguments: list[str]) -> int:
         if is_file(source) == is_file(target):
             raise RecordsError(
                 f"{source} and {target}: one must be a file *{kept_runs.SUFFIX}, the other a folder of runs. "
-                "Runs that are kept in a folder (version 1) become a file first: "
+                "Pack runs that are kept in a folder (version 1) into a file first: "
                 f"python -m recipe.keep FOLDER FOLDER{kept_runs.SUFFIX}"
             )
         print(pack(source, target) if is_file(target) else unpack(source, target))

@@ -1,10 +1,10 @@
-"""Memory plans without training: what a run would need on every GPU.
+"""Memory plans without training: the memory that a run needs on every GPU.
 
     python -m recipe.memory experiment=NAME platform=gpu_1x8 model_preset=qwen2_5_7b     one run, in full
     python -m recipe.memory --presets platform=gpu_1x8                                   every preset, LoRA and full
 
-Further words are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (79: what torch sees of an
-A100 or H100 sold with 80 GB); on the CPU platform the machine's own memory counts.
+Further arguments are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (79: what torch sees of an
+A100 or H100 with 80 GB); the CPU platform uses the machine's own memory.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.records.figure import table_console
 from recipe.settings import SettingsError
 
-# The workload of the table in docs/how-to/gpus_and_clusters.md; an experiment brings its own.
+# The workload of the table in docs/how-to/gpus_and_clusters.md; an experiment overrides it.
 WORKLOAD = (
     "algorithm.adv_estimator=grpo",
     "data.train_batch_size=256",
@@ -41,11 +41,11 @@ def presets() -> list[str]:
 
 
 def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
-    """Compose a configuration and plan it.
+    """Compose a configuration and plan its memory.
 
     Raises:
-        UnknownShapeError: the model's architecture is not known here.
-        SettingsError: our own groups of the configuration cannot be used.
+        UnknownShapeError: the model's architecture is unknown.
+        SettingsError: our groups of the configuration are invalid.
     """
     with initialize_config_module("configs", version_base=None):
         config: DictConfig = compose("train", overrides)
@@ -54,14 +54,14 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
 
 
 def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
-    """One row for every preset and adaptation, in Markdown: GiB of one GPU in each phase, of a node's host memory."""
+    """One row per preset and adaptation, in Markdown: GiB per GPU in each phase, GiB of a node's host memory."""
     table = Table(
         "preset", "trained", "training", "generating", "engines x sequences", "host", "fits", box=box.MARKDOWN
     )
     for preset in presets():
         for adaptation in ("lora", "full"):
-            words = [f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=plan", *WORKLOAD, *overrides]
-            plan = read_plan(words, gpu_memory_gib)
+            chosen = [f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=plan"]
+            plan = read_plan([*chosen, *WORKLOAD, *overrides], gpu_memory_gib)
             layout = plan.layout
             sequences = f"{plan.sizes.replicas} x {plan.concurrent_sequences}"
             fits = "no" if plan.refusals else "yes"
@@ -71,8 +71,9 @@ def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
 
 
 def main() -> int:
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", action="store_true", help="a table of every preset, trained with LoRA and in full")
+    parser.add_argument("--presets", action="store_true", help="a table of every preset, with LoRA and full training")
     parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
     arguments, overrides = parser.parse_known_args()
     console = table_console()

@@ -1,7 +1,7 @@
 """The micro suite and its starting model: ``python -m recipe.micro_start [FOLDER [options of data_prep.micro ...]]``.
 
-Problems, then tokenizer and random weights, then a supervised start. Each is made again when a module that makes it, an
-option or an input has changed, and used as it is otherwise. One process at a time works on a folder.
+Makes the problems, then tokenizer and random weights, then a supervised start. Each part is reused unless its modules,
+options or inputs have changed. Only one process at a time works on a folder.
 """
 
 import fcntl
@@ -15,18 +15,18 @@ from pathlib import Path
 from data_prep.made_from import ROOT, key, sources
 
 STEPS = 4
-"""Of scripts/quickstart.sh: these three, and the training."""
+"""Steps of scripts/quickstart.sh: these three parts and the training."""
 SFT_FILES = ("configs/sft.yaml", "configs/sft_experiment/micro.yaml", "configs/sft_platform/cpu.yaml")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that is made: `command` runs the modules, and depends on `inputs` beside their sources.
+    """One part of the start: `command` makes `result` from the sources of `modules` and from `inputs`.
 
-    scratch: a folder that `command` fills and that must not be there before.
+    scratch: a folder that `command` fills; it must not exist before. finish: called after `command`.
     """
 
-    what: str
+    title: str
     result: Path
     modules: tuple[str, ...]
     command: tuple[str, ...]
@@ -36,7 +36,7 @@ class Part:
 
 
 def parts(folder: Path, options: Sequence[str]) -> list[Part]:
-    """What makes up a start, in order."""
+    """The parts of a start, in order."""
     model, initial, scratch = folder / "model", folder / "initial_model", folder / "sft"
     train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
     return [
@@ -68,13 +68,13 @@ def parts(folder: Path, options: Sequence[str]) -> list[Part]:
 
 
 def make(number: int, part: Part, folder: Path, run: Callable[[Sequence[str]], None]) -> None:
-    """Make a part unless it is there and made from the same; `run` gets the arguments behind ``python -m``."""
+    """Make a part unless it exists, made from the same inputs; `run` gets the arguments after ``python -m``."""
     kept = folder / f".{number}.key"
     wanted = key(part.command, [*sources(part.modules), *part.inputs])
     if part.result.exists() and kept.exists() and kept.read_text().strip() == wanted:
-        print(f"[{number}/{STEPS}] {part.what}: using {part.result} of an earlier run", flush=True)
+        print(f"[{number}/{STEPS}] {part.title}: using {part.result} of an earlier run", flush=True)
         return
-    print(f"[{number}/{STEPS}] {part.what}", flush=True)
+    print(f"[{number}/{STEPS}] {part.title}", flush=True)
     kept.unlink(missing_ok=True)
     _remove(part.result)
     if part.scratch is not None:
@@ -85,7 +85,7 @@ def make(number: int, part: Part, folder: Path, run: Callable[[Sequence[str]], N
 
 
 def _keep_last_checkpoint(folder: Path, model: Path) -> None:
-    """The last checkpoint's weights become the model; what only a continued training needs goes."""
+    """Copy the last checkpoint's weights to `model` and remove the checkpoints, which only resuming would need."""
     steps = sorted(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2]))
     shutil.copytree(steps[-1] / "huggingface", model)
     for step in steps:
@@ -104,7 +104,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str], run: Callable[[Sequence[str]], None] = _run) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     folder = Path(arguments[0] if arguments else "data/micro")
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
@@ -113,9 +113,8 @@ def main(arguments: Sequence[str], run: Callable[[Sequence[str]], None] = _run) 
         except BlockingIOError:
             print(f"another process is making {folder}; waiting for it", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        made = parts(folder, arguments[1:])
         try:
-            for number, part in enumerate(made, start=1):
+            for number, part in enumerate(parts(folder, arguments[1:]), start=1):
                 make(number, part, folder, run)
         except subprocess.CalledProcessError as error:
             return error.returncode

@@ -1,10 +1,10 @@
-"""Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` tells in seconds what would fail in an hour.
+"""Preflight: ``python -m recipe.preflight experiment=NAME key=value ...`` finds in seconds what would fail in an hour.
 
-Takes the arguments of ``recipe.train``, starts nothing but the embedded sandbox, prints what is wrong and how to fix
-it, and exits non-zero if anything is. ``recipe.train`` asks the same questions before it starts Ray.
+Takes the arguments of ``recipe.train``, starts only the embedded sandbox, prints each problem and its fix, and exits
+non-zero if there is any. ``recipe.train`` runs the same checks before it starts Ray.
 """
 
-import recipe.checks.own_packages  # refuses other checkouts' packages, before importing them fails
+import recipe.checks.own_packages  # refuses packages of other checkouts before their imports fail
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import re  # isort: skip
@@ -38,19 +38,19 @@ from recipe.settings import SettingsError, did_you_mean, read_settings
 
 REFUSED = 2
 
-# In this order: the cheap and telling ones first.
+# In this order: cheap and informative checks first.
 CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
-    "optional packages that are asked for are installed": names.check_optional_packages,
+    "optional packages in use are installed": names.check_optional_packages,
     "verl accepts the configuration": combinations.check_rules,
-    "verl's parts that are chosen go with ours": combinations.check,
+    "the chosen parts of verl are compatible with ours": combinations.check,
     "the data files can be read and fit the schema": data.check,
     "the reward settings are valid": reward.check,
-    "the engine can follow the weights and draw by seeds": cpu_engine.check,
+    "the engine supports weight updates and seeds": cpu_engine.check,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
-    "credit can be given to the tokenizer's tokens": tokenizer.check,
+    "credit can be mapped to the tokenizer's tokens": tokenizer.check,
     "batches divide and memory suffices": memory.check,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
@@ -58,7 +58,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
 
 
 def examine(config: DictConfig, run: RunDirectory) -> list[Problem]:
-    """Every problem that can be known before training, of all checks."""
+    """All problems found by all checks."""
     return [problem for _, problems in _examine(config, run) for problem in problems]
 
 
@@ -71,7 +71,7 @@ def compose_training(overrides: list[str]) -> DictConfig:
     """The configuration that ``recipe.train`` would compose from these arguments.
 
     Raises:
-        SettingsError: an argument names a key, a group or a file that is not there; the text lists the valid ones.
+        SettingsError: an argument names an unknown key, group or file; the message lists the valid ones.
     """
     with initialize_config_module("configs", version_base=None):
         try:
@@ -94,7 +94,7 @@ def _experiments() -> list[str]:
 
 
 def _explain_override(message: str, overrides: list[str]) -> str:
-    """Hydra's message, or for a key that does not exist the nearest valid ones."""
+    """Hydra's message, or for an unknown key the nearest valid ones."""
     unknown = re.search(r"Could not override '([^']+)'", message)
     if unknown is None:
         return message
@@ -102,7 +102,7 @@ def _explain_override(message: str, overrides: list[str]) -> str:
     node, parent = compose("train", groups), ""
     for part in unknown[1].split("."):
         if not OmegaConf.is_dict(node):
-            return f"{unknown[1]}: '{parent}' is a value, it has no keys"
+            return f"{unknown[1]}: '{parent}' is a value and has no keys"
         if part not in node:
             valid = did_you_mean(part, [str(name) for name in node])
             return f"there is no key '{part}' in '{parent or 'the configuration'}'. {valid}"
@@ -111,7 +111,7 @@ def _explain_override(message: str, overrides: list[str]) -> str:
 
 
 def compose_or_explain(arguments: list[str]) -> None:
-    """Exit with one clear message where these arguments do not compose; Hydra's own flags are left to Hydra."""
+    """Exit with one message if these arguments do not compose; leaves Hydra's own flags to Hydra."""
     if any(argument.startswith("-") for argument in arguments):
         return
     try:
@@ -122,7 +122,7 @@ def compose_or_explain(arguments: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the answer of every check; the exit status: 0 when all passed."""
+    """Print the result of every check; returns the exit status, 0 if all passed."""
     console = Console(soft_wrap=True, highlight=False)
     try:
         config = compose_training(arguments)

@@ -1,8 +1,8 @@
-"""Is this data worth training on? ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
+"""Learning signal of data sets: ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
 
-Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and tells accuracy, reward
-variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` holds the prompts that carry signal and may
-be trained on.
+Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and reports accuracy,
+reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the prompts that carry signal
+and may be trained on.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -32,7 +32,7 @@ Signals = dict[str, dict[str, Signal]]
 
 
 def signals_of(samples: Iterable[Sample]) -> Signals:
-    """Data set -> problem -> signal, for all that was judged."""
+    """Data set -> problem -> signal, for all judged problems."""
     datasets: dict[str, list[Sample]] = {}
     for sample in samples:
         datasets.setdefault(sample.dataset, []).append(sample)
@@ -43,10 +43,10 @@ def signals_of(samples: Iterable[Sample]) -> Signals:
 
 
 def write_probe(out: Path, signals: Signals) -> None:
-    """`probe.json`: each data set with its verdict; `prompts.jsonl`: each prompt."""
+    """Write `probe.json`, with each data set's verdict, and `prompts.jsonl`, with each prompt's signal."""
     means = {dataset: mean_signal(list(found.values())) for dataset, found in signals.items()}
-    told = {dataset: asdict(mean) | {"verdict": verdict(mean) or ["in range"]} for dataset, mean in means.items()}
-    write_atomically(out / "probe.json", json.dumps(told, indent=2) + "\n")
+    summary = {dataset: asdict(mean) | {"verdict": verdict(mean) or ["in range"]} for dataset, mean in means.items()}
+    write_atomically(out / "probe.json", json.dumps(summary, indent=2) + "\n")
     lines = (
         {"dataset": name, "id": id} | asdict(item) for name, found in signals.items() for id, item in found.items()
     )
@@ -54,8 +54,8 @@ def write_probe(out: Path, signals: Signals) -> None:
 
 
 def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: set[str]) -> tuple[int, int]:
-    """Writes the rows of `source` that are to be kept and may be trained on; returns how many, and how many of those to
-    be kept may not be trained on.
+    """Write the rows of `source` in `keep` that may be trained on; returns their number, and the number of those in
+    `keep` that may not be trained on.
     """
     allowed = {problem.id for problem in problems if may_train(problem.id, problem.role)}
     rows = [row for row in read_rows(source) if row.extra_info.id in keep & allowed]
@@ -65,19 +65,25 @@ def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: 
 
 
 def table(signals: Signals) -> Table:
+    """A table of the data sets: mean signal and verdict."""
     result = Table("data set", "prompts", "accuracy", "variance", "entropy", "verdict", title="learning signal")
     for dataset, found in signals.items():
         mean = mean_signal(list(found.values()))
         entropy = "-" if mean.entropy is None else f"{mean.entropy:.2f}"
-        told = "\n".join(verdict(mean)) or "in range"
-        result.add_row(dataset, str(len(found)), f"{mean.accuracy:.1%}", f"{mean.variance:.3f}", entropy, told)
+        verdicts = "\n".join(verdict(mean)) or "in range"
+        result.add_row(dataset, str(len(found)), f"{mean.accuracy:.1%}", f"{mean.variance:.3f}", entropy, verdicts)
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     options = parser("probe", __doc__)
-    options.add_argument("--min-variance", type=float, default=VARIANCE, help=f"of a prompt to keep ({VARIANCE})")
+    options.add_argument(
+        "--min-variance",
+        type=float,
+        default=VARIANCE,
+        help=f"minimal reward variance of a prompt to keep (default {VARIANCE})",
+    )
     chosen = options.parse_args(arguments)
     try:
         budget = budget_of(chosen, "eval@k", entropy=True)
@@ -92,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             own = [problem for problem in problems if problem.dataset == dataset]
             path = chosen.out / f"{dataset}.parquet"
             rows, reserved = write_carrying(path, source, own, keep)
-            told = f"{path}: {rows} of {len(own)} prompts" if rows else f"{dataset}: no prompt to train on"
-            print(told + (f"; {reserved} more carry signal but may not be trained on" if reserved else ""))
+            written = f"{path}: {rows} of {len(own)} prompts" if rows else f"{dataset}: no prompt to train on"
+            print(written + (f"; {reserved} more carry signal but may not be trained on" if reserved else ""))
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
         return explain(error, chosen.out)
     return 0

@@ -1,4 +1,4 @@
-"""Tables and pictures of what runs and evaluations measured: ``python -m recipe.report SUBCOMMAND --help``."""
+"""Tables and figures of runs and evaluations: ``python -m recipe.report SUBCOMMAND --help``."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ REFUSED = 2
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of all subcommands; ``options.run(options)`` carries out the chosen one."""
+    """Parser of all subcommands; ``options.run(options)`` runs the chosen one."""
     parser = argparse.ArgumentParser(prog="python -m recipe.report", description=__doc__.partition(":")[0] + ".")
     subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
     for name, module in SUBCOMMANDS.items():
@@ -31,7 +31,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; returns the exit status."""
     options = command_line().parse_args(arguments)
     try:
         options.run(options)

@@ -1,7 +1,8 @@
-"""The typed form of our own configuration groups: unknown keys and values out of range end here, before Ray starts.
+"""Typed form of our configuration groups: rejects unknown keys and values out of range before Ray starts.
 
-Each model mirrors one folder of ``configs/``; the YAML files say what a key means, the models what it may be. A default
-here is that of the YAML files (tests/configs/test_defaults.py); it serves files that leave the key out (credit=off).
+Each model mirrors one folder of ``configs/``; the YAML files document the keys, the models define their valid values.
+Defaults here equal those of the YAML files (tests/configs/test_defaults.py) and apply to files that omit the key
+(credit=off).
 """
 
 import dataclasses
@@ -29,17 +30,17 @@ from workers.safe_update import Space
 
 
 class SettingsError(ValueError):
-    """A user's configuration cannot be used; the text says which key, why, and what is valid."""
+    """A user's configuration is invalid; the message names the key, the reason and the valid values."""
 
 
 class Group(BaseModel):
-    """A configuration group: frozen, and closed to keys that it does not name."""
+    """A configuration group: frozen, refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RunSettings(Group):
-    """Where a run keeps its records and how it talks to the user (``run.*``)."""
+    """Records, console output and limits of a run (``run.*``)."""
 
     root: str = Field(min_length=1)
     experiment: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
@@ -56,7 +57,7 @@ class RunSettings(Group):
 
 
 class SkillsSettings(Group):
-    """Which skills a run speaks about, and which of them a row belongs to (``skills.*``)."""
+    """Names of a run's skills, and how rows are assigned to them (``skills.*``)."""
 
     names: list[str] | None = None
     by: SkillSource = "column"
@@ -109,8 +110,8 @@ class CreditSettings(Group):
         # Other methods give the credit of a block to all of its steps.
         if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
             raise ValueError(
-                f"min_valid={self.min_valid} credits are more than a response ever has: method={self.method} gives one "
-                f"for each replay, at most twice budget={self.budget}"
+                f"min_valid={self.min_valid} credits are more than a response can have: method={self.method} gives one "
+                f"per replay, at most twice budget={self.budget}. Lower min_valid or raise budget"
             )
         return self
 
@@ -124,16 +125,16 @@ class AgentsSettings(Group):
     feedback: dict[str, str]
 
     @model_validator(mode="after")
-    def _every_agent_is_told_something(self) -> "AgentsSettings":
+    def _every_agent_gets_feedback(self) -> "AgentsSettings":
         if self.feedback.keys() != ENVIRONMENTS.keys():
-            raise ValueError(f"feedback needs a text for each of {', '.join(ENVIRONMENTS)}, and for nothing else")
+            raise ValueError(f"feedback needs a text for each of {', '.join(ENVIRONMENTS)}, and no other keys")
         for name, environment in ENVIRONMENTS.items():
             environment.check_feedback(self.feedback[name])
         return self
 
 
 class FailuresSettings(Group):
-    """Prompts that the policy failed and that it is given again (``failures.*``)."""
+    """Retries of prompts that the policy failed (``failures.*``)."""
 
     share: float = Field(ge=0, lt=1)
     capacity: int = Field(ge=1)
@@ -165,9 +166,9 @@ class ProjectionSettings(Group):
 
     @model_validator(mode="before")
     @classmethod
-    def _measuring_has_its_name(cls, values: Any) -> Any:
+    def _none_is_named_measure(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("method") == "none":
-            raise ValueError("method 'none' is called 'measure': projection=measure")
+            raise ValueError("method 'none' is called 'measure': use projection=measure")
         return values
 
 
@@ -189,7 +190,7 @@ class SandboxSettings(Group):
 
 
 class Settings(Group):
-    """All groups that are ours."""
+    """All configuration groups of this plug-in."""
 
     run: RunSettings
     skills: SkillsSettings
@@ -211,10 +212,11 @@ class Settings(Group):
 
     @property
     def protected(self) -> list[str]:
-        """Skills that projection may protect; none where it is off."""
+        """Skills that projection may protect; none if it is off."""
         if self.projection.method == "off":
             return []
-        return list((self.projection.protected if self.projection.protected is not None else self.skills.names) or [])
+        named = self.projection.protected
+        return list((self.skills.names if named is None else named) or [])
 
     @model_validator(mode="after")
     def _protected_skills_are_known(self) -> "Settings":
@@ -223,11 +225,11 @@ class Settings(Group):
             return self
         names = self.skills.names
         if not names:
-            raise ValueError("projection needs skills.names: the skills whose samples the constraints are made of")
+            raise ValueError("projection needs skills.names: the skills whose samples define the constraints")
         protected = self.protected
-        strangers = sorted(set(protected) - set(names))
-        if strangers:
-            raise ValueError(f"projection.protected names {strangers}, which skills.names has not: {names}")
+        unknown = sorted(set(protected) - set(names))
+        if unknown:
+            raise ValueError(f"projection.protected names {unknown}, which are not in skills.names: {names}")
         if not 1 <= len(protected) <= projection.max_protected:
             raise ValueError(
                 f"projection.protected has {len(protected)} skills; between 1 and projection.max_protected="
@@ -236,24 +238,26 @@ class Settings(Group):
         return self
 
     @model_validator(mode="after")
-    def _the_choices_go_together(self) -> "Settings":
+    def _choices_are_compatible(self) -> "Settings":
         projection, protocol = self.projection, self.protocol
         if not math.isfinite(projection.epsilon):
             raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
         if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
-            raise ValueError(f"projection={projection.method} knows no slack: projection.epsilon=0, or projection=qp")
+            raise ValueError(
+                f"projection={projection.method} does not support slack: set projection.epsilon=0 or use projection=qp"
+            )
         if self.failures.share and (self.stages is not None or protocol.every_skill):
             raise ValueError(
-                f"failures.share={self.failures.share} changes which prompts a step trains on, and "
-                f"protocol={protocol.kind} says that itself: failures.share=0, or protocol=mixed without every_skill"
+                f"failures.share={self.failures.share} changes which prompts a step trains on, but "
+                f"protocol={protocol.kind} fixes them: set failures.share=0, or use protocol=mixed without every_skill"
             )
         watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
         sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0
         if watched and self.stages is not None and not sampled:
             raise ValueError(
-                "projection.forgetting_accuracy=training sees samples of the earlier skills only where memory "
-                "prompts or replay bring them: projection.constraint_source=rollouts or both, "
-                "protocol.replay_share > 0, or forgetting_accuracy=validation"
+                "projection.forgetting_accuracy=training needs samples of the earlier skills, from memory prompts or "
+                "replay: set projection.constraint_source=rollouts or both, protocol.replay_share > 0, or "
+                "forgetting_accuracy=validation"
             )
         on_rollouts = projection.method != "off" and projection.constraint_source != "solutions"
         if on_rollouts and self.stages is not None and protocol.memory_per_protected == 0:
@@ -267,24 +271,24 @@ class Settings(Group):
     def _stages_can_be_made(self) -> "Settings":
         protocol, stages = self.protocol, self.stages
         if stages is None:
-            needy = {"protocol.replay_share": protocol.replay_share, "protocol.refresh_steps": protocol.refresh_steps}
-            asked = [key for key, value in needy.items() if value]
-            asked += ["penalty"] if self.penalty.kind != "off" else []
-            if asked:
-                raise ValueError(f"{', '.join(asked)} needs stages: protocol=sequential or protocol=curriculum")
+            staged = {"protocol.replay_share": protocol.replay_share, "protocol.refresh_steps": protocol.refresh_steps}
+            used = [key for key, value in staged.items() if value]
+            used += ["penalty"] if self.penalty.kind != "off" else []
+            if used:
+                raise ValueError(f"{', '.join(used)} needs stages: use protocol=sequential or protocol=curriculum")
             return self
         key = "protocol.skill_sequence" if protocol.kind == "sequential" else "protocol.levels"
         if not stages or not all(stages):
             raise ValueError(f"{key} names no skill, or a level without one: {stages}")
         skills = [skill for stage in stages for skill in stage]
-        strangers = sorted(set(skills) - set(self.skills.names or skills))
-        if strangers:
-            raise ValueError(f"{key} names {strangers}, which skills.names has not: {self.skills.names}")
+        unknown = sorted(set(skills) - set(self.skills.names or skills))
+        if unknown:
+            raise ValueError(f"{key} names {unknown}, which are not in skills.names: {self.skills.names}")
         if any(len(set(stage)) != len(stage) for stage in stages):
             raise ValueError(f"{key} names a skill twice in one level: {stages}")
         if protocol.refresh_steps > protocol.stage_steps:
             raise ValueError(
-                f"protocol.refresh_steps={protocol.refresh_steps} are taken from the last stage, which has "
+                f"protocol.refresh_steps={protocol.refresh_steps} are taken from the last stage, which has only "
                 f"protocol.stage_steps={protocol.stage_steps}"
             )
         return self
@@ -292,7 +296,7 @@ class Settings(Group):
     @model_validator(mode="after")
     def _penalty_has_a_strength(self) -> "Settings":
         if self.penalty.kind != "off" and self.penalty.strength == 0:
-            raise ValueError(f"penalty={self.penalty.kind} with penalty.strength=0 does nothing: give it a strength")
+            raise ValueError(f"penalty={self.penalty.kind} has no effect with penalty.strength=0: set it above 0")
         return self
 
     @model_validator(mode="after")
@@ -307,7 +311,7 @@ def read_settings(config: DictConfig) -> Settings:
     """Our groups of a composed configuration as typed settings.
 
     Raises:
-        SettingsError: one line for every key that is unknown or has a value out of range; or the engine is not FSDP.
+        SettingsError: one line per key that is unknown or has a value out of range; or the engine is not FSDP.
     """
     _check_engine(config)
     nodes: dict[str, Any] = {}
@@ -321,21 +325,21 @@ def read_settings(config: DictConfig) -> Settings:
 
 
 def _check_engine(config: DictConfig) -> None:
-    """Updates, constraints and adapters read the shards of FSDP; other engines have none, and other settings."""
+    """Refuse engines other than FSDP: updates, constraints and adapters read FSDP's shards and settings."""
     actor = OmegaConf.select(config, "actor_rollout_ref.actor") or {}
     engine, strategy = str(actor.get("_target_", "FSDPActorConfig")), actor.get("strategy", "fsdp2")
     if not engine.endswith("FSDPActorConfig") or strategy not in ("fsdp", "fsdp2"):
         raise SettingsError(
             f"the trainer's engine ({engine.rpartition('.')[2]}, strategy {strategy}) is not FSDP, the only one whose "
-            "parameters this plug-in reads: model_engine=dp and actor_rollout_ref.actor.strategy=fsdp2"
+            "parameters this plug-in reads: set model_engine=dp and actor_rollout_ref.actor.strategy=fsdp2"
         )
 
 
 def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:
-    """The file `configs/agents/NAME.yaml` with overrides such as `agents.max_turns=2`, as in a training run.
+    """The settings of `configs/agents/NAME.yaml` with overrides such as `agents.max_turns=2`, as in a training run.
 
     Raises:
-        SettingsError: there is no such file, a key is unknown or a value out of range.
+        SettingsError: the file is missing, a key is unknown or a value out of range.
     """
     try:
         with initialize_config_module("configs", version_base=None):
@@ -364,7 +368,7 @@ def _explain(problem: Any) -> str:
 
 
 def did_you_mean(word: str, valid: list[str]) -> str:
-    """A hint for a mistyped name: the nearest valid one, if any is near, and all of them."""
+    """A hint for a mistyped name: the nearest valid one, if any is close, and all valid ones."""
     near = difflib.get_close_matches(word, valid, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return f"{hint}Valid: {', '.join(sorted(valid))}"

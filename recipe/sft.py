@@ -1,10 +1,10 @@
-"""Supervised training by verl's SFT trainer: ``python -m recipe.sft sft_experiment=NAME key=value ...``.
+"""Supervised training with verl's SFT trainer: ``python -m recipe.sft sft_experiment=NAME key=value ...``.
 
-Demonstrations come from ``data.train_files``, or are the accepted samples of ``verified.evaluations``. Starts itself
+Demonstrations come from ``data.train_files``, or from the accepted samples of ``verified.evaluations``. Starts itself
 under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. ``model.path`` is a folder or a hub
-name. Demonstrations over ``data.max_length`` tokens are left out and counted. Leaves a Hugging Face folder at
-``<trainer.default_local_dir>/global_step_<N>/huggingface``, all that the ranks print in ``sft.log``, and with
-``report.data`` the evaluations ``before`` and ``after`` and their differences, ``report.json``.
+name. Demonstrations over ``data.max_length`` tokens are left out and counted. Writes a Hugging Face folder to
+``<trainer.default_local_dir>/global_step_<N>/huggingface``, the ranks' output to ``sft.log``, and with ``report.data``
+the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -32,13 +32,13 @@ from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.studies.manifest import StudyError, claim
 
 REFUSED, FAILED = 2, 1
-# Of the configuration, what decides what comes out.
+# Groups of the configuration that affect the result.
 GROUPS = ("data", "model", "optim", "verified")
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def launch(config: DictConfig) -> int:
-    """Run one process a rank under torchrun, show how far they are, and return the exit status."""
+    """Run one process per rank under torchrun, show their progress, and return the exit status."""
     folder = Path(config.trainer.default_local_dir)
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -77,16 +77,18 @@ def _settings(config: DictConfig) -> dict[str, str]:
     """The settings that affect the result, by name, without locations of files."""
     groups = {name: OmegaConf.to_container(config[name], resolve=True) for name in GROUPS if name in config}
     trainer = {key: value for key, value in config.trainer.items() if str(key).startswith("total_")}
-    places = ("data.train_files", "data.val_files", "model.path", "verified.evaluations")
-    return {name: str(value) for name, value in flat(groups | {"trainer": trainer}).items() if name not in places}
+    locations = ("data.train_files", "data.val_files", "model.path", "verified.evaluations")
+    settings = flat(groups | {"trainer": trainer})
+    return {name: str(value) for name, value in settings.items() if name not in locations}
 
 
 def demonstration_files(config: DictConfig, model: Path, folder: Path) -> dict[str, list[str]]:
-    """The files to train on and to validate on, without demonstrations that are too long. Of a file that has some, the
-    others are in a file of `folder`.
+    """The training and validation files, without demonstrations that are too long.
+
+    A file with such demonstrations is replaced by a copy without them in `folder`.
 
     Raises:
-        FolderError, DataFileError: there are no demonstrations, or some are no rows of the schema.
+        FolderError, DataFileError: there are no demonstrations, or some do not fit the schema.
     """
     verified = verified_files(config, folder / "verified")
     named = {split: config.data.get(f"{split}_files") for split in ("train", "val")}
@@ -109,16 +111,17 @@ def _fitting(path: Path, config: DictConfig, model: Path, out: Path) -> str:
         f"{len(long)} of {len(rows)} demonstrations in {path} exceed data.max_length={config.data.max_length} tokens"
     )
     if len(long) == len(rows):
-        raise DataFileError(f"{left_out}: none is left; raise data.max_length")
+        raise DataFileError(f"{left_out}, so none is left; raise data.max_length")
     print(f"{left_out} and are left out")
     write_rows(out, (row for number, row in enumerate(rows) if number not in long))
     return str(out)
 
 
 def too_long(path: Path, rows: Sequence[Demonstration], config: DictConfig, model: Path) -> set[int]:
-    """The numbers of the demonstrations on which verl's own data set would raise: over ``data.max_length`` tokens.
+    """Row numbers of the demonstrations over ``data.max_length`` tokens, on which verl's own data set would raise.
 
-    A token is at least a byte, and a chat template adds few tokens, so texts of half that many bytes are not counted.
+    A token is at least one byte and a chat template adds few tokens, so texts of at most half that many bytes are not
+    tokenized.
     """
     limit = int(config.data.max_length)
     texts = ("".join(message.content for message in row.messages) for row in rows)
@@ -140,9 +143,9 @@ def _listed(files: str | ListConfig) -> list[str]:
 
 
 def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
-    """The files of `verified.evaluations`, by split; none where no evaluation is named.
+    """Write the demonstrations of `verified.evaluations`; returns their files by split, none without evaluations.
 
-    A problem is held out, or trained on, with all its answers. `run_info.json` there says how they were judged. Raises
+    All answers to a problem go to the same split. `run_info.json` in the folder records how they were judged. Raises
     FolderError or DataFileError.
     """
     if not config.verified.evaluations:
@@ -154,7 +157,7 @@ def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
     rows: dict[str, list[Demonstration]] = {"train": [], "val": []}
     for row in demonstrations(solved, config.verified.per_problem):
         rows[split_by_hash(row.extra_info.id, {"val": held_out, "train": 100 - held_out})].append(row)
-    # verl wants a validation file; of very few problems perhaps none falls into it.
+    # verl needs a validation file, but with very few problems the split may leave it empty.
     rows["val"] = rows["val"] or rows["train"][:1]
     count = sum(write_rows(folder / f"{split}.parquet", found) for split, found in rows.items())
     judged.write(folder)
@@ -164,7 +167,7 @@ def verified_files(config: DictConfig, folder: Path) -> dict[str, str]:
 
 
 def report(config: DictConfig, model: str | Path, out: Path) -> int:
-    """Evaluates a model where a report is wanted; returns the exit status."""
+    """Evaluate a model if a report is configured; returns the exit status."""
     if not config.report.data:
         return 0
     options = shlex.split(config.report.options)
@@ -191,7 +194,7 @@ def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[s
         status = subprocess.run(command, stdout=output, stderr=output, env=_environment(config, metrics)).returncode
     if status:
         tail = [line for line in log.read_text().splitlines() if "Error" in line][-3:]
-        print("\n".join([*tail, f"the supervised training failed; all of its output: {log}"]), file=sys.stderr)
+        print("\n".join([*tail, f"the supervised training failed; full output: {log}"]), file=sys.stderr)
         return FAILED
     print(f"loss {state.loss:.3f} after {state.step} steps; model in {folder}")
     return 0
@@ -208,7 +211,7 @@ def _environment(config: DictConfig, metrics: Path) -> dict[str, str]:
 
 
 def train(config: DictConfig) -> None:
-    """One rank of verl's SFT trainer."""
+    """Run one rank of verl's SFT trainer."""
     import torch
     from verl.trainer.sft_trainer import SFTTrainer
     from verl.utils.distributed import initialize_global_process_group

@@ -1,11 +1,11 @@
 """Train: ``python -m recipe.train experiment=NAME key=value ...``.
 
 Composes the configuration, refuses what cannot work, and hands over to verl. ``run.name=NAME`` of an earlier run
-continues it from its last checkpoint. With ``--multirun``, values separated by commas make a run each, one after the
-other; what was finished before is not done again (docs/reference/skill_safe.md).
+resumes it from its last checkpoint. With ``--multirun``, each of several comma-separated values gets its own run, one
+after the other; finished runs are skipped (docs/reference/skill_safe.md).
 """
 
-import recipe.checks.own_packages  # refuses other checkouts' packages, before importing them fails
+import recipe.checks.own_packages  # refuses packages of other checkouts before their imports fail
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip
@@ -38,7 +38,7 @@ REFUSED, FAILED = 2, 1
 
 
 def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
-    """Typed settings and the run's directory; writes the directory into the configuration.
+    """Check the configuration; returns typed settings and the run's directory, which it adds to the configuration.
 
     Raises:
         SettingsError, RunDirectoryError: with a message for the user.
@@ -58,7 +58,7 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
 
 
 def set_steps(config: DictConfig, settings: Settings) -> None:
-    """A protocol with stages says how many steps a run has; its data may be passed over as often as that takes."""
+    """Set the steps of a protocol with stages, and enough epochs for them."""
     if settings.stages is not None:
         steps = len(settings.stages) * settings.protocol.stage_steps
         config.trainer.total_training_steps = steps
@@ -66,10 +66,10 @@ def set_steps(config: DictConfig, settings: Settings) -> None:
 
 
 def make_paths_absolute(config: DictConfig) -> None:
-    """Resolve relative paths where the user typed them: Ray workers, and jobs, run in folders of their own.
+    """Resolve relative paths from where the user typed them, because Ray workers and jobs run in other folders.
 
-    ``SKILLCREDIT_HOME`` names that place where it is not the working directory (scripts/ray_submit.sh sets it).
-    A model path that is no folder there is a hub's name and stays.
+    ``SKILLCREDIT_HOME`` is that folder if it is not the working directory (scripts/ray_submit.sh sets it). A model path
+    without such a folder is a hub name and stays as it is.
     """
     home = Path(os.environ.get("SKILLCREDIT_HOME", ".")).absolute()
     config.run.root = str(home / config.run.root)
@@ -85,7 +85,7 @@ def make_paths_absolute(config: DictConfig) -> None:
 
 
 def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
-    """Run verl's main loop for this configuration; returns when training is done, raises what went wrong."""
+    """Run verl's main loop for this configuration; returns when training is done, raises on failure."""
     from verl.trainer.main_ppo import run_ppo
 
     from recipe.training.task_runner import SkillCreditTaskRunner
@@ -109,7 +109,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
 
 def link_logs(run: RunDirectory) -> None:
-    """``logs/ray`` shows what the Ray workers print while they run; it dangles when Ray's own folder is gone."""
+    """Link ``logs/ray`` to the live output of the Ray workers; the link dangles once Ray removes its folder."""
     folder = session_logs()
     link = run.path / "logs" / "ray"
     link.unlink(missing_ok=True)
@@ -118,7 +118,7 @@ def link_logs(run: RunDirectory) -> None:
 
 
 def keep_logs(run: RunDirectory) -> None:
-    """Copy what the Ray workers printed into the run directory: Ray's own folder is shared by all runs."""
+    """Copy the output of the Ray workers into the run directory, because all runs share Ray's folder."""
     folder = session_logs() if ray.is_initialized() else None
     if folder is None:
         return
@@ -129,25 +129,25 @@ def keep_logs(run: RunDirectory) -> None:
 
 def announce(run: RunDirectory, command: str, console: Console) -> None:
     """Print the run's folder and the command that resumes it: the original one with the run's name."""
-    words = [word for word in shlex.split(command) if not word.startswith("run.name=")]
-    again = shlex.join([*words, f"run.name={run.path.name}"])
+    arguments = [argument for argument in shlex.split(command) if not argument.startswith("run.name=")]
+    again = shlex.join([*arguments, f"run.name={run.path.name}"])
     console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
-    console.print(f"to continue it after a stop: {again}", markup=False, soft_wrap=True)
+    console.print(f"to resume it after a stop: {again}", markup=False, soft_wrap=True)
 
 
-def tell_failure(run: RunDirectory, error: Exception, console: Console) -> None:
-    """Explain why a run ended, what it left, and where to look."""
+def report_failure(run: RunDirectory, error: Exception, console: Console) -> None:
+    """Print why a run failed, its last checkpoint, and where its logs are."""
     with contextlib.suppress(OSError):  # a full disk is one of the reasons
         run.log_event("failed", error=f"{type(error).__name__}: {error}")
     cause = getattr(error, "cause", None) or error
     console.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
     if run.last_checkpoint is not None:
-        console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can go on from there")
-    console.print(f"what every process printed: {run.path / 'logs'}", markup=False, soft_wrap=True)
+        console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can resume from there")
+    console.print(f"output of every process: {run.path / 'logs'}", markup=False, soft_wrap=True)
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
-    """Print the table of skills before and after, and where the results are."""
+    """Print the table of skills before and after, and the location of the results."""
     table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
@@ -174,7 +174,7 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     except Exception as error:
-        tell_failure(run, error, errors)
+        report_failure(run, error, errors)
         sys.exit(FAILED)
     print_result(run, console)
 

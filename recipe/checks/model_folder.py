@@ -1,8 +1,12 @@
+<<<<<<< HEAD:recipe/checks/model_folder.py
 """The folder of a model that is named by a folder or by the hub's name.
+=======
+"""Local folder of a model: ``python -m recipe.model MODEL`` prints it.
+>>>>>>> w-a:recipe/model.py
 
-A folder is itself, once it is complete. A hub's name (``owner/model``) is the folder of its snapshot in Hugging Face's
-cache (``HF_HOME``), downloaded when it is not there: commands that are given that folder read the same weights. On a
-cluster the cache has to be on storage that all nodes see.
+For a complete model folder, this is the folder itself. For a hub name (``owner/model``), it is the snapshot in the
+Hugging Face cache (``HF_HOME``), downloaded if missing; commands that get this folder all read the same weights. On a
+cluster the cache must be on storage shared by all nodes.
 """
 
 from pathlib import Path
@@ -14,14 +18,14 @@ OTHER_FORMATS = ["*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.pth", "onnx/*", "or
 
 
 class ModelError(ValueError):
-    """There is no such model; the message is for the user."""
+    """There is no such model; the message addresses the user."""
 
 
 def model_folder(name: str) -> Path:
-    """The folder with configuration, tokenizer and weights of a model that is named by its folder or by the hub's name.
+    """Folder with configuration, tokenizer and weights of a model, from its folder or hub name.
 
     Raises:
-        ModelError: neither is there, or the folder is not complete.
+        ModelError: there is no such folder or hub model, or the folder is incomplete.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
@@ -33,14 +37,33 @@ def model_folder(name: str) -> Path:
 
 def _snapshot(name: str) -> Path:
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
-        raise ModelError(f"no such model folder: {name}; name a Hugging Face folder, or a hub's name (owner/model)")
+        raise ModelError(f"no such model folder: {name}; give a Hugging Face folder or a hub name (owner/model)")
     import huggingface_hub
 
     try:
         return Path(huggingface_hub.snapshot_download(name, ignore_patterns=OTHER_FORMATS))
-    except Exception as error:  # the hub's client raises errors of several libraries
+    except Exception as error:  # the hub client raises errors of several libraries
         raise ModelError(
-            f"{name} is no folder here and could not be loaded from the Hugging Face hub "
+            f"{name} is not a local folder and could not be loaded from the Hugging Face hub "
             f"({type(error).__name__}: {' '.join(str(error).split())}); "
-            "without a network, download it elsewhere and name its folder"
+            "without a network, download it elsewhere and give its folder"
         ) from error
+<<<<<<< HEAD:recipe/checks/model_folder.py
+=======
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = argparse.ArgumentParser(prog="python -m recipe.model", description=__doc__)
+    options.add_argument("model", help="a Hugging Face folder or a hub name (owner/model)")
+    try:
+        print(model_folder(options.parse_args(arguments).model))
+    except ModelError as error:
+        print(f"stopped: {error}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+>>>>>>> w-a:recipe/model.py

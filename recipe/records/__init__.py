@@ -1,1 +1,1 @@
-"""What a run leaves behind: its directory, documents and pictures."""
+"""Records of runs: run directories, reports and figures."""

@@ -1,7 +1,7 @@
-"""The runs of a study: run directories in a folder, or one file of kept runs, named ``<arm>.<anything>``, such as
-``ewc.forward.s0``.
+"""Runs of a study, from a folder of run directories or one file of kept runs, grouped by arm.
 
-The arm ends at the first point that no digit follows, so it may hold a number, as ``epsilon0.03.s0`` does.
+Runs are named ``<arm>.<repeat>``, such as ``ewc.forward.s0``. The arm ends at the first point that is not followed by
+a digit, so it may contain a decimal number, as in ``epsilon0.03.s0``.
 """
 
 import re
@@ -13,7 +13,7 @@ from recipe.records.run_directory import RunDirectory
 
 
 def finished_runs(source: Path) -> list[RunDirectory]:
-    """The runs that came to their end, by name. source: a folder of run directories, or a file that recipe.keep wrote.
+    """The finished runs, by name. source: a folder of run directories, or a file written by recipe.keep.
 
     Raises:
         RecordsError: the file cannot be read.
@@ -25,29 +25,29 @@ def finished_runs(source: Path) -> list[RunDirectory]:
 
 
 def is_file(source: Path) -> bool:
-    """Whether this names a file of kept runs; otherwise it is a folder of run directories."""
+    """Whether the source is a file of kept runs rather than a folder of run directories."""
     return source.name.endswith(kept_runs.SUFFIX)
 
 
 def summary_folder(source: Path) -> Path:
-    """Where tables of these runs go unless the user says otherwise."""
+    """Default folder for the tables of these runs."""
     if is_file(source):
         return source.with_name(f"{source.name.removesuffix(kept_runs.SUFFIX)}_summary")
     return source / "summary"
 
 
 def arm_of(run: RunDirectory) -> str:
-    """The arm in a run's name."""
+    """The arm of a run, from its name."""
     return _parts(run)[0]
 
 
 def repeat_of(run: RunDirectory) -> str:
-    """What the name says besides the arm: runs of two arms with the same can be compared in pairs."""
+    """The run's name without the arm; runs of two arms with the same repeat form a pair."""
     return _parts(run)[1]
 
 
 def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
-    """The runs of each arm, in their order."""
+    """The runs of each arm, in the given order."""
     arms = defaultdict(list)
     for run in runs:
         arms[arm_of(run)].append(run)
@@ -55,9 +55,9 @@ def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
 
 
 def different_starts(runs: list[RunDirectory]) -> list[str]:
-    """Which runs of the same repeat began with different weights, a sentence each: their difference is not the arms'.
+    """A message per repeat whose runs began with different weights, so that their difference is not due to the arms.
 
-    A run that does not know its weights (made before they were kept, or from a hub's name) is passed over.
+    Skips runs without a record of their weights (older ones, and those that name a model on a hub).
     """
     repeats: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
@@ -72,7 +72,7 @@ def different_starts(runs: list[RunDirectory]) -> list[str]:
 
 
 def over_runs(text: str, counted: int, runs: int) -> str:
-    """What a table says of some of an arm's runs: how many, too, where these are not all of them."""
+    """A table cell's text, with the number of runs it covers unless it covers all of the arm's runs."""
     return text if counted == runs else f"{text} ({counted} of {runs} runs)"
 
 

@@ -1,4 +1,4 @@
-"""A page that shows solutions with each step coloured by its credit: green earned the reward, red cost some of it."""
+"""HTML page of solutions with each step coloured by its credit: green earned reward, red lost some of it."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from recipe.records.run_directory import RunDirectory, read_jsonl, write_atomica
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a solution: a step with its credit, or text between steps (credit None)."""
+    """A part of a solution: a step with its credit, or text between steps (credit None)."""
 
     text: str
     credit: float | None = None
@@ -20,14 +20,14 @@ class Piece:
 
 
 def pieces(response: str, spans: Sequence[Sequence[int]], credits: Sequence[float | None]) -> list[Piece]:
-    """The whole response in order, cut at the steps; colours are relative to the largest credit of the response."""
+    """The whole response in order, split at the steps; colours are relative to the response's largest credit."""
     largest = max((abs(value) for value in credits if value is not None and math.isfinite(value)), default=0.0)
     found, position = [], 0
     for (start, end), value in zip(spans, credits, strict=True):
-        known = value is not None and math.isfinite(value)
-        colour = _colour(value / largest) if known and value is not None and largest > 0 else "#eeeeee"
         found.append(Piece(response[position:start]))
-        found.append(Piece(response[start:end], value if known else None, colour))
+        credit = value if value is not None and math.isfinite(value) else None
+        colour = _colour(credit / largest) if credit is not None and largest > 0 else "#eeeeee"
+        found.append(Piece(response[start:end], credit, colour))
         position = end
     found.append(Piece(response[position:]))
     return [piece for piece in found if piece.text]
@@ -40,7 +40,7 @@ def _colour(share: float) -> str:
 
 
 def write_credit_page(run: RunDirectory, step: int) -> None:
-    """``plots/credit_<step>.html`` from the samples of this step that are kept in ``generations/``."""
+    """Write ``plots/credit_<step>.html`` from this step's samples in ``generations/``."""
     rows = list(read_jsonl(run.path / "generations" / f"train_{step:06d}.jsonl"))
     samples = [_sample(row) for row in rows if row.get("credit_spans")]
     if not samples:

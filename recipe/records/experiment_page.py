@@ -1,4 +1,4 @@
-"""EXPERIMENT.md: what a run is and what it found, brought up to date at every validation."""
+"""EXPERIMENT.md: a run's setup and results, updated at every validation."""
 
 import platform
 import subprocess
@@ -22,7 +22,7 @@ PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
 class SkillRow:
     """Accuracy of one skill at the first and the last validation, as shares of 1.
 
-    before, after: of sampled answers. greedy: of greedy ones, both; None where they were not measured.
+    before, after: of sampled answers. greedy: the same two of greedy answers; None if not measured.
     """
 
     skill: str
@@ -36,7 +36,7 @@ class SkillRow:
 
 
 def skill_table(run: RunDirectory) -> list[SkillRow]:
-    """One row a skill, the mean over skills last; empty before the first validation."""
+    """One row per skill, the mean over skills last; empty before the first validation."""
     rows = run.metrics()
     table = []
     for skill in [*skill_names(rows), "mean"]:
@@ -48,19 +48,19 @@ def skill_table(run: RunDirectory) -> list[SkillRow]:
 
 
 def recovery_rates(run: RunDirectory) -> tuple[float, float] | None:
-    """Share of first-turn failures that ended accepted, at the first and the last validation; None without agents."""
+    """Share of first-turn failures that later turns fixed, at the first and last validation; None without agents."""
     _, values = series(run.metrics(), "agent/recovery_rate")
     return (values[0], values[-1]) if values else None
 
 
 def cut_share(run: RunDirectory) -> float | None:
-    """Share of the last step's answers that were cut at ``data.max_response_length``; None before the first step."""
+    """Share of the last step's answers truncated at ``data.max_response_length``; None before the first step."""
     _, values = series(run.metrics(), "response_length/clip_ratio")
     return values[-1] if values else None
 
 
 def update_report(run: RunDirectory) -> Path:
-    """Draw the pictures and write EXPERIMENT.md from the run's own records."""
+    """Draw the figures and write EXPERIMENT.md from the run's records."""
     draw_learning_curve(run)
     draw_training_curves(run)
     rows, events = run.metrics(), run.events()
@@ -96,8 +96,11 @@ def update_report(run: RunDirectory) -> Path:
 
 
 @contextmanager
-def told_if_it_fails(run: RunDirectory, step: int) -> Iterator[None]:
-    """What this block writes can be written again from the run's records: an error in it is told and ends no run."""
+def failure_logged(run: RunDirectory, step: int) -> Iterator[None]:
+    """Log an error of this block as the event ``report_failed`` instead of stopping the run.
+
+    Only for output that can be written again from the run's records.
+    """
     try:
         yield
     except Exception as error:
@@ -109,7 +112,7 @@ def _when(timestamp: float) -> str:
 
 
 def processor() -> str:
-    """The processor's name: others round otherwise, so a seed gives the same numbers on the same one only."""
+    """The processor's model name: rounding differs between models, so a seed is reproducible on one model only."""
     cores = Path("/proc/cpuinfo")
     lines = cores.read_text(encoding="utf-8").splitlines() if cores.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -117,7 +120,7 @@ def processor() -> str:
 
 
 def source_commit() -> str:
-    """The source's git commit, marked where files differ from it; ``unknown`` outside a checkout."""
+    """The source's git commit, marked if files differ from it; ``unknown`` outside a checkout."""
     folder = Path(__file__).parent
     try:
         commit = subprocess.run(

@@ -1,4 +1,4 @@
-"""95% confidence intervals: of a mean over few runs, of one over hundreds of problems or seeds, and of a share."""
+"""95% confidence intervals: of a mean over few runs, of a mean over hundreds of problems or seeds, and of a share."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from scipy.stats import binomtest, bootstrap, sem, t
 
 _RESAMPLES = 2000
 
-# Fewer runs have no interval in a picture: that of two is 13 standard errors to each side, and hides the others.
+# Means of fewer runs are drawn without interval: that of two reaches 13 standard errors to each side and dwarfs others.
 RUNS_OF_AN_INTERVAL = 3
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the ends of its 95% confidence interval, None where a single value gives none."""
+    """An estimate and the ends of its 95% confidence interval; None for a single value, which has no interval."""
 
     estimate: float
     low: float | None = None
@@ -29,7 +29,7 @@ class Interval:
         return f"{estimate} [{', '.join(ends)}]" if ends else estimate
 
     def scaled(self, factor: float) -> "Interval":
-        """In another unit, such as percent for shares of 1."""
+        """The interval in another unit, such as percent for shares of 1."""
         if self.low is None or self.high is None:
             return Interval(factor * self.estimate)
         return Interval(factor * self.estimate, factor * self.low, factor * self.high)
@@ -43,10 +43,10 @@ class Interval:
 
 
 def t_interval(values: ArrayLike) -> Interval:
-    """Mean of independent values with Student's t interval: of runs, which are few.
+    """Mean of independent values with Student's t interval, for small samples such as runs.
 
-    Exact for normal values however few they are, where the bootstrap covers the mean of four in 81 of 100 cases. It
-    may reach beyond what the values can be, such as below a share of 0.
+    Exact for normal values at any sample size, whereas the bootstrap covers the mean of four values in 81 of 100
+    cases. It may exceed the range of the values, for example below a share of 0.
 
     Raises:
         ValueError: no value, or a matrix.
@@ -60,8 +60,8 @@ def t_interval(values: ArrayLike) -> Interval:
 
 
 def bootstrap_interval(values: ArrayLike, seed: int = 0) -> Interval:
-    """Mean of hundreds of independent values with the percentile bootstrap (2000 resamples; Efron & Tibshirani 1993,
-    chapter 13), which asks nothing of their distribution.
+    """Mean of hundreds of independent values with the percentile bootstrap, which assumes nothing of their distribution
+    (2000 resamples; Efron & Tibshirani 1993, chapter 13).
 
     Raises:
         ValueError: no value, or a matrix.
@@ -77,7 +77,7 @@ def bootstrap_interval(values: ArrayLike, seed: int = 0) -> Interval:
 
 
 def share_interval(successes: int, trials: int) -> Interval:
-    """A share with Wilson's score interval (Wilson 1927), which stays inside [0, 1] also at 0 or all successes.
+    """A share with Wilson's score interval (Wilson 1927), which stays within [0, 1] even at 0 or all successes.
 
     Raises:
         ValueError: successes not in [0, trials], or no trial.

@@ -1,8 +1,8 @@
-"""One compact file of a study's finished runs: compressed JSON lines, the same bytes for the same runs.
+"""One file of a study's finished runs: gzipped JSON lines, the same bytes for the same runs.
 
-The first line has the format, its version, and the settings that all runs share; then a line per run: its name, the
-version of its records, the settings that differ, its events, its report, and a list per metric with a value per step
-(null where a step did not measure it).
+The first line has the format, its version, and the settings that all runs share. Then one line per run: its name, the
+version of its records, its other settings, its events, its report, and a list per metric with a value per step (null
+if the step did not measure it).
 """
 
 import gzip
@@ -23,14 +23,14 @@ from recipe.records.versions import KEY, VERSION, RecordsError, check_version
 SUFFIX = ".jsonl.gz"
 FORMAT = "verl-skillcredit runs"
 
-# A configuration, or a part of it.
+# A configuration or part of one.
 Config = dict[str, Any]
 
 
 class KeptRun(RunDirectory):
-    """A finished run in memory, read like a run directory. Its path has the run's name; nothing need be there.
+    """A finished run in memory with the interface of a run directory. Its path has the run's name but need not exist.
 
-    config: as it was written, by records of this version. rows: what each step measured. report: its EXPERIMENT.md.
+    config: as recorded, in records of `version`. rows: metrics of each step. report: text of EXPERIMENT.md.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class KeptRun(RunDirectory):
         return self._events
 
     def unpack(self, folder: Path) -> RunDirectory:
-        """Write the run directory ``folder/<its name>``; it is finished once its events are there, the last file."""
+        """Write the run directory ``folder/<run name>``, its events last, which mark it as finished."""
         run = RunDirectory(folder / self.path.name)
         run.path.mkdir(parents=True, exist_ok=True)
         version = f"{KEY}: {self.version}\n" if self.version > 1 else ""
@@ -72,7 +72,7 @@ class KeptRun(RunDirectory):
 
 
 def write(path: Path, runs: Sequence[KeptRun]) -> None:
-    """Write the file of these runs, in the order of their names; a reader never finds half of it."""
+    """Write the file of these runs, sorted by name, atomically: readers never see a partial file."""
     common = reduce(_shared, [run.config for run in runs]) if runs else {}
     lines: list[dict[str, Any]] = [{"format": FORMAT, "version": VERSION, "settings": _sorted(common)}]
     for run in sorted(runs, key=lambda run: run.path.name):
@@ -99,7 +99,7 @@ def read(path: Path) -> list[KeptRun]:
     """The runs of a file, by name.
 
     Raises:
-        RecordsError: it is not there, is no such file, or is of a later version.
+        RecordsError: the file is missing, damaged, of another format or of a later version.
     """
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -107,9 +107,9 @@ def read(path: Path) -> list[KeptRun]:
     except OSError as error:
         raise RecordsError(f"{path} cannot be read: {error.strerror or error}") from error
     except (EOFError, ValueError, zlib.error) as error:
-        raise RecordsError(f"{path} is no file of kept runs, or damaged: {error}") from error
+        raise RecordsError(f"{path} is not a file of kept runs, or is damaged: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise RecordsError(f"{path} is no file of kept runs: its first line does not name the format '{FORMAT}'")
+        raise RecordsError(f"{path} is not a file of kept runs: its first line does not name the format '{FORMAT}'")
     try:
         check_version(head["version"], path)
         return [_run(path, head["settings"], line) for line in lines]
@@ -139,7 +139,7 @@ def _rows(columns: Mapping[str, Sequence[float | None]]) -> list[dict[str, float
 
 
 def _shared(one: Config, other: Config) -> Config:
-    """What two configurations have in common."""
+    """The settings that two configurations share."""
     both: Config = {}
     for key in one.keys() & other.keys():
         if _are_groups(one[key], other[key]):
@@ -150,7 +150,7 @@ def _shared(one: Config, other: Config) -> Config:
 
 
 def _without(config: Config, common: Config) -> Config:
-    """The rest of a configuration."""
+    """The configuration without the common settings."""
     rest = {}
     for key, value in config.items():
         if key not in common:

@@ -1,4 +1,4 @@
-"""How fast a run learns: its accuracy over updates, generated tokens and seconds of the sandbox."""
+"""Learning curves: a run's accuracy over updates, generated tokens and sandbox seconds."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ Array = NDArray[np.float64]
 class LearningCurve:
     """A run at each of its V validations; arrays are (V,).
 
-    accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (also for credit),
-    and seconds that workers of the sandbox were busy with answers and replays (NaN where a run did not measure them),
-    all since the start. greedy: the metric of greedy answers, NaN where there were none.
+    accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (including those for
+    credit), and busy seconds of sandbox workers for answers and replays (NaN if not measured), all since the start.
+    greedy: the metric of greedy answers, NaN if not measured.
     """
 
     accuracy: Array
@@ -26,11 +26,11 @@ class LearningCurve:
     greedy: Array
 
     def at(self, tokens: float) -> float:
-        """Accuracy when so many tokens were generated, on straight lines between validations."""
+        """Accuracy after this many generated tokens, interpolated linearly between validations."""
         return float(np.interp(tokens, self.tokens, self.accuracy))
 
     def reaches(self, accuracy: float) -> tuple[float, float] | None:
-        """Updates and seconds when it first had this accuracy, on straight lines; None where it never had."""
+        """Updates and seconds at which the run first reached this accuracy (interpolated); None if it never did."""
         above = np.flatnonzero(self.accuracy >= accuracy)
         if not len(above):
             return None
@@ -39,7 +39,8 @@ class LearningCurve:
             return float(self.steps[0]), float(self.seconds[0])
         low, high = self.accuracy[last - 1], self.accuracy[last]
         share = (accuracy - low) / (high - low)
-        steps, seconds = (np.interp(share, (0, 1), one[last - 1 : last + 1]) for one in (self.steps, self.seconds))
+        between = slice(last - 1, last + 1)
+        steps, seconds = (np.interp(share, (0, 1), axis[between]) for axis in (self.steps, self.seconds))
         return float(steps), float(seconds)
 
 

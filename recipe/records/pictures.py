@@ -1,4 +1,4 @@
-"""The pictures of a run, drawn from its metrics."""
+"""Figures of a run, drawn from its metrics."""
 
 from itertools import cycle
 from pathlib import Path
@@ -12,31 +12,31 @@ from recipe.records.run_directory import RunDirectory
 
 TRAINING_CURVES = {
     "critic/score/mean": "mean reward of a step's samples",
-    "actor/entropy": "entropy of the policy (nats a token)",
+    "actor/entropy": "entropy of the policy (nats per token)",
     "actor/grad_norm": "norm of the gradient",
     "training/rollout_actor_probs_pearson_corr": "rollout and actor probabilities: correlation",
     "response_length/mean": "response length (tokens)",
-    "timing_s/step": "seconds a step",
+    "timing_s/step": "seconds per step",
 }
 
 
 def series(rows: list[dict[str, float]], key: str) -> tuple[list[float], list[float]]:
-    """Steps and values of one metric, where it was measured."""
+    """Steps and values of one metric, for the rows that have it."""
     points = [(row["step"], row[key]) for row in rows if key in row]
     return [step for step, _ in points], [value for _, value in points]
 
 
 def skill_names(rows: list[dict[str, float]]) -> list[str]:
-    """The skills that a run's validations measured, in alphabetical order."""
+    """The skills in a run's validations, in alphabetical order."""
     names = {key.split("/")[1] for row in rows for key in row if key.startswith("skill/") and key.endswith("/accuracy")}
     return sorted(names - {"mean", "worst"})
 
 
 def draw_learning_curve(run: RunDirectory) -> Path | None:
-    """``plots/learning_curve.png``: accuracy of every step's own samples, and on the validation prompts.
+    """``plots/learning_curve.png``: accuracy on every step's training samples and on the validation prompts.
 
-    The samples of a step are a line with a band of its standard error; validations are points per skill and of their
-    mean, with 95% intervals where the run knows standard errors; dashed is the mean of greedy answers.
+    Training samples are a line with a band of one standard error; validations are points per skill and for their
+    mean, with 95% intervals if the run recorded standard errors; the dashed line is the mean of greedy answers.
     """
     rows = run.metrics()
     if not any("skill/mean/accuracy" in row for row in rows):
@@ -67,7 +67,7 @@ def draw_learning_curve(run: RunDirectory) -> Path | None:
 
 
 def samples_of_a_step(run: RunDirectory) -> int:
-    """How many answers one update generates; 0 where the run has no configuration."""
+    """Answers generated per update; 0 if the run has no configuration."""
     if not (run.path / "config.yaml").exists():
         return 0
     config = run.read_config()
@@ -75,7 +75,7 @@ def samples_of_a_step(run: RunDirectory) -> int:
 
 
 def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples: int) -> None:
-    """Accuracy of each step's own samples, with a band of one standard error, sqrt(p (1 - p) / samples)."""
+    """Accuracy on each step's training samples, with a band of one standard error, sqrt(p (1 - p) / samples)."""
     steps, values = series(rows, "reward/acc")
     if not steps:
         return
@@ -88,7 +88,7 @@ def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples
 
 
 def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:
-    """Validations of a skill (or their mean) as points with bars of 1.96 standard errors, joined by a thin line."""
+    """Validations of a skill (or the mean) as points with bars of 1.96 standard errors, joined by a thin line."""
     steps, values = series(rows, f"skill/{skill}/accuracy")
     errors = {row["step"]: row.get(f"skill/{skill}/standard_error", np.nan) for row in rows}
     reach = [1.96 * errors[step] for step in steps]
@@ -96,7 +96,7 @@ def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **l
 
 
 def draw_training_curves(run: RunDirectory) -> Path | None:
-    """``plots/training.png``: what to watch while a run trains, one small picture a metric."""
+    """``plots/training.png``: metrics to monitor during training, one panel per metric."""
     rows = run.metrics()
     present = [key for key in TRAINING_CURVES if any(key in row for row in rows)]
     if not present:

@@ -1,4 +1,4 @@
-"""Cautions that a report prints: standard errors of accuracies, missing greedy answers, answers cut by the limit."""
+"""Cautions printed in reports: large standard errors, missing greedy answers, truncated answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ CUT_SHARE = 0.05
 
 
 def cut_warnings(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each data set (its skills are not told again) of which more than 5% of the answers were cut.
+    """A line for each data set (not for its skills) with more than 5% of the answers cut at the length limit.
 
-    metrics: data set -> what recipe.evaluation.metrics.measure found.
+    metrics: data set -> result of recipe.evaluation.metrics.measure.
     """
     shares = {name: found.get("cut_share") for name, found in metrics.items() if "/" not in name}
     return [
@@ -21,14 +21,14 @@ def cut_warnings(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-# Standard error of an accuracy that a claim may rest on. sqrt(p (1 - p) / samples) is largest at p = 1/2, so
-# 1 / (4 * 0.02^2) = 625 samples of each skill keep it, whatever the accuracy is.
+# Largest standard error of an accuracy that supports a claim. sqrt(p (1 - p) / samples) is largest at p = 1/2, so
+# 1 / (4 * 0.02^2) = 625 samples per skill suffice for any accuracy.
 LARGEST_ERROR = 0.02
 SAMPLES_OF_A_SKILL = 625
 
 
 def cautions(runs: Sequence[RunDirectory]) -> list[str]:
-    """A sentence for each way in which these runs measured less than a claim needs; empty where none did."""
+    """A sentence for each way in which the measurements of these runs are too weak for a claim; empty if none are."""
     errors = [_largest_error(run) for run in runs]
     above = [error for error in errors if error is not None and error > LARGEST_ERROR]
     unknown, ungreedy = errors.count(None), sum(not _is_greedy(run) for run in runs)
@@ -54,7 +54,7 @@ def _validations(run: RunDirectory) -> list[dict[str, float]]:
 
 
 def _largest_error(run: RunDirectory) -> float | None:
-    """Of a skill's accuracy in any validation, as a share of 1; None where one did not record it."""
+    """Largest standard error of a skill's accuracy in any validation, a share of 1; None if one was not recorded."""
     errors = [
         row.get(key.replace("/accuracy", "/standard_error"))
         for row in _validations(run)

@@ -1,6 +1,6 @@
 """The folder of one run: configuration, metrics, events and artifacts.
 
-Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line a step), ``events.jsonl`` (one line a
+Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line per step), ``events.jsonl`` (one line per
 event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
 """
 
@@ -21,18 +21,18 @@ FOLDERS = ("generations", "checkpoints", "plots", "logs")
 
 
 class RunDirectoryError(OSError):
-    """The run's folder cannot be made or written."""
+    """The run's folder cannot be created or written."""
 
 
 class RunDirectory:
-    """Reads and writes the records of one run. Lines are appended and flushed, so a crash loses none of them."""
+    """Reads and writes the records of one run. Each line is flushed when appended, so a crash loses none."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
     @classmethod
     def prepare(cls, root: str, experiment: str, name: str | None) -> "RunDirectory":
-        """The folder ``root/experiment/name``, made if it is not there; ``name=None`` takes a new name from the time.
+        """Create the folder ``root/experiment/name`` if it is missing; ``name=None`` makes a new name from the time.
 
         Raises:
             RunDirectoryError: the folder cannot be written.
@@ -48,7 +48,7 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write the run directory {run.path}: {error.strerror}. "
-                "Choose another place with run.root=FOLDER, or make this one writable."
+                "Choose another folder with run.root=FOLDER, or make this one writable."
             ) from error
         return run
 
@@ -58,17 +58,17 @@ class RunDirectory:
 
     @property
     def last_checkpoint(self) -> int | None:
-        """The step of the newest complete checkpoint."""
+        """Step of the newest complete checkpoint; None without one."""
         marker = self.checkpoints / "latest_checkpointed_iteration.txt"
         return int(marker.read_text()) if marker.exists() else None
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run ended normally (it logged the event ``end``)."""
         return any(event["event"] == "end" for event in self.events())
 
     def write_config(self, config: DictConfig) -> None:
-        """Keep the resolved configuration; that of an earlier start of the same run stays beside it, numbered."""
+        """Write the resolved configuration; those of earlier starts are kept as ``config.<number>.yaml``."""
         path = self.path / "config.yaml"
         if path.exists():
             earlier = len(list(self.path.glob("config.*.yaml")))
@@ -76,13 +76,13 @@ class RunDirectory:
         write_atomically(path, f"{KEY}: {VERSION}\n{OmegaConf.to_yaml(config, resolve=True)}")
 
     def recorded_config(self) -> tuple[DictConfig, int]:
-        """The configuration as it was written, and the version of the records that it was written by."""
+        """The configuration as written, and the version of its records."""
         config = OmegaConf.load(self.path / "config.yaml")
         assert isinstance(config, DictConfig)
         return config, take_version(config)
 
     def read_config(self) -> DictConfig:
-        """The configuration in the terms of today's version; RecordsError where this release cannot read it."""
+        """The configuration, upgraded to the current version; RecordsError if this release cannot read it."""
         return upgraded(*self.recorded_config(), where=self.path)
 
     def wandb_id(self) -> str:
@@ -93,12 +93,12 @@ class RunDirectory:
         return path.read_text().strip()
 
     def log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """Append the numbers of a step; what is not a number is left out."""
+        """Append the metrics of a step; values that are not numbers are left out."""
         numbers = {key: float(value) for key, value in metrics.items() if _is_number(value)}
         self._append("metrics.jsonl", {"step": step, "time": time.time(), **numbers})
 
     def log_event(self, kind: str, **fields: Any) -> None:
-        """Append an event: start of a phase, checkpoint, masked sample, error."""
+        """Append an event, such as the start of a phase, a checkpoint, a masked sample or an error."""
         self._append("events.jsonl", {"time": time.time(), "event": kind, **fields})
 
     def log_generations(self, step: int, split: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -107,7 +107,7 @@ class RunDirectory:
         write_atomically(self.path / "generations" / f"{split}_{step:06d}.jsonl", text)
 
     def metrics(self) -> list[dict[str, float]]:
-        """One row a step, in order. Where a resumed run measured a step again, the later numbers stand."""
+        """One row per step, in order. If a resumed run repeated a step, its later row counts."""
         by_step: dict[int, dict[str, float]] = {}
         for row in read_jsonl(self.path / "metrics.jsonl"):
             by_step[int(row["step"])] = row
@@ -122,7 +122,7 @@ class RunDirectory:
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSONL file; a last line cut by a crash is passed over, a missing file has none."""
+    """The rows of a JSONL file, without lines cut off by a crash; none if the file is missing."""
     if not path.exists():
         return
     with open(path, encoding="utf-8") as file:
@@ -134,7 +134,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write under another name first: a reader, or a crash, never finds half a file."""
+    """Write to a temporary name and rename, so that neither readers nor a crash leave a partial file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)

@@ -1,4 +1,4 @@
-"""The pictures of several skills: forgetting curves, interference heat maps, arms, the Pareto curve over epsilon."""
+"""Figures over skills: forgetting curves, interference heat maps, arms, the Pareto curve over epsilon."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from recipe.records.skill_report import (
 )
 from workers.skill_metrics import Array, forgetting
 
-_POINTS, _SMALL = ".1f", ".3g"  # how the numbers of a heat map are written
+_POINTS, _SMALL = ".1f", ".3g"  # number formats of a heat map
 _PREDICTED = {
     "rollouts": "predicted change of the skill\n(in advantages)",
     "solutions": "predicted change of solutions'\nlog-likelihood (nats a token)",
@@ -33,7 +33,7 @@ _PREDICTED = {
 
 
 def write_skill_report(record: SkillRecord, folder: Path) -> None:
-    """``skills.json``, ``skills.md``, ``forgetting.png`` and ``interference.png`` in the folder, made if need be.
+    """Write ``skills.json``, ``skills.md``, ``forgetting.png`` and ``interference.png``; creates the folder.
 
     Raises:
         ValueError: accuracies that do not fit the skills and stages.
@@ -47,7 +47,7 @@ def write_skill_report(record: SkillRecord, folder: Path) -> None:
 
 
 def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Path) -> None:
-    """``pareto.json``, ``pareto.md`` and ``pareto.png`` of runs by their epsilon, one record a seed.
+    """Write ``pareto.json``, ``pareto.md`` and ``pareto.png`` of runs by their epsilon, one record per seed.
 
     An epsilon of infinity (no protection) is null in JSON.
     """
@@ -60,15 +60,15 @@ def write_pareto_report(runs: Mapping[float, Sequence[SkillRecord]], folder: Pat
 
 
 def draw_forgetting(record: SkillRecord, path: Path) -> Path:
-    """Accuracy after each stage, and beside it how far each skill is below the best seen before, the start included.
+    """Draw accuracy after each stage and, next to it, forgetting: distance below the best before, start included.
 
-    A large point marks the stages that train a skill; bars are 95% intervals of an accuracy where its standard error
-    is known; forgetting below 0 is a skill that got better without being trained.
+    A large point marks the stages that train a skill; bars are 95% intervals of an accuracy if its standard error is
+    known; forgetting below 0 means that a skill exceeds all its earlier accuracies.
     """
     matrix = record.matrix
     lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    ticks = ["start", *map(_broken, record.stages)]
+    ticks = ["start", *map(_one_skill_per_line, record.stages)]
     for skill, name in enumerate(record.skills):
         accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
         marker = MARKERS[skill % len(MARKERS)]
@@ -95,7 +95,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
 
 
 def draw_interference(record: SkillRecord, path: Path) -> Path:
-    """Change of each skill's accuracy in each stage; beside it the predicted one, each with a scale of its own."""
+    """Draw the measured and the predicted change of each skill in each stage, each with a separate scale."""
     found = record.interference
     panels = [_Panel("measured change of the accuracy (points)", 100 * found.measured, record.stages, _POINTS)]
     if found.predicted is not None:
@@ -106,23 +106,23 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
     return save(_heat_maps(panels, record.skills, "stage"), path)
 
 
-def draw_mean_interference(records: Sequence[SkillRecord], path: Path, foreseen: Sequence[SkillRecord] = ()) -> Path:
-    """What training one skill does to each: mean change of the accuracy in a stage, over runs in any order.
+def draw_mean_interference(records: Sequence[SkillRecord], path: Path, predicting: Sequence[SkillRecord] = ()) -> Path:
+    """Draw the effect of training one skill on each: mean change of accuracy in a stage, over runs in any order.
 
-    Stages that begin a run have rows of their own, at the bottom. foreseen: runs that measured what their gradients
-    foresaw; its mean stands beside.
+    Stages that begin a run have separate rows, at the bottom. predicting: runs that recorded the changes predicted by
+    their gradients, whose mean gets a second panel.
     """
     names = sorted(records[0].skills)
     panels = [_mean_panel("mean change of the accuracy in a stage (points)", records, names, 100, _POINTS)]
-    if foreseen:
-        panels.append(_mean_panel(_PREDICTED[foreseen[0].predicted_by], foreseen, names, 1, _SMALL, predicted=True))
+    if predicting:
+        panels.append(_mean_panel(_PREDICTED[predicting[0].predicted_by], predicting, names, 1, _SMALL, predicted=True))
     return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A heat map: values (stages, skills), the names of its rows, how its numbers are written, and intervals beside
-    the means (stages, skills, 2), NaN where a mean is of too few runs for one."""
+    """A heat map: values (stages, skills), names of its rows, number format (`form`), and intervals of the means
+    (stages, skills, 2), NaN for a mean of too few runs."""
 
     title: str
     values: Array
@@ -162,9 +162,9 @@ def _heat_maps(panels: Sequence[_Panel], columns: Sequence[str], ylabel: str) ->
 
 
 def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
-    """Accuracy on the new skill over mean forgetting, one point an arm with 95% t intervals over its runs.
+    """Draw accuracy on the new skill over mean forgetting, one point per arm with 95% t intervals over its runs.
 
-    The window is that of the runs, which are faint points: intervals of two or three runs may reach out of it.
+    The axes fit the single runs, drawn as faint points; intervals of two or three runs may exceed them.
     """
     figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
     points = {arm: 100 * forgetting_and_new_skill(own) for arm, own in records.items()}
@@ -202,18 +202,18 @@ def _heat_map(axes: plt.Axes, panel: _Panel, columns: Sequence[str]) -> None:
         dark = np.isfinite(value) and abs(value) > 0.6 * limit
         axes.text(skill, stage, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     axes.set_xticks(range(values.shape[1]), columns, fontsize=8)
-    axes.set_yticks(range(values.shape[0]), map(_broken, panel.rows), fontsize=8)
+    axes.set_yticks(range(values.shape[0]), map(_one_skill_per_line, panel.rows), fontsize=8)
 
 
-def _broken(stage: str) -> str:
-    """The name of a stage with a line for each of its skills: many would not fit side by side."""
+def _one_skill_per_line(stage: str) -> str:
+    """The name of a stage with one line per skill, because many skills do not fit side by side."""
     return stage.replace(" + ", "\n+ ")
 
 
 def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
-    """Accuracy on the new skill over mean forgetting, one point for each epsilon; bars: least and greatest run.
+    """Draw accuracy on the new skill over mean forgetting, one point per epsilon; bars: lowest and highest run.
 
-    A line joins the points where each is a mean: between single runs it would show chance. Single runs are hollow.
+    A line joins the points only if all are means: between single runs it would show noise. Single runs are hollow.
     """
     figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
     forgotten, gained = ([getattr(point, name) for point in points] for name in ("forgetting", "new_skill"))
@@ -232,7 +232,7 @@ def draw_pareto(points: Sequence[ParetoPoint], path: Path) -> Path:
     parts += ["hollow: one run, no interval"] if any(single) else []
     parts += [] if all(single) else ["bars from the lowest to the highest run"]
     axes.set_title("; ".join(parts), fontsize=10)
-    axes.margins(0.15)  # room for the names
+    axes.margins(0.15)  # room for the labels
     axes.grid(alpha=0.3)
     return save(figure, path)
 

@@ -1,4 +1,4 @@
-"""A run's accuracies after each stage, and the metrics of its constraints, read from its records."""
+"""A run's accuracies after each stage and the metrics of its constraints, from its records."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ UNPROTECTED = "unprotected skills a step"
 
 
 def split_half(source: str) -> str:
-    """Name of the number: how well the gradients of two halves of a skill's samples from this source agree."""
+    """Name of the split-half cosine: agreement between the gradients of two halves of a skill's samples."""
     return f"split-half cosine, {source}"
 
 
@@ -28,9 +28,9 @@ NUMBERS = (*map(split_half, SOURCES), MOVED, UNPROTECTED)
 
 
 def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[str, float]:
-    """The `NUMBERS` of a run: means over the steps (and over skills where each has its own) that measured them, or NaN.
+    """The `NUMBERS` of a run: means over the steps that measured them (and over skills, if per skill), else NaN.
 
-    source: the configuration's constraint_source. A skill is unprotected in a step where all its constraints are zero.
+    source: the configuration's constraint_source. A skill is unprotected in a step if all its constraints are zero.
     """
     cosines, unprotected = defaultdict(list), []
     for step in steps:
@@ -54,7 +54,7 @@ def _of(step: Mapping[str, float], metric: str) -> list[tuple[str, float]]:
 
 
 def _skill_and_source(constraint: str, source: str) -> tuple[str, str]:
-    """Of a constraint's name, which says its source only where a skill has one from both."""
+    """Skill and source of a constraint's name, which contains the source only if a skill has two constraints."""
     if source != "both":
         return constraint, source
     skill, _, kind = constraint.rpartition(".")
@@ -69,20 +69,20 @@ _PREDICTED = "actor/projection/predicted_change"
 
 
 def read_skill_record(run: RunDirectory, settings: Settings) -> SkillRecord | None:
-    """What validations measured at the end of each stage, up to the first that has none; None where that is all.
+    """Accuracies at the end of each stage, up to the first stage without validation; None if that is the first one.
 
-    In protocol mixed, which has no stages, the time between two validations takes the place of one.
+    Protocol mixed has no stages; each interval between two validations counts as one.
     """
     return _record(run.metrics(), settings)
 
 
 def stage_metrics(run: RunDirectory, row: dict[str, float], settings: Settings) -> dict[str, float]:
-    """At the end of a stage, of the stages so far, what is defined of
+    """Metrics of the stages so far, at the end of a stage; empty at other steps, undefined ones left out.
 
     ``skill/forgetting`` and ``skill/forward_transfer`` (means over skills), ``skill/new_skill`` (mean accuracy on the
     last stage's skills) and ``skill/interference_correlation`` (of predicted and measured changes).
 
-    row: "step" and the numbers of a validation that is not yet in the run's records.
+    row: "step" and the metrics of a validation that is not yet in the run's records.
     """
     ends = settings.stages is None or row["step"] % settings.protocol.stage_steps == 0
     record = _record([*run.metrics(), row], settings) if ends else None
@@ -115,15 +115,15 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
     predicted = np.array([_predicted(rows, skills, ending, *span) for span in zip(begins, ends, strict=True)])
     greedy = np.array([_accuracies(rows[end], skills, "greedy_accuracy") for end in ends])
     errors = np.array([_accuracies(rows.get(step, {}), skills, "standard_error") for step in (0, *ends)])
-    # In gradient space the metrics foresee what going down the gradient would do, not what the optimiser made of it.
-    foreseen = settings.projection.space == "displacement" and np.isfinite(predicted).any()
+    # In gradient space the metrics predict the effect of a plain gradient step, not of the optimiser's update.
+    has_prediction = settings.projection.space == "displacement" and np.isfinite(predicted).any()
     return SkillRecord(
         skills=skills,
         accuracy=np.array([_accuracies(rows[end], skills) for end in ends]),
         greedy=greedy if np.isfinite(greedy).any() else None,
         initial=_accuracies(rows.get(0, {}), skills),
         trained=None if stages is None else [[skills.index(skill) for skill in stage] for stage in stages[: len(ends)]],
-        predicted=predicted if foreseen else None,
+        predicted=predicted if has_prediction else None,
         predicted_by="solutions" if source == "solutions" else "rollouts",
         protected=tuple(settings.projection.protected or ()),
         errors=errors if np.isfinite(errors).any() else None,
@@ -131,7 +131,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
 
 
 def update_skill_report(run: RunDirectory, settings: Settings) -> Path | None:
-    """``skills/`` in the run directory: JSON, table and pictures of the stages so far; None before the first."""
+    """Write ``skills/`` in the run directory: JSON, table and figures of the stages so far; None before the first."""
     record = read_skill_record(run, settings)
     if record is None:
         return None
@@ -146,7 +146,7 @@ def _accuracies(row: dict[str, float], skills: Sequence[str], measure: str = "ac
 def _predicted(
     rows: dict[int, dict[str, float]], skills: Sequence[str], ending: str, begin: int, end: int
 ) -> list[float]:
-    """Sum over a stage's steps of the changes that the constraints <skill><ending> predicted; NaN where none did."""
+    """Per skill, the sum over a stage's steps of the changes predicted by <skill><ending>; NaN without prediction."""
     steps = [row for step, row in rows.items() if begin < step <= end]
     found = [[row[key] for row in steps if (key := f"{_PREDICTED}/{skill}{ending}") in row] for skill in skills]
     return [sum(values) if values else float("nan") for values in found]

@@ -1,4 +1,4 @@
-"""What a run did to each skill, from its accuracies after every stage: numbers for JSON and tables in Markdown.
+"""Effects of a run on each skill, from its accuracies after every stage: numbers for JSON and tables in Markdown.
 
 The measures and their definitions are those of `workers.skill_metrics`.
 """
@@ -23,11 +23,11 @@ class SkillRecord:
 
     skills: their names. accuracy: (stages, skills) after each stage, NaN where not measured. initial: (skills,).
     trained: the skills that each stage trains; None when every stage trains all of them (protocol mixed).
-    greedy: (stages, skills) as `accuracy`, of greedy answers; None where none was asked for.
-    protected: names of skills that are to be kept although no stage before the last need train them.
-    predicted: (stages, skills) changes as the constraint gradients foresaw them; predicted_by: their source, rollouts
-    (in units of the advantages) or solutions (of the mean log-likelihood, in nats a token).
-    errors: (1 + stages, skills) standard errors of `initial` and `accuracy`, NaN where not measured; None: nowhere.
+    greedy: (stages, skills) as `accuracy`, of greedy answers; None if not measured.
+    protected: names of skills to keep, even if no stage before the last trains them.
+    predicted: (stages, skills) changes predicted by the constraint gradients; predicted_by: their source, rollouts
+    (in units of the advantages) or solutions (of the mean log-likelihood, in nats per token).
+    errors: (1 + stages, skills) standard errors of `initial` and `accuracy`, NaN where not measured; None if none was.
     """
 
     skills: Sequence[str]
@@ -42,13 +42,13 @@ class SkillRecord:
 
     @property
     def stages(self) -> list[str]:
-        """Names of the stages: their number and the skills that they train."""
+        """Names of the stages: number and trained skills."""
         if self.trained is None:
             return [f"{stage}" for stage in range(1, len(self.matrix) + 1)]
         return [f"{number} {' + '.join(self.names(stage))}" for number, stage in enumerate(self.trained, start=1)]
 
     def names(self, stage: Iterable[int]) -> list[str]:
-        """Those of the skills with these indices."""
+        """Names of the skills with these indices."""
         return [self.skills[skill] for skill in stage]
 
     @property
@@ -56,7 +56,7 @@ class SkillRecord:
         """Accuracy (stages, skills) in float64.
 
         Raises:
-            ValueError: a shape that does not fit the names of the skills.
+            ValueError: the shape does not match the names of the skills.
         """
         matrix = np.asarray(self.accuracy, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.skills):
@@ -65,7 +65,7 @@ class SkillRecord:
 
     @property
     def earlier(self) -> list[int]:
-        """Skills that training could forget: of earlier stages or protected by name, and not trained last."""
+        """Indices of the skills that can be forgotten: of earlier stages or protected by name, and not trained last."""
         if self.trained is None:
             return list(range(len(self.skills)))
         *before, last = map(set, self.trained)
@@ -74,23 +74,23 @@ class SkillRecord:
 
     @property
     def greedy_average(self) -> float:
-        """Mean over skills of the greedy accuracy after the last stage; NaN where it was not measured."""
+        """Mean over skills of the greedy accuracy after the last stage; NaN if not measured."""
         return math.nan if self.greedy is None else skill_metrics.average(self.greedy)
 
     @property
     def forgetting(self) -> Array:
-        """Of each skill (skills,)."""
+        """Forgetting of each skill (skills,)."""
         return skill_metrics.forgetting(self.matrix, self.initial)
 
     @property
     def mean_forgetting(self) -> float:
-        """Of the earlier skills; NaN when there is none."""
+        """Mean forgetting of the earlier skills; NaN without any."""
         values = self.forgetting[self.earlier]
         return float(values.mean()) if len(values) else math.nan
 
     @property
     def most_forgotten(self) -> float:
-        """Forgetting of the earlier skill that lost most; NaN when there is none."""
+        """Largest forgetting of an earlier skill; NaN without any."""
         values = self.forgetting[self.earlier]
         return float(values.max()) if len(values) else math.nan
 
@@ -101,7 +101,7 @@ class SkillRecord:
 
     @property
     def forward_transfer(self) -> Array:
-        """Of each skill (skills,); NaN when every stage trains all of them."""
+        """Forward transfer of each skill (skills,); NaN in protocol mixed."""
         if self.trained is None:
             return np.full(len(self.skills), np.nan)
         return skill_metrics.forward_transfer(self.matrix, self.initial, self.trained)
@@ -113,11 +113,11 @@ class SkillRecord:
 
 @dataclass(frozen=True)
 class InterferenceRow:
-    """What stages that train some skills did to each skill, over runs.
+    """Effect of stages with the same trained skills on each skill, over runs.
 
-    stage: the names of the skills that they train. first: stages that begin a run, at the starting model. changes: by
-    the skill's name, mean and 95% interval (Student's t); without skills that no run knows it of. runs: the most that
-    know a change.
+    stage: names of the trained skills. first: whether the stages begin a run, from the starting model. changes: skill
+    -> mean and 95% interval (Student's t), without skills that no run measured. runs: largest number of runs behind a
+    change.
     """
 
     stage: str
@@ -131,13 +131,13 @@ class InterferenceRow:
 
 
 def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -> list[InterferenceRow]:
-    """The mean change of each skill's accuracy in stages of the same skills; those that begin a run apart, at the end.
+    """Mean change of each skill's accuracy in stages that train the same skills; first stages separately, at the end.
 
-    A first stage may help all skills, where the start is unsure of everything: that is no effect of one skill on
-    another, and a mean over all stages hides what later ones cost.
+    A first stage may improve all skills, because the starting model is weak at all of them. That is no effect of one
+    skill on another, and in a mean over all stages it would hide the cost of later ones.
 
-    records: of protocols with stages, of the same skills in any order. predicted: the changes that the constraint
-    gradients foresaw, which every record has then. A row that no run knows anything of is left out.
+    records: of protocols with stages, with the same skills in any order. predicted: average the changes predicted by
+    the constraint gradients instead, which every record must have. Rows without any measurement are left out.
     """
     changes: dict[tuple[bool, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -161,7 +161,7 @@ def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -
 
 
 def interference_table(records: Sequence[SkillRecord]) -> str:
-    """The measured changes in points as Markdown."""
+    """The mean measured changes in points as a Markdown table."""
     names = sorted(records[0].skills)
     lines = [
         "Points: mean change of the accuracy in a stage [95% intervals over runs, Student's t].",
@@ -176,7 +176,7 @@ def interference_table(records: Sequence[SkillRecord]) -> str:
 
 
 def measures(record: SkillRecord) -> dict[str, Any]:
-    """All measures of a run as JSON can hold them: shares of 1, null where a measure is not defined."""
+    """All measures of a run, JSON-serialisable: shares of 1, None for undefined measures."""
     interference = record.interference
     return {
         "skills": list(record.skills),
@@ -202,7 +202,7 @@ def measures(record: SkillRecord) -> dict[str, Any]:
 
 
 def plain(values: ArrayLike | None) -> Any:
-    """Numbers and nested lists for JSON, with None for what is not finite."""
+    """Numbers and nested lists for JSON, with None for values that are not finite."""
     if values is None:
         return None
     array = np.asarray(values, dtype=np.float64)
@@ -212,7 +212,7 @@ def plain(values: ArrayLike | None) -> Any:
 
 
 def skill_table(record: SkillRecord) -> str:
-    """Accuracy after each stage and what became of each skill, in percent, as Markdown."""
+    """Accuracy after each stage, forgetting and forward transfer of each skill, in percent, as a Markdown table."""
     matrix = record.matrix
     rows = [("start", np.asarray(record.initial, dtype=np.float64)), *zip(record.stages, matrix, strict=True)]
     lines = [f"| stage | {' | '.join(record.skills)} | average | worst |", "|---|" + "---:|" * (len(record.skills) + 2)]
@@ -224,14 +224,14 @@ def skill_table(record: SkillRecord) -> str:
 
 
 def forgetting_and_new_skill(records: Sequence[SkillRecord]) -> Array:
-    """Mean forgetting of earlier skills and accuracy on the new skill (runs, 2), of the runs that have both."""
+    """Mean forgetting of earlier skills and accuracy on the new skill (runs, 2), for the runs that have both."""
     pairs: Array = np.array([(record.mean_forgetting, record.new_skill) for record in records]).reshape(-1, 2)
     return pairs[np.isfinite(pairs).all(axis=1)]
 
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """What runs with one epsilon reached: spreads over seeds of the new skill's accuracy and of mean forgetting."""
+    """Results of runs with one epsilon: spread over seeds of the new skill's accuracy and of mean forgetting."""
 
     epsilon: float
     seeds: int
@@ -240,7 +240,7 @@ class ParetoPoint:
 
 
 def pareto_points(runs: Mapping[float, Sequence[SkillRecord]]) -> list[ParetoPoint]:
-    """One point for each epsilon, in its order, from one record a seed; none where no record has both measures."""
+    """One point per epsilon, ascending, from one record per seed; skips epsilons without a record of both measures."""
     points = {epsilon: forgetting_and_new_skill(runs[epsilon]).T for epsilon in sorted(runs)}
     return [
         ParetoPoint(epsilon, len(gained), seed_spread(gained), seed_spread(forgotten))
@@ -250,7 +250,7 @@ def pareto_points(runs: Mapping[float, Sequence[SkillRecord]]) -> list[ParetoPoi
 
 
 def pareto_table(points: Sequence[ParetoPoint]) -> str:
-    """The points in percent as Markdown, mean and standard deviation over runs."""
+    """The points in percent as a Markdown table, mean and standard deviation over runs."""
     lines = [
         "| epsilon | runs | new skill | mean forgetting of earlier skills |",
         "|---:|---:|---:|---:|",
@@ -270,5 +270,5 @@ def _row(name: str, values: Sequence[float], signed: bool = False) -> str:
 
 def _percent(value: float | Array, signed: bool = False) -> str:
     number = 100 * float(value)
-    # Adding 0.0 makes -0.0 from rounding a plain zero.
+    # Adding 0.0 turns a -0.0 from rounding into 0.0.
     return "-" if math.isnan(number) else f"{round(number, 1) + 0.0:{'+' if signed else ''}.1f}"

@@ -1,9 +1,9 @@
-"""Versions of a run's records, and the reader of old ones: what their runs did where today's settings have other keys.
+"""Versions of a run's records, and upgrades of old configurations to the current settings.
 
-1: ``config.yaml`` names no version.
-2: it does (``records_version``), and finished runs can be packed into one file (`recipe.records.kept_runs`).
+1: ``config.yaml`` has no version.
+2: ``config.yaml`` has ``records_version``; finished runs can be packed into one file (`recipe.records.kept_runs`).
 
-Whoever adds a key to the configuration or removes one raises ``VERSION`` and adds to ``CHANGES`` what runs did before.
+To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs behaved before.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ KEY = "records_version"
 
 
 class RecordsError(ValueError):
-    """Records that this release cannot read; the message is for the user."""
+    """Records that this release cannot read; the message addresses the user."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """How a version's settings differ from those of the version before; keys are dotted.
+    """Differences between the settings of a version and the version before; keys are dotted.
 
-    added: keys that it introduced, with what runs did until then. A key whose group a run lacks is not added.
-    replaced: keys whose value of then gives the same training as this value, up to the draw of samples.
-    ``${data.seed}`` is the run's own seed.
-    renamed: keys with values that have another name: old -> new.
-    removed: keys that it dropped, with the only value that means what runs do without them.
+    added: new keys, with the value that matches the earlier behaviour. A key is skipped if the run lacks its group.
+    replaced: keys whose earlier value trains the same as this value, up to the draw of samples. ``${data.seed}`` is
+    the run's own seed.
+    renamed: keys with renamed values: old -> new.
+    removed: dropped keys, with the only value that matches the behaviour without them.
     """
 
     added: Mapping[str, object] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Change:
 
 _JUDGE = "reward.custom_reward_function.reward_kwargs"
 
-# version -> what it changed
+# version -> its changes
 CHANGES: dict[int, Change] = {
     2: Change(
         added={
@@ -73,12 +73,12 @@ CHANGES: dict[int, Change] = {
 
 
 def take_version(config: DictConfig) -> int:
-    """Take the version out of a configuration that was read from a run's records."""
+    """Remove the version from a configuration read from a run's records, and return it."""
     return int(config.pop(KEY, 1))
 
 
 def check_version(version: int, where: object) -> None:
-    """Raises RecordsError for records of a version that this release does not know."""
+    """Raise RecordsError if this release does not know this version of the records."""
     if not 1 <= version <= VERSION:
         raise RecordsError(
             f"{where} has version {version} of the records; this release reads versions 1 to {VERSION}: "
@@ -87,12 +87,12 @@ def check_version(version: int, where: object) -> None:
 
 
 def upgraded(config: DictConfig, version: int, where: object) -> DictConfig:
-    """The configuration of a run whose records have this version, changed in place, as today's version would name it.
+    """Upgrade the configuration of a run whose records have this version to the current one, in place.
 
     where: the run, for messages.
 
     Raises:
-        RecordsError: the version is not known, or the run had a setting that no longer exists.
+        RecordsError: the version is unknown, or the run used a setting that this release does not have.
     """
     check_version(version, where)
     for number in range(version + 1, VERSION + 1):

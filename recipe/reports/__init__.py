@@ -1,1 +1,1 @@
-"""What ``recipe.report`` prints and draws, one module for each of its subcommands."""
+"""Subcommands of ``recipe.report``, one module each."""

@@ -1,8 +1,8 @@
-"""Evaluations in one table, and the name of the best of them.
+"""Select the best of several evaluations, and print all in one table.
 
-The table goes to the error output, the name of the best folder to the standard output, for scripts. The best has the
-highest mean of the metric over data sets, each data set counting alike; of equals it is the first that was named. What
-is named after ``--beside`` stands in the table too, and is not chosen from.
+For scripts, only the best folder goes to standard output; the table goes to standard error. The best has the highest
+mean of the metric over data sets, each with equal weight; ties go to the first one named. Evaluations after
+``--beside`` appear in the table but are not candidates.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from recipe.reports.compare import OF_THE_MODEL
 
 
 def score(metrics: Metrics, metric: str) -> float:
-    """The mean of a metric over data sets (their skills do not count again); FolderError where it was not measured."""
+    """Mean of a metric over data sets (without their skills); FolderError if one did not measure it."""
     found = [entry.get(metric) for name, entry in metrics.items() if "/" not in name]
     estimates: list[float] = [entry["estimate"] for entry in found if entry]
     if not estimates or len(estimates) < len(found):
@@ -27,31 +27,31 @@ def score(metrics: Metrics, metric: str) -> float:
 
 
 def best(evaluations: dict[str, Metrics], metric: str) -> str:
-    """The name of the evaluation with the highest score; FolderError when they are not over the same data sets."""
+    """Name of the evaluation with the highest score; FolderError if they do not cover the same data sets."""
     if len({tuple(sorted(metrics)) for metrics in evaluations.values()}) > 1:
-        raise FolderError("the evaluations are not over the same data sets")
+        raise FolderError("the evaluations do not cover the same data sets: run recipe.evaluate with the same --data")
     return max(evaluations, key=lambda name: score(evaluations[name], metric))
 
 
 def check_alike(folders: Sequence[EvaluationFolder]) -> None:
-    """FolderError where two of these evaluations differ in more than the model."""
+    """Raise FolderError if two of these evaluations differ in more than the model."""
     first = folders[0]
     for folder in folders[1:]:
         found = changed_settings(first.run_info["settings"], folder.run_info["settings"])
-        told = [f"{key} ({one} and {other})" for key, (one, other) in found.items() if key not in OF_THE_MODEL]
-        if told:
-            raise FolderError(f"{first.path} and {folder.path} differ in more than the model: {', '.join(told)}")
+        differing = [f"{key} ({one} and {other})" for key, (one, other) in found.items() if key not in OF_THE_MODEL]
+        if differing:
+            raise FolderError(f"{first.path} and {folder.path} differ in more than the model: {', '.join(differing)}")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this subcommand."""
+    """Add the options of this subcommand."""
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate")
-    parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="DIR", help="shown, not chosen from")
-    parser.add_argument("--metric", default="accepted@1", help="what the best has most of (default accepted@1)")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="DIR", help="show, but do not choose")
+    parser.add_argument("--metric", default="accepted@1", help="metric to maximise (default accepted@1)")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     evaluations = {str(path): EvaluationFolder(path).metrics for path in options.folders}
     check_alike([EvaluationFolder(path) for path in options.folders])
     winner = best(evaluations, options.metric)

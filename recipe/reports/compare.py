@@ -1,7 +1,7 @@
-"""Two evaluations side by side: every metric of both, and the paired differences.
+"""Compare two evaluations: every metric of both, and the paired differences.
 
-Both folders (of ``recipe.evaluate``) are read on the problems that both have judged; a difference has the 95% bootstrap
-interval of the paired differences, problem by problem. ``--out`` keeps them as JSON, too.
+Uses the problems judged in both folders (of ``recipe.evaluate``). A difference has the 95% bootstrap interval of the
+differences paired by problem. ``--out`` also writes them as JSON.
 """
 
 import argparse
@@ -25,7 +25,7 @@ OF_THE_MODEL = ("model", "weights")
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of one data set in both evaluations, and trained minus base over the common problems."""
+    """One metric of one data set in both evaluations; change: trained minus base over the common problems."""
 
     dataset: str
     metric: str
@@ -36,10 +36,10 @@ class Difference:
 
 
 def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
-    """Every metric of every data set that both hold.
+    """Differences in every metric of every data set that both contain.
 
     Raises:
-        FolderError: there is no problem that both have judged.
+        FolderError: no problem is judged in both.
     """
     datasets = sorted({sample.dataset for sample in base} & {sample.dataset for sample in trained})
     differences = []
@@ -53,15 +53,15 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
                 continue
             pairs = [(before[metric][problem], after[metric][problem]) for problem in common]
             change = bootstrap_interval([second - first for first, second in pairs])
-            means = [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
-            differences.append(Difference(dataset, metric, len(common), means[0], means[1], change))
+            base_mean, trained_mean = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+            differences.append(Difference(dataset, metric, len(common), base_mean, trained_mean, change))
     if not differences:
         raise FolderError("the two evaluations have no judged problem in common: compare runs over the same --data")
     return differences
 
 
 def table(differences: list[Difference]) -> Table:
-    """Percent, with the difference in points."""
+    """A table of the metrics in percent and the differences in points."""
     result = Table(
         "data set (problems)",
         "metric",
@@ -78,7 +78,7 @@ def table(differences: list[Difference]) -> Table:
 
 
 def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[str]:
-    """What else than the model differs between two evaluations, in words."""
+    """A message for each setting other than the model that differs between two evaluations."""
     found = changed_settings(base.run_info["settings"], trained.run_info["settings"])
     return [
         f"{key}: {one} in base, {other} in trained" for key, (one, other) in found.items() if key not in OF_THE_MODEL
@@ -86,10 +86,10 @@ def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[st
 
 
 def write_comparison(base: EvaluationFolder, trained: EvaluationFolder, out: Path | None = None) -> None:
-    """Print the differences, keep them as JSON, and warn of cut answers and of settings that differ.
+    """Print the differences, write them as JSON to `out`, and warn of truncated answers and differing settings.
 
     Raises:
-        FolderError: a folder holds no finished evaluation, or the two have judged no common problem.
+        FolderError: a folder has no finished evaluation, or no problem is judged in both.
     """
     differing = other_settings(base, trained)
     journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
@@ -105,12 +105,12 @@ def write_comparison(base: EvaluationFolder, trained: EvaluationFolder, out: Pat
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this subcommand."""
+    """Add the options of this subcommand."""
     parser.add_argument("folders", type=Path, nargs=2, metavar="DIR", help="base and trained")
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON file for the differences")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     base, trained = map(EvaluationFolder, options.folders)
     write_comparison(base, trained, options.out)

@@ -1,12 +1,15 @@
-"""What training did to the skills in each arm of a study: one table, with 95% t intervals over runs.
+"""Effects of training on the skills in each arm of a study: one table, with 95% t intervals over runs.
 
-RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``ewc.forward.s0``, of which only finished runs
-count, or a file of them that ``recipe.keep`` wrote. Writes
-``arms.md`` (beside the arms' table one of what the constraints of those that project knew), ``arms.json`` and
-``arms.png``, and ``interference.md`` and ``.png`` of the arm that the others are compared with, the picture beside what
-gradients foresaw in runs that train as that one and measure (``arm=measured``). Each picture is an SVG, too. With
-``--pareto`` also the curve over ``projection.epsilon`` of the runs whose arm begins with ARM (of all without ARM), from
-the orders and seeds that every epsilon has.
+RUNS is a folder of run directories named ``<arm>.<repeat>``, such as ``ewc.forward.s0``, of which only finished runs
+count, or a file written by ``recipe.keep``. Writes:
+
+- ``arms.md`` (the table of the arms, and one of the constraints in arms with projection), ``arms.json``, ``arms.png``;
+- ``interference.md`` and ``.png`` of the arm to compare with; the figure also shows the changes predicted by gradients,
+  from runs that train like this arm and measure (arm ``measured``);
+- with ``--pareto`` the curve over ``projection.epsilon``, from the runs whose arm begins with ARM (all runs without
+  ARM) and the orders and seeds that every epsilon has.
+
+Each figure is also written as SVG.
 """
 
 import argparse
@@ -36,9 +39,9 @@ from workers import skill_metrics
 
 @dataclass(frozen=True)
 class Column:
-    """A measure of the table: shares of 1 in the records, percent in the table.
+    """A measure in the table: shares of 1 in the records, percent in the table.
 
-    paired: beside it stands its difference from the arm that is compared with, in pairs of the same order and seed.
+    paired: adds a column of differences from the arm to compare with, in pairs of the same order and seed.
     """
 
     name: str
@@ -58,8 +61,9 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to its end: the arm in its name, what it measured, the samples that it generated, the median time
-    of its steps, and what its constraints knew where it projects (method: projection's; measure: it only measures)."""
+    """A finished run: arm and repeat from its name, its measures, the number of generated samples, the median seconds
+    of its steps, and means of its constraints' metrics if it projects (method: projection.method; measure: it only
+    measures)."""
 
     name: str
     arm: str
@@ -73,9 +77,9 @@ class FinishedRun:
 
 
 def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
-    """Those of these runs that measured their skills at the end of every stage, by name; others are named.
+    """The runs that measured their skills at the end of every stage; the others are reported on standard error.
 
-    What one run names to be protected is watched in all: arms are compared on the same skills.
+    Skills protected by name in one run count as protected in all, so that arms are compared on the same skills.
     """
     found = []
     for run in finished:
@@ -88,32 +92,31 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                 f"{run.path.name} is left out: its metrics have no validation at the end of stage {measured + 1}",
                 file=sys.stderr,
             )
-        else:
-            projection = settings.projection
-            steps = [row for row in run.metrics() if row["step"] > 0]
-            found.append(
-                FinishedRun(
-                    name=run.path.name,
-                    arm=arm_of(run),
-                    repeat=repeat_of(run),
-                    method=projection.method,
-                    epsilon=projection.epsilon,
-                    record=record,
-                    samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
-                    step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
-                    constraints=constraint_means(steps, projection.constraint_source)
-                    if projection.method != "off"
-                    else {},
-                )
+            continue
+        projection = settings.projection
+        projects = projection.method != "off"
+        steps = [row for row in run.metrics() if row["step"] > 0]
+        found.append(
+            FinishedRun(
+                name=run.path.name,
+                arm=arm_of(run),
+                repeat=repeat_of(run),
+                method=projection.method,
+                epsilon=projection.epsilon,
+                record=record,
+                samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
+                step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
+                constraints=constraint_means(steps, projection.constraint_source) if projects else {},
             )
+        )
     named = sorted({name for run in found for name in run.record.protected})
     return [replace(run, record=replace(run.record, protected=named)) for run in found]
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
-    """A Markdown row for each arm in percent: mean and 95% interval (Student's t) over its runs.
+    """A Markdown table with a row per arm, in percent: mean and 95% interval (Student's t) over its runs.
 
-    step time: median of a run's steps as a multiple of that of its pair.
+    step time: a run's median step time as a multiple of its pair's.
     """
     headers = ["arm", "runs"]
     for column in COLUMNS:
@@ -136,7 +139,7 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
 
 
 def constraint_table(runs: Sequence[FinishedRun]) -> str:
-    """A Markdown row for each arm that projects: what its constraints knew; empty without such an arm."""
+    """A Markdown table of the constraints' metrics, a row per arm with projection; empty without such an arm."""
     projecting = _by([run for run in runs if run.constraints], lambda run: run.arm)
     if not projecting:
         return ""
@@ -152,9 +155,9 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
 def write_comparison(
     runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None, notes: Sequence[str] = ()
 ) -> str:
-    """Write the tables, the pictures, each run's measures, and the curve of arms that begin so; returns the tables.
+    """Write the tables, the figures and each run's measures; returns the tables.
 
-    notes: what is to be said of the runs, a paragraph each, below the table of the arms.
+    pareto: also write the curve over epsilon of the arms whose name begins so. notes: paragraphs below the first table.
     """
     table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs)]))
     out.mkdir(parents=True, exist_ok=True)
@@ -168,12 +171,12 @@ def write_comparison(
     write_atomically(out / "arms.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     records = {arm: [run.record for run in own] for arm, own in _by(runs, lambda run: run.arm).items()}
     strict = {run.arm for run in runs if run.epsilon == 0 or not pareto or not run.arm.startswith(pareto)}
-    # The others are the curve's, which is a picture of its own; and who only measures would lie upon the plain arm.
+    # The other arms are in the curve's own figure. Runs that only measure would coincide with the arm that they repeat.
     strict -= {run.arm for run in runs if run.method == "measure"}
     draw_arms({arm: own for arm, own in records.items() if arm in strict}, out / "arms.png")
     if against in records and any(record.trained for record in records[against]):
-        foreseen = [run.record for run in runs if run.method == "measure" and run.record.predicted is not None]
-        draw_mean_interference(records[against], out / "interference.png", foreseen)
+        predicting = [run.record for run in runs if run.method == "measure" and run.record.predicted is not None]
+        draw_mean_interference(records[against], out / "interference.png", predicting)
         write_atomically(out / "interference.md", f"{interference_table(records[against])}\n")
     if pareto is not None:
         write_pareto_report(curve(runs, against, pareto), out)
@@ -181,9 +184,9 @@ def write_comparison(
 
 
 def curve(runs: Sequence[FinishedRun], against: str, arms: str) -> dict[float, list[SkillRecord]]:
-    """The records of arms that begin so by their epsilon, and those of the arm to compare with as that of infinity.
+    """Records of the arms whose name begins with `arms`, by epsilon; the arm to compare with counts as infinity.
 
-    Only orders and seeds that every epsilon has, so that the points differ in nothing else; all where there is none.
+    Uses only orders and seeds that every epsilon has, so that points differ in epsilon alone; all if none is common.
     """
     chosen = _by([run for run in runs if run.arm.startswith(arms) and run.arm != against], lambda run: run.epsilon)
     repeats = set.intersection(*({run.repeat for run in own} for own in chosen.values())) if chosen else set()
@@ -206,21 +209,21 @@ def _percent(values: Sequence[float], runs: int, sign: str = "") -> str:
 
 
 def _cell(values: Sequence[float], runs: int, decimals: int = 1, sign: str = "") -> str:
-    """Of the values that are known, out of so many runs."""
+    """Mean and interval of the finite values, out of `runs` runs."""
     known = [value for value in values if math.isfinite(value)]
     return over_runs(t_interval(known).text(decimals, sign), len(known), runs) if known else "-"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this subcommand."""
+    """Add the options of this subcommand."""
     add_study_options(parser)
     parser.add_argument(
-        "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin so"
+        "--pareto", metavar="ARM", nargs="?", const="", help="also the curve over epsilon of arms that begin with ARM"
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     finished = finished_runs(options.runs)
     runs = measured_runs(finished)
     if not runs:

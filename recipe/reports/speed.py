@@ -1,9 +1,8 @@
-"""How fast each arm of a study learns: one table and one picture, with 95% t intervals over seeds.
+"""Learning speed of each arm of a study: one table and one figure, with 95% t intervals over seeds.
 
-RUNS is a folder of run directories named ``<arm>.<anything>``, such as ``shapley.s0``, of which only finished runs
-count, or a file of them that ``recipe.keep`` wrote. Accuracies
-are compared at the same number of generated tokens: as many as the run had that generated fewest. Writes ``speed.md``,
-``speed.json`` and ``speed.png`` (also as SVG).
+RUNS is a folder of run directories named ``<arm>.<repeat>``, such as ``shapley.s0``, of which only finished runs
+count, or a file written by ``recipe.keep``. Accuracies are compared at the same number of generated tokens, the
+smallest total of a run. Writes ``speed.md``, ``speed.json`` and ``speed.png`` (also as SVG).
 """
 
 import argparse
@@ -23,17 +22,18 @@ from recipe.records.precision import cautions
 from recipe.records.run_directory import write_atomically
 from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
 
-Curves = Mapping[str, Mapping[str, LearningCurve]]  # of each arm, by what a run's name says besides it
+Curves = Mapping[str, Mapping[str, LearningCurve]]  # arm -> repeat -> curve
 
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """An arm: shares of 1, updates and seconds as means over its runs with 95% intervals (Student's t).
+    """An arm's means over runs with 95% intervals (Student's t), in shares of 1, updates and seconds.
 
-    steps, seconds: until the stated accuracy; a run that never has it counts with its last update and all its seconds.
-    seconds is over the runs that measured them, None where none did. gain, steps_more: accuracy and steps beyond those
-    of the arm that it is compared with, in pairs of runs with the same seed; None without pairs. pairs, measured: how
-    many there are of both. greedy: after the last update, of the runs that measured it; None where none did.
+    steps, seconds: until the accuracy to reach; a run that never reaches it counts with its last update and all its
+    seconds. seconds is over the runs that measured them, None if none did. gain, steps_more: accuracy and steps minus
+    those of the arm to compare with, in pairs of runs with the same seed; None without pairs. pairs: number of pairs.
+    measured: number of runs behind `seconds`. greedy: after the last update, over the runs that measured it; None if
+    none did.
     """
 
     arm: str
@@ -51,7 +51,7 @@ class SpeedRow:
 
 
 def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
-    """One row an arm, at as many generated tokens as every run has."""
+    """One row per arm; accuracies at the number of generated tokens that every run has."""
     budget = common_tokens(curves)
     rows = []
     for arm, own in curves.items():
@@ -61,7 +61,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
         others = curves.get(against, {}) if arm != against else {}
         pairs = [(own[name], others[name]) for name in own if name in others]
         gains = [curve.at(budget) - other.at(budget) for curve, other in pairs]
-        more = [spent_until(curve, reach)[0] - spent_until(other, reach)[0] for curve, other in pairs]
+        steps_more = [spent_until(curve, reach)[0] - spent_until(other, reach)[0] for curve, other in pairs]
         rows.append(
             SpeedRow(
                 arm=arm,
@@ -70,7 +70,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
                 gain=t_interval(gains) if pairs else None,
                 reached=sum(curve.reaches(reach) is not None for curve in own.values()),
                 steps=t_interval([steps for steps, _ in spent]),
-                steps_more=t_interval(more) if pairs else None,
+                steps_more=t_interval(steps_more) if pairs else None,
                 seconds=t_interval(measured) if measured else None,
                 tokens=t_interval([float(curve.tokens[-1]) for curve in own.values()]),
                 pairs=len(pairs),
@@ -82,7 +82,7 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
 
 
 def spent_until(curve: LearningCurve, reach: float) -> tuple[float, float]:
-    """Updates and sandbox seconds until an accuracy; all of the run's where it is never reached."""
+    """Updates and sandbox seconds until an accuracy; the run's totals if it never reaches it."""
     return curve.reaches(reach) or (float(curve.steps[-1]), float(curve.seconds[-1]))
 
 
@@ -92,7 +92,7 @@ def common_tokens(curves: Curves) -> float:
 
 
 def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: float) -> str:
-    """The rows as Markdown."""
+    """The rows as a Markdown table."""
     headers = [
         "arm", "runs", f"accuracy at {budget / 1000:,.0f} k tokens (%)", f"against {against}, paired (points)",
         f"updates to {reach:.0%}", f"against {against}, paired", f"sandbox seconds to {reach:.0%}", "reached",
@@ -112,10 +112,10 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
 
 
 def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
-    """Mean accuracy of each arm at its validations over generated tokens and sandbox seconds, with bands of 95%
-    intervals from three runs on; of fewer the single runs are thin lines.
+    """Draw each arm's mean validation accuracy over generated tokens and over sandbox seconds.
 
-    The window is that of the arms that end above their start: one that collapses leaves it, and its name says so.
+    Arms of three or more runs have bands of 95% intervals, smaller ones thin lines of single runs. The axes fit the
+    arms that end at or above their start; the legend marks the others, whose curves may leave the axes.
     """
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained", sharey=True)
     inside = [arm for arm, own in curves.items() if _learns(own)] or list(curves)
@@ -149,13 +149,13 @@ def _mean_end(own: Mapping[str, LearningCurve]) -> float:
 
 
 def _learns(own: Mapping[str, LearningCurve]) -> bool:
-    """Whether an arm's mean accuracy ends at least where it began."""
+    """Whether an arm's final mean accuracy is at least its initial one."""
     return _mean_end(own) >= float(np.mean([curve.accuracy[0] for curve in own.values()]))
 
 
 def _draw_arm(axes: plt.Axes, places: list[Array], accuracies: list[Array], name: str, marker: str) -> None:
-    """The mean of an arm's runs; their interval as a band, or where they are too few for one the runs."""
-    # Runs of an arm are validated at the same updates; one that was not is drawn as far as all were.
+    """Draw the mean of an arm's runs, with its interval as a band, or the single runs if they are too few."""
+    # Runs of an arm have validations at the same updates; all are cut to the shortest.
     length = min(map(len, accuracies))
     values = [t_interval(each) for each in np.array([accuracy[:length] for accuracy in accuracies]).T]
     means = np.array([value.estimate for value in values])
@@ -170,7 +170,7 @@ def _draw_arm(axes: plt.Axes, places: list[Array], accuracies: list[Array], name
 
 
 def write_speed(curves: Curves, reach: float, against: str, out: Path, notes: Sequence[str] = ()) -> str:
-    """Write table, numbers and picture; returns the table, below it the notes, a paragraph each."""
+    """Write table, numbers and figure; returns the table followed by the notes, a paragraph each."""
     rows = speed_rows(curves, reach, against)
     table = "\n\n".join([speed_table(rows, reach, against, common_tokens(curves)), *notes])
     out.mkdir(parents=True, exist_ok=True)
@@ -181,14 +181,14 @@ def write_speed(curves: Curves, reach: float, against: str, out: Path, notes: Se
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this subcommand."""
+    """Add the options of this subcommand."""
     add_study_options(parser)
-    parser.add_argument("--reach", type=float, default=0.8, help="the accuracy to reach, a share of 1 (default 0.8)")
-    parser.add_argument("--metric", default="skill/mean/accuracy", help="of validations")
+    parser.add_argument("--reach", type=float, default=0.8, help="accuracy to reach, a share of 1 (default 0.8)")
+    parser.add_argument("--metric", default="skill/mean/accuracy", help="metric of the validations")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     runs = finished_runs(options.runs)
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")

@@ -1,4 +1,4 @@
-"""Accuracy before and after each run, a Markdown table with one row per run."""
+"""Accuracy before and after each run, as a Markdown table with one row per run."""
 
 import argparse
 from pathlib import Path
@@ -11,11 +11,11 @@ from recipe.reports.study import ReportError
 
 
 def summarize(runs: list[RunDirectory]) -> str:
-    """Accuracy at the first and the last validation of each run, as Markdown: sampled, per skill and in the mean, and
-    the mean of greedy answers.
+    """A Markdown table of accuracies at the first and last validation of each run: sampled, per skill and their mean,
+    and the mean of greedy answers.
 
     Raises:
-        ReportError: a folder holds no run with a validation, or the runs have different skills.
+        ReportError: a folder has no run with a validation, or the runs have different skills.
     """
     tables = {run: skill_table(run) for run in runs}
     for run, table in tables.items():
@@ -26,7 +26,7 @@ def summarize(runs: list[RunDirectory]) -> str:
     rows = []
     for run, table in tables.items():
         if [row.skill for row in table] != skills:
-            raise ReportError(f"{run.path} has other skills than {runs[0].path}")
+            raise ReportError(f"{run.path} and {runs[0].path} have different skills; summarize them separately")
         cells = [_change(row.before, row.after) for row in table]
         updates = int(run.metrics()[-1]["step"])
         change, greedy = f"{100 * table[-1].change:+.1f}", table[-1].greedy
@@ -39,10 +39,10 @@ def _change(before: float, after: float) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this subcommand."""
+    """Add the options of this subcommand."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIRECTORY")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Carry out the subcommand."""
+    """Run the subcommand."""
     print(summarize([RunDirectory(path) for path in options.runs]))

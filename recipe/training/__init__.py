@@ -1,1 +1,1 @@
-"""The trainer and what surrounds it: settings, protocol, agents, registration with verl."""
+"""The trainer and its parts: schedule, credit, protection, agents, registration with verl."""

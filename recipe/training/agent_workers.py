@@ -1,7 +1,6 @@
-"""verl's agent-loop manager and worker: they know our agents, samples have seeds and report that they have ended, and
-reward workers may ask the policy.
+"""verl's agent-loop manager and worker, with our agents, a seed per sample, and access to the policy for rewards.
 
-Named by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
+Selected by `actor_rollout_ref.rollout.agent.agent_loop_manager_class`.
 """
 
 from typing import Any
@@ -13,13 +12,13 @@ from recipe.training.samples import sample_seed, sampling_of
 from rewards.counterfactual import groups, policy
 from rewards.seeds import seed_key
 
-# verl exports the Ray actor class; the class behind it is what can be extended.
+# verl exports the Ray actor class; only the plain class behind it can be subclassed.
 _AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]
 
 
 @ray.remote
 class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-type]
-    """verl's worker, which finds `code_agent` and `sql_agent` in its registry."""
+    """verl's worker, with `code_agent` and `sql_agent` in its registry."""
 
     def __init__(self, *arguments: Any, **options: Any):
         import recipe.training.agents  # noqa: F401  (registers them)
@@ -28,9 +27,10 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         self.board = groups.SharedBoard(self.config) if groups.wanted(self.config) else None
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
-        """verl's, with a seed for this sample, or greedily where its row asks for that; then no sibling waits for it.
+        """Run verl's loop with this sample's seed, or greedily if its row says so, then leave the group's board.
 
-        Without a seed vLLM draws all samples from one generator, and which request comes first decides what each is.
+        Without a seed vLLM draws all samples from one generator, so the order of requests would decide the samples.
+        Leaving the board, also after an error, keeps the other samples of the group from waiting for this one.
         """
         sampling_params = sampling_of(sampling_params, row)
         if self.config.run.seeded_samples:
@@ -45,7 +45,7 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
 
 
 class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
-    """verl's manager with our workers, which lets reward workers ask the policy where their credits need it."""
+    """verl's manager with our workers; shares the policy with the reward workers if their credits need it."""
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Which skill, half and part of the batch each sample of a step belongs to, as the actor's numbers; their order."""
+"""Per-sample labels for the actor (skill, half of the prompts, memory) and the order of the samples in a batch."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from workers.solution_store import Solution
 
 
 def skill_ids(names: Sequence[str], infos: Sequence[dict[str, Any]]) -> torch.Tensor:
-    """(B,) place of each sample's skill in ``names``, -1 for another, and for a sample that could not be verified."""
+    """(B,) index of each sample's skill in ``names``; -1 for any other skill and for unverified samples."""
     return torch.tensor(
         [names.index(info["skill"]) if info.get("skill") in names and not info.get("masked") else -1 for info in infos]
     )
 
 
 def prompt_halves(skills: torch.Tensor, prompts: Sequence[str]) -> torch.Tensor:
-    """(B,) 0 or 1: the prompts of each skill in turn, so that a skill's gradient can be checked against itself."""
+    """(B,) 0 or 1, alternating over each skill's prompts, so that a skill's gradient can be checked against itself."""
     seen: dict[int, dict[str, int]] = defaultdict(dict)
     return torch.tensor(
         [
@@ -32,15 +32,15 @@ def prompt_halves(skills: torch.Tensor, prompts: Sequence[str]) -> torch.Tensor:
 
 
 def prompt_of(key: str) -> str:
-    """The prompt's own name in a sample's key ``{uid}_{session}_{index}``."""
+    """The prompt's uid in a sample's key ``{uid}_{session}_{index}``."""
     return key.split("_")[0]
 
 
 def by_prompt(keys: Sequence[str], order: Mapping[str, int]) -> list[int]:
-    """Positions of the samples in the order in which their prompts were asked for; a prompt's by number.
+    """Positions of the samples in the order in which their prompts were submitted, within a prompt by number.
 
-    They come in the order in which they were finished, which is another one in each run: sums in another order, other
-    mini-batches.
+    Samples arrive in the order in which they finish, which differs between runs and would change the order of sums
+    and the mini-batches.
     """
 
     def place(position: int) -> tuple[int, list[int]]:
@@ -51,9 +51,10 @@ def by_prompt(keys: Sequence[str], order: Mapping[str, int]) -> list[int]:
 
 
 def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bool]:
-    """Samples of memory prompts, each with so many answers; verl's padding samples stand in for missing ones.
+    """Whether each sample (B) belongs to a memory prompt; verl's padding samples fill in for missing ones.
 
-    Which of the padding does not depend on the order of the batch: all ranks leave out as many.
+    answers: samples per prompt. The choice of padding does not depend on the order of the batch, so that all ranks
+    leave out equally many samples.
     """
     flags = [prompt_of(key) in prompts for key in batch.keys]
     missing = len(prompts) * answers - sum(flags)
@@ -64,7 +65,7 @@ def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bo
 
 
 def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], excluded: set[str]) -> list[int]:
-    """Positions of the first sample of each prompt that the verifier accepted, without prompts that are excluded."""
+    """Positions of each prompt's first sample that the verifier accepted, without the excluded prompts."""
     found: dict[str, int] = {}
     for position, (key, info) in enumerate(zip(keys, infos, strict=True)):
         accepted = info.get("acc") == 1.0 and not info.get("masked")
@@ -76,7 +77,7 @@ def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], exclude
 def accepted_solutions(
     batch: KVBatchMeta, infos: Sequence[dict[str, Any]], excluded: set[str]
 ) -> Iterator[tuple[str, str, Solution]]:
-    """Skill, task and tokens of what the verifier accepted of a step's samples, the first of each prompt.
+    """Skill, task and tokens of each prompt's first accepted sample in a step.
 
     excluded: prompts whose samples are not trained on.
     """
@@ -90,10 +91,12 @@ def accepted_solutions(
 
 
 def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:
-    """An order of the samples in which every rank gets as many of either kind as the others, balanced by length.
+    """An order of the samples that gives every rank equally many of each kind, balanced by length.
+
+    flags: True for memory, False for trained samples. lengths: tokens of each sample.
 
     Raises:
-        ValueError: a kind's samples do not divide by the ranks.
+        ValueError: the samples of a kind do not divide evenly over the ranks.
     """
     order: list[list[int]] = [[] for _ in range(ranks)]
     for kind in (False, True):

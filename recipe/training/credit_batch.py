@@ -1,4 +1,4 @@
-"""Credits that came with a step's samples, as the tensors that `workers.credit` shapes advantages with."""
+"""Credits of a step's samples as tensors for `workers.credit`, which shapes the advantages; metrics of their cost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ COUNTS = (
     "generated", "unmet",
 )  # fmt: skip
 
-# Causes for which a sample goes without credit on purpose.
+# Causes for which a sample has no credit on purpose.
 SPARED = ("equal_group", "masked")
-# A larger share of failures in a step is said on the console.
+# A larger share of failures in a step is reported on the console.
 TOLERATED_SHARE = 0.1
 
 
 class CreditFailedError(RuntimeError):
-    """No sample of a step that should have credit has any, because estimating it failed for each."""
+    """Credit estimation failed for every sample of a step that should have credit."""
 
 
 def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """credits (B, K) float32, NaN where a step has none; step_ids (B, T) int64, -1 for a token of no step.
+    """credits (B, K) float32, NaN where a step has none; step_ids (B, T) int64, -1 for a token outside all steps.
 
-    infos: reward components of the B samples; one without credits (it was masked) has no step. tokens: T.
+    infos: reward components of the B samples; a masked sample has no credits and so no steps. tokens: T.
     """
     values = [np.asarray(info.get("credit_values", []), dtype=np.float32) for info in infos]
     width = max((len(row) for row in values), default=0)
@@ -51,10 +51,10 @@ def shaped_by_credit(
     credit: CreditSettings,
     step: int,
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
-    """Advantages of each sample, moved between its tokens by its credits, and the metrics of it.
+    """Advantages of each sample, redistributed over its tokens by its credits, and the metrics of the shaping.
 
-    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: of training, so that
-    a control draws anew in each.
+    advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
+    that a random control draws differently in each.
     """
     mask = response_mask.to_padded_tensor(0)
     credits, step_ids = credit_tensors(infos, mask.shape[1])
@@ -71,12 +71,12 @@ def shaped_by_credit(
 
 
 def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """What the replays of a step cost and why samples went without, under ``credit/``.
+    """Cost of a step's replays and causes of missing credit, under ``credit/``.
 
-    Sums: ``replays``, ``replay_seconds`` (of waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
-    ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of what was asked for,
-    ``cache_hit_share`` of the scores asked for, ``unjudged_share`` and ``timeout_share`` of what was judged,
-    ``unmet_share`` (of samples that did not wait until their group had scored) and ``uncredited/<cause>`` of samples.
+    Sums: ``replays``, ``replay_seconds`` (waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
+    ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of the requested
+    interventions, ``cache_hit_share`` of the requested scores, ``unjudged_share`` and ``timeout_share`` of the
+    replays, ``unmet_share`` of samples (credited before their whole group had scored) and ``uncredited/<cause>``.
     """
     credited = [info for info in infos if "credit_cause" in info]
     total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
@@ -96,12 +96,12 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def check_failures(infos: Sequence[dict[str, Any]], step: int, run: RunDirectory) -> None:
-    """Log the event ``credit_failed``, which the console shows, where estimating credit failed for too many samples.
+    """Log the event ``credit_failed``, shown on the console, if credit estimation failed for too many samples.
 
-    Samples without credit on purpose do not count (`SPARED`).
+    Samples without credit on purpose (`SPARED`) do not count.
 
     Raises:
-        CreditFailedError: it failed for all of them.
+        CreditFailedError: it failed for all samples that count.
     """
     wanted = [info for info in infos if "credit_cause" in info and info["credit_cause"] not in SPARED]
     reasons = Counter(info["credit_reason"] for info in wanted if info["credit_cause"] == "failed")
@@ -112,7 +112,7 @@ def check_failures(infos: Sequence[dict[str, Any]], step: int, run: RunDirectory
     run.log_event("credit_failed", step=step, samples=failed, wanted=len(wanted), reason=reason)
     if failed == len(wanted):
         raise CreditFailedError(
-            f"step {step}: credit failed for all of the {failed} samples that should have it, so that credit=off would "
-            f"have trained the same. The reason: {reason}. See logs/ in {run.path}, fix it, and start the same run "
-            "again, or train with credit=off."
+            f"step {step}: credit estimation failed for all {failed} samples that should have credit, so this run "
+            f"trains as credit=off would. Most frequent reason: {reason}. See logs/ in {run.path}, fix the cause and "
+            "start the same run again, or train with credit=off."
         )

@@ -1,7 +1,7 @@
-"""Prompts that the policy fails, kept to be tried again: unique by task, first failed first tried.
+"""Queue of failed prompts to retry: unique by task, first in, first out.
 
-What FAILURE_BUFFER_UNIQUE of paper A asks for. It holds ids of tasks only, so that a checkpoint of it is a list of
-words; the rows are looked up in the data set.
+Implements FAILURE_BUFFER_UNIQUE of paper A. It holds task ids only, so its checkpoint is a list of strings; the rows
+are looked up in the data set.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class FailureBuffer:
-    """Ids of tasks of which no sample was right when they were tried last.
+    """Ids of tasks without a correct sample in their latest attempt.
 
-    capacity: ids kept; the one that has waited longest goes first. Nothing is random, so a continued run draws what
-    it would have drawn.
+    capacity: maximal number of ids; the one that has waited longest is dropped first. Nothing is random, so a resumed
+    run draws the same tasks as an uninterrupted one.
     """
 
     FILE = "failures.json"
@@ -28,15 +28,15 @@ class FailureBuffer:
         return len(self._waiting)
 
     def see(self, results: Iterable[tuple[str, bool]]) -> None:
-        """Record outcomes (task id, whether the sample was right); one right sample is enough.
+        """Record outcomes (task id, whether the sample is correct); one correct sample solves its task.
 
-        Samples that could not be verified are not to be among them.
+        Leave out samples that could not be verified.
         """
         solved: dict[str, bool] = defaultdict(bool)
-        for task, right in results:
-            solved[task] |= right
-        for task, right in solved.items():
-            if right:
+        for task, correct in results:
+            solved[task] |= correct
+        for task, is_solved in solved.items():
+            if is_solved:
                 self._waiting.pop(task, None)
             else:
                 self._waiting.setdefault(task)
@@ -44,9 +44,9 @@ class FailureBuffer:
             del self._waiting[next(iter(self._waiting))]
 
     def draw(self, count: int, without: Iterable[str] = ()) -> list[str]:
-        """At most `count` different tasks, none of `without`; they go to the end of the queue until they are solved."""
-        present = set(without)
-        drawn = [task for task in self._waiting if task not in present][:count]
+        """At most `count` different tasks, none of `without`; drawn tasks move to the end of the queue."""
+        excluded = set(without)
+        drawn = [task for task in self._waiting if task not in excluded][:count]
         for task in drawn:
             del self._waiting[task]
             self._waiting[task] = None
@@ -58,11 +58,11 @@ class FailureBuffer:
         (folder / self.FILE).write_text(json.dumps(list(self._waiting)))
 
     def load(self, folder: Path) -> None:
-        """Take the queue of a checkpoint; one without (made before, or with share 0) leaves the buffer empty."""
+        """Load the queue of a checkpoint; one without a queue (an older one, or share 0) leaves the buffer empty."""
         file = folder / self.FILE
         self._waiting = dict.fromkeys(json.loads(file.read_text())) if file.exists() else {}
 
 
 def task_of(extra_info: Mapping[str, Any]) -> str:
-    """The buffer's name of a task: the row's id."""
+    """The buffer's key of a task: the row's id."""
     return str(extra_info.get("id", extra_info.get("index")))

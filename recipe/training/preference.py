@@ -1,8 +1,9 @@
-"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290) with LoRA, by TRL and where TRL is.
+"""Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290) with LoRA and TRL, in TRL's environment.
 
-``python -m recipe.training.preference SETTINGS.json``, as recipe.dpo starts it. The reference is the model without its
-adapter, so there is no second copy of the weights; ``precompute_reference`` saves its forward passes too, and the
-memory of their activations. Imports nothing of this project: TRL lives apart from verl.
+``python -m recipe.training.preference SETTINGS.json``, as started by recipe.dpo. The reference is the model without
+its adapter, so there is no second copy of the weights; ``precompute_reference`` also saves the reference's forward
+passes during training and the memory of their activations. Imports nothing of this project, because TRL is installed
+in an environment separate from verl's.
 """
 
 import json
@@ -16,7 +17,8 @@ from typing import Any
 class DpoSettings:
     """model: Hugging Face folder. train_pairs, val_pairs: JSON lines with prompt, chosen and rejected, each a list of
     chat messages. out: folder of the merged model. log: JSON lines of the metrics. device: cpu or cuda. ranks:
-    processes, one for each GPU. batch_size: pairs an optimiser step over all ranks; micro_batch_size: a forward pass.
+    processes, one per GPU. batch_size: pairs per optimiser step over all ranks; micro_batch_size: pairs per forward
+    pass of a rank.
     """
 
     model: str
@@ -39,12 +41,12 @@ class DpoSettings:
 
     @property
     def accumulated(self) -> int:
-        """Forward passes of a rank before an optimiser step."""
+        """Forward passes of a rank per optimiser step."""
         return self.batch_size // (self.micro_batch_size * self.ranks)
 
 
 def train(settings: DpoSettings) -> None:
-    """Trains on the pairs, logs the reward accuracy on held-out pairs, and saves the merged model."""
+    """Train on the pairs, log the reward accuracy on held-out pairs, and save the merged model."""
     from datasets import load_dataset
     from peft import LoraConfig
     from transformers import AutoTokenizer
@@ -66,7 +68,7 @@ def train(settings: DpoSettings) -> None:
         use_cpu=not on_gpu,
         bf16=on_gpu,
         gradient_checkpointing=on_gpu,
-        gradient_checkpointing_kwargs={"use_reentrant": False},  # the other kind reduces gradients twice
+        gradient_checkpointing_kwargs={"use_reentrant": False},  # reentrant checkpointing reduces gradients twice
         lr_scheduler_type="cosine",
         logging_steps=1,
         save_strategy="no",
@@ -94,7 +96,7 @@ def train(settings: DpoSettings) -> None:
 
 
 def save(trainer: Any, tokenizer: Any, out: Path) -> None:
-    """The merged model and its tokenizer, which appear in `out` when they are complete."""
+    """Save the merged model and its tokenizer; `out` appears only once they are complete."""
     partial = out.with_name(f".{out.name}.partial")
     trainer.model.merge_and_unload().save_pretrained(partial)
     tokenizer.save_pretrained(partial)

@@ -1,7 +1,7 @@
-"""Which skills the next update protects, and how: peaks of accuracy, stored solutions, their checkpoints."""
+"""Selection of the skills that the next update protects, from peak accuracies and stored solutions; its checkpoint."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from workers.solution_store import Solution, SolutionStore
 
 
 class Peaks:
-    """The latest and the best accuracy of each skill, of measurements that are averaged where they are noisy.
+    """Latest and best accuracy of each skill, with an exponential average for noisy measurements.
 
-    average: weight of earlier measurements in an exponential average; 0: each counts as it is. The first ones of a
-    skill are averaged evenly, so that a single lucky one is no peak.
+    average: weight of earlier measurements; 0: no averaging. A skill's first measurements are averaged evenly, so that
+    a single lucky one is no peak.
     """
 
     def __init__(self, average: float = 0.0):
@@ -29,7 +29,7 @@ class Peaks:
         self._seen: dict[str, int] = {}
 
     def see(self, accuracies: Mapping[str, float | None]) -> None:
-        """Take over a measurement of each skill, in [0, 1]; None where it was not measured."""
+        """Record an accuracy in [0, 1] of each skill; None for a skill that was not measured."""
         for name, accuracy in accuracies.items():
             if accuracy is None:
                 continue
@@ -37,39 +37,39 @@ class Peaks:
             kept = min(self.average, seen / (seen + 1))
             self._seen[name] = seen + 1
             self.latest[name] = kept * self.latest.get(name, 0.0) + (1 - kept) * accuracy
-            # Before the average has its full length it is as noisy as its first measurements.
+            # Until the average has its full length, it is nearly as noisy as a single measurement.
             if kept == self.average:
                 self.best[name] = max(self.latest[name], self.best.get(name, 0.0))
 
     def below(self, name: str) -> float:
-        """Best minus latest accuracy, >= 0; 0 while too little was measured to know a best one."""
+        """Best minus latest accuracy, >= 0; 0 until there are enough measurements for a best one."""
         return self.best[name] - self.latest[name] if name in self.best else 0.0
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to keep, as JSON can hold it."""
+        """JSON-serialisable state for a checkpoint."""
         return {"best": self.best, "latest": self.latest, "seen": self._seen}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Restore the result of `state`."""
         self.best, self.latest, self._seen = (dict(state[key]) for key in ("best", "latest", "seen"))
 
 
-# verl's names (loss_agg_mode) of losses whose parts are means of the same kind (workers/engines.py).
+# verl's loss_agg_mode of the losses whose parts are means of the same kind (workers/engines.py).
 TOKEN_MEAN = "token-mean"
 SHARED_LOSSES = ("seq-mean-token-mean", TOKEN_MEAN)
 
 
 def has_plain_loss(actor: DictConfig) -> bool:
-    """Whether the policy's loss (verl's actor) is PPO's alone: parts of its gradient are gradients of its samples."""
+    """Whether the policy's loss (verl's actor) is PPO's alone, so that parts of its gradient belong to its samples."""
     return not actor.use_kl_loss and not actor.entropy_coeff and actor.policy_loss.loss_mode == "vanilla"
 
 
 class Protector:
-    """Decides what the actor is asked to protect, from the settings, the accuracies seen, and accepted solutions.
+    """Chooses what the actor protects, from the settings, past accuracies and accepted solutions.
 
-    names: the skills that may be protected; none where projection is off. What it knows is saved with checkpoints.
-    plain_loss: of `has_plain_loss`; parts of the policy's gradient can then be constraints.
-    loss_mean: verl's name of the mean that the loss is (loss_agg_mode).
+    names: skills that may be protected; none if projection is off. Its state is saved with checkpoints.
+    plain_loss: result of `has_plain_loss`; only then can parts of the policy's gradient be constraints.
+    loss_mean: verl's loss_agg_mode.
     """
 
     def __init__(self, settings: Settings, plain_loss: bool = True, loss_mean: str = TOKEN_MEAN):
@@ -92,13 +92,13 @@ class Protector:
         self.validated.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
 
     def see_training(self, metrics: Mapping[str, float]) -> None:
-        """Record the accuracies of a step's own samples, memory prompts included."""
+        """Record the accuracies of a training step's samples, including those of memory prompts."""
         self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
     def active(self, guarded: Sequence[str] | None = None) -> list[str]:
         """Names of the skills that the next update protects.
 
-        guarded: the only ones to protect in this stage (`PromptPlan.guarded`); None in protocol mixed.
+        guarded: skills that may be protected in this stage (`PromptPlan.guarded`); None in protocol mixed.
         """
         names = self.names if guarded is None else [name for name in self.names if name in guarded]
         if self.settings.when == "always":
@@ -106,7 +106,7 @@ class Protector:
         return [name for name in names if self.trigger.below(name) > self.settings.forgetting_margin]
 
     def forgotten(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """``skill/<name>/below_peak``: how far each skill's accuracy in this validation lies below its best one."""
+        """``skill/<name>/below_peak``: best minus current accuracy of each skill in this validation."""
         found = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
         best = self.validated.best
         return {
@@ -116,7 +116,7 @@ class Protector:
         }
 
     def protection(self, guarded: Sequence[str] | None = None) -> Protection | None:
-        """The protection of the next update; None without any."""
+        """The protection of the next update; None if no skill is active."""
         constraints = [constraint for name in self.active(guarded) for constraint in self._constraints(name)]
         if not constraints:
             return None
@@ -124,7 +124,7 @@ class Protector:
         shared = guarded is None and chosen.constraint_source == "rollouts" and chosen.method != "measure"
         return Protection(
             constraints,
-            # The configuration's name for what `workers.projection.project` calls "none".
+            # The configuration's "measure" is "none" in `workers.projection.project`.
             method="none" if chosen.method == "measure" else chosen.method,
             epsilon=chosen.epsilon,
             epsilon_kind=chosen.epsilon_kind,
@@ -135,21 +135,21 @@ class Protector:
         )
 
     def _constraints(self, name: str) -> list[Constraint]:
-        """One from each source; with two sources their names say which."""
+        """One constraint per source, named `<skill>`, or `<skill>.<source>` if there are two."""
         source, skill = self.settings.constraint_source, self.all_names.index(name)
-        ending: Callable[[str], str] = (lambda kind: f".{kind}") if source == "both" else (lambda kind: "")
+        both = source == "both"
         found: list[Constraint] = []
-        if source in ("rollouts", "both"):
-            found.append(Constraint(name + ending("rollouts"), skill))
-        if source in ("solutions", "both"):
+        if both or source == "rollouts":
+            found.append(Constraint(f"{name}.rollouts" if both else name, skill))
+        if both or source == "solutions":
             solutions = self._newest(name, self.settings.solutions_per_protected)
-            found.append(Constraint(name + ending("solutions"), skill, solutions))
+            found.append(Constraint(f"{name}.solutions" if both else name, skill, solutions))
         return found
 
     def wanted_penalty(self, stage: int, finished: Sequence[str]) -> WantedPenalty | None:
-        """The penalty of an update; None where there is none.
+        """The penalty of the next update; None if penalties are off.
 
-        finished: the skills of the stage before, where this is the first update of a stage.
+        finished: skills of the previous stage if this is the first update of a stage; else empty.
         """
         if self.penalty.kind == "off":
             return None
@@ -163,7 +163,7 @@ class Protector:
         return self.solutions.of(name)[-count:]
 
     def metrics(self, guarded: Sequence[str] | None = None) -> dict[str, float]:
-        """How many skills are protected now, how far the accuracy that decides is below its peak, and solutions."""
+        """Number of active constraints, distance of the deciding accuracies below their peaks, stored solutions."""
         numbers = {}
         if self.names:
             known = [name for name in self.names if name in self.trigger.best]
@@ -174,12 +174,12 @@ class Protector:
         return numbers
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to keep, as JSON can hold it."""
+        """JSON-serialisable state for a checkpoint."""
         solutions = self.solutions.state() if self.solutions else {}
         return {"validated": self.validated.state(), "trained": self.trained.state(), "solutions": solutions}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Restore the result of `state`."""
         self.validated.restore(state["validated"])
         self.trained.restore(state["trained"])
         if self.solutions:
@@ -190,18 +190,18 @@ PROTECTOR_FILE = "protector.json"
 
 
 def checkpoint_folder(trainer: Any, step: int) -> Path:
-    """Where the checkpoint of a step is written. trainer: verl's configuration group of this name."""
+    """Folder of a step's checkpoint. trainer: verl's configuration group of this name."""
     return Path(f"{trainer.default_local_dir}/global_step_{step}")
 
 
 def resumed_folder(trainer: Any, step: int) -> Path:
-    """The checkpoint that a run goes on from: the one that the configuration names, or its own of this step."""
+    """The checkpoint that a run resumes from: the configured one, or the run's own of this step."""
     named = trainer.resume_from_path if trainer.resume_mode == "resume_path" else None
     return Path(named) if named else checkpoint_folder(trainer, step)
 
 
 def save_state(folder: Path, protector: Protector, failures: FailureBuffer | None) -> None:
-    """Write our state into a checkpoint's folder; failures: None where none are tried again."""
+    """Write our state into a checkpoint's folder; failures: None if failed prompts are not retried."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / PROTECTOR_FILE, json.dumps(protector.state()))
     if failures is not None:
@@ -209,7 +209,7 @@ def save_state(folder: Path, protector: Protector, failures: FailureBuffer | Non
 
 
 def load_state(folder: Path, protector: Protector, failures: FailureBuffer) -> None:
-    """Take over what `save_state` wrote; a checkpoint without it (made by plain verl) leaves both as they are new."""
+    """Load the state written by `save_state`; a checkpoint of plain verl leaves both as new."""
     failures.load(folder)
     if (folder / PROTECTOR_FILE).exists():
         protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))

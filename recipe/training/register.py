@@ -1,7 +1,7 @@
-"""What verl loads in every process that imports it (entry point ``verl.plugins``): keep it light.
+"""Plug-in that verl loads in every process that imports it (entry point ``verl.plugins``): keep it light.
 
-verl only imports this module and swallows its exceptions, so `python -m recipe.preflight` asserts that
-the names below arrived in verl's registries.
+verl only imports this module and swallows its exceptions, so `python -m recipe.preflight` asserts that the names
+below are in verl's registries.
 """
 
 import workers.platform_cpu  # noqa: F401  (registers the platform named cpu)

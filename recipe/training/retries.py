@@ -1,4 +1,4 @@
-"""Failed prompts in a batch: which samples count as failures, and how prompts that failed get their place again."""
+"""Retries of failed prompts: which samples count as failures, and which prompts of a batch a retry replaces."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,23 +15,23 @@ from recipe.training.samples import fetch
 
 
 def prompt_batch(dataset: Any, rows: Sequence[int]) -> TensorDict:
-    """Rows as verl's loader gives them, each with its own group (``uid``)."""
+    """Rows as a batch of verl's dataloader, each with its own group (``uid``)."""
     batch: dict[str, Any] = collate_fn([dataset[row] for row in rows])
     batch["uid"] = np.array([str(uuid4()) for _ in rows], dtype=object)
     return tu.get_tensordict(batch)
 
 
 def rows_of_tasks(dataset: Any) -> dict[str, int]:
-    """Index of each task in the training data, which may have changed since a checkpoint."""
+    """Row of each task in the training data, which may have changed since a checkpoint."""
     return {task_of(info): row for row, info in enumerate(dataset.dataframe["extra_info"])}
 
 
 def with_failed_again(
     batch: TensorDict, failures: FailureBuffer, share: float, dataset: Any, row_of: Mapping[str, int]
 ) -> TensorDict:
-    """The batch, whose last prompts, at most a share of it, make room for ones that the policy failed before.
+    """The batch, with its last prompts (at most `share` of it) replaced by ones that the policy failed before.
 
-    A task stands in it once: what the batch holds anyway is not drawn, whether or not its place is given away.
+    No task is duplicated: tasks of the original batch are not drawn, even if their prompt is replaced.
     """
     tasks = failures.draw(int(share * len(batch)), without=map(task_of, list(batch["extra_info"])))
     rows = [row_of[task] for task in tasks if task in row_of]

@@ -1,7 +1,7 @@
-"""A step's samples in verl's transfer queue: seeds, verdicts, masks, and the records that are written of them.
+"""A step's samples in verl's transfer queue: seeds, verdicts, masks and readable records.
 
-A sample that no verifier could judge is left out of the update: an infrastructure failure is no score. Greedy answers
-stand beside the sampled ones of a validation: sampled accuracy also rises when a model only becomes surer.
+A sample that could not be verified is left out of the update: an infrastructure failure is no score. A validation
+reports greedy accuracy in addition to sampled accuracy, which also rises when a model only becomes more confident.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from recipe.training.credit_batch import PREFIX
 from recipe.training.failure_buffer import task_of
 from rewards.seeds import seed_of
 
-GREEDY = "greedy"  # the field of a batch that says how a prompt is answered
-_ANSWERS = "__rollout_n__"  # verl's, of how many answers a prompt has
+GREEDY = "greedy"  # batch field: whether a prompt is answered greedily
+_ANSWERS = "__rollout_n__"  # verl's batch field: answers per prompt
 
 
 class GreedyPrompts:
-    """The batches of a validation's dataloader, with each prompt to be answered once, greedily."""
+    """Batches of a validation's dataloader, marked to answer each prompt once, greedily."""
 
     def __init__(self, batches: Iterable[dict[str, Any]]):
         self._batches = batches
@@ -38,7 +38,7 @@ class GreedyPrompts:
 
 
 def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any]) -> dict[str, Any]:
-    """How this row is answered: by these parameters, or greedily where GREEDY, which is taken out of it, says so."""
+    """Sampling parameters of this row, greedy if its field GREEDY is set; removes the field."""
     chosen = dict(sampling_params)
     if row.pop(GREEDY, False):
         apply_greedy_sampling_params(chosen)
@@ -46,7 +46,7 @@ def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any
 
 
 def greedy_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """``skill/<name>/greedy_accuracy``, of the accuracies that a validation of `GreedyPrompts` found."""
+    """``skill/<name>/greedy_accuracy``, from the metrics of a validation on `GreedyPrompts`."""
     return {
         f"{key.removesuffix('accuracy')}greedy_accuracy": value
         for key, value in metrics.items()
@@ -54,13 +54,15 @@ def greedy_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-# The field of a batch that says how often a prompt's task stands before it in the same step.
+# Batch field: how often the same step has submitted a prompt's task already.
 TIMES_BEFORE = "times_before"
 
 
 class TimesBefore:
-    """How often a step asked for each task before: a small pool gives the same row twice, and verl asks again in place
-    of groups that it leaves out (``algorithm.filter_groups``).
+    """Counts how often a step has submitted each task already.
+
+    A small pool repeats rows, and verl samples again to replace groups that it filters out
+    (``algorithm.filter_groups``).
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class TimesBefore:
         self._seen = Counter[str]()
 
     def of(self, step: int, tasks: Iterable[str]) -> list[int]:
-        """One number for each of these tasks, which the step asks for now; counting begins anew with each step."""
+        """The count of each of these tasks, which the step submits now; a new step restarts at 0."""
         if step != self._step:
             self._step, self._seen = step, Counter()
         numbers = []
@@ -79,9 +81,9 @@ class TimesBefore:
 
 
 def sample_seed(rollout_seed: int, answers: int, trajectory: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    """The seed of one sample: by step, task and its number among the task's samples; another one in a validation.
+    """Seed of one sample, from the step, the task, its number among the task's samples, and training or validation.
 
-    answers: of a prompt in training. trajectory: what verl says of the sample. row: the fields of its data row.
+    answers: per prompt in training. trajectory: verl's `step` and `validate`. row: fields of the data row.
     """
     number = row["session_id"] + answers * row.get(TIMES_BEFORE, 0)
     task = task_of(row["extra_info"])
@@ -89,19 +91,19 @@ def sample_seed(rollout_seed: int, answers: int, trajectory: Mapping[str, Any], 
 
 
 def fetch(batch: KVBatchMeta, *fields: str, keys: Sequence[str] | None = None) -> Any:
-    """The named fields of a batch's samples, or of those of the given keys only, in their order."""
+    """The named fields of a batch's samples, or only of those with the given keys, in their order."""
     return tq.kv_batch_get(
         keys=batch.keys if keys is None else keys, partition_id=batch.partition_id, select_fields=list(fields)
     )
 
 
 def jagged(rows: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Rows of different lengths as verl keeps them."""
+    """Rows of different lengths as verl's jagged nested tensor."""
     return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
 
 
 def reward_infos(batch: KVBatchMeta) -> list[dict[str, Any]]:
-    """Reward components of each sample; none for what verl pads a batch with, which repeats the first sample's."""
+    """Reward components of each sample; empty for verl's padding, which repeats the first sample."""
     return [
         fields.get("reward_extra_info", {}) if isinstance(fields, dict) and not tag.get("is_padding") else {}
         for fields, tag in zip(list(fetch(batch, "extra_fields")["extra_fields"]), batch.tags, strict=True)
@@ -109,9 +111,9 @@ def reward_infos(batch: KVBatchMeta) -> list[dict[str, Any]]:
 
 
 def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """``reward/<component>``: its mean over the samples that were verified; ``reward/error/<class>``: its share.
+    """``reward/<component>``: mean over the verified samples; ``reward/error/<class>``: share of them.
 
-    ``reward/sandbox_seconds``: how long workers of the sandbox were busy with all of them and their replays.
+    ``reward/sandbox_seconds``: busy time of the sandbox workers for all samples and their replays.
     """
     values: dict[str, list[float]] = defaultdict(list)
     verified = [info for info in infos if info and not info.get("masked")]
@@ -128,13 +130,13 @@ def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def digest_of_prompts(extra_infos: Iterable[Mapping[str, Any]]) -> str:
-    """Names a step's prompts in a few letters, so that two logs tell whether they trained on the same data."""
+    """Short hash of a step's prompts; equal digests in two logs mean the same training data."""
     identities = "\n".join(map(task_of, extra_infos))
     return hashlib.sha256(identities.encode()).hexdigest()[:16]
 
 
 def readable_samples(batch: KVBatchMeta, count: int, tokenizer: Any) -> list[dict[str, Any]]:
-    """The first samples of a batch by key, as text with all their reward components (verl's own dump loses these)."""
+    """The first samples of a batch by key, as text with all reward components (verl's own dump lacks these)."""
     keys = sorted(batch.keys)[:count]
     if not keys:
         return []
@@ -163,7 +165,7 @@ def _plain(value: Any) -> Any:
 
 
 class TooManyMaskedError(RuntimeError):
-    """Too large a share of a step's samples could not be verified: the reward infrastructure is down."""
+    """The share of a step's samples that could not be verified is too large: the reward infrastructure is down."""
 
 
 def masked_positions(infos: Sequence[Mapping[str, Any]]) -> tuple[list[int], float]:
@@ -173,7 +175,7 @@ def masked_positions(infos: Sequence[Mapping[str, Any]]) -> tuple[list[int], flo
 
 
 def leave_out(batch: KVBatchMeta, masked: Sequence[int]) -> None:
-    """Mask all tokens of these samples and move each to its own group, so that no baseline sees them."""
+    """Mask all tokens of these samples and move each to its own group, so that no baseline includes them."""
     keys = [batch.keys[position] for position in masked]
     data = fetch(batch, "uid", "response_mask", "loss_mask", keys=keys)
     uids = [f"{uid}-masked-{position}" for uid, position in zip(list(data["uid"]), masked, strict=True)]
@@ -182,10 +184,10 @@ def leave_out(batch: KVBatchMeta, masked: Sequence[int]) -> None:
 
 
 def check_share(share: float, allowed: float, step: int, folder: object) -> None:
-    """Stop a run when too many samples could not be verified.
+    """Stop the run if too many samples could not be verified.
 
     Raises:
-        TooManyMaskedError: more than the allowed share was masked.
+        TooManyMaskedError: the masked share exceeds the allowed one.
     """
     if share > allowed:
         raise TooManyMaskedError(

@@ -1,7 +1,7 @@
-"""The schedule of skills: how many prompts of which skill each step gets, and which rows of the data those are.
+"""The schedule of skills: how many prompts of which skill each step gets, and the rows of the data for them.
 
 `PromptPlan` tables have shape (steps, skills). Everything here is a function of the settings, the seed and the step, so
-a resumed run continues in the middle of a stage and nothing is saved.
+a resumed run continues in the middle of a stage without saved state.
 """
 
 from collections import defaultdict
@@ -23,10 +23,10 @@ Counts = NDArray[np.int64]
 class PromptPlan:
     """Prompts of every step; each row of ``fresh + stored + memory`` sums to the batch size.
 
-    stages: skills that each stage trains. protected: those that projection may protect in it. stage: (steps,) its
-    number, from 0. fresh: prompts from all of a skill's data. stored: prompts from its small fixed store, trained on
-    (replay, refresh). memory: prompts from its store that only its constraint gradient sees. Tables are (steps,
-    skills), in the order of ``skills``: those of the stages, then those that are only protected.
+    stages: skills that each stage trains. protected: skills that projection may protect in each stage. stage: (steps,)
+    stage number of each step, from 0. fresh: prompts from all of a skill's data. stored: prompts from its small fixed
+    store, trained on (replay, refresh). memory: prompts from its store, used for its constraint gradient only. Tables
+    are (steps, skills), in the order of ``skills``: those of the stages, then those that are only protected.
     """
 
     skills: list[str]
@@ -46,17 +46,17 @@ class PromptPlan:
         return self.protected[int(self.stage[step - 1])]
 
     def just_finished(self, step: int) -> list[str]:
-        """Skills of the stage before, where this step (from 1) is the first of a stage; else none."""
+        """Skills of the previous stage if this step (from 1) is the first of a stage; else none."""
         stage = int(self.stage[step - 1])
         first = stage > 0 and self.stage[step - 2] < stage
         return self.stages[stage - 1] if first else []
 
 
 def make_plan(settings: Settings, batch: int) -> PromptPlan | None:
-    """The plan of these settings for batches of so many prompts; None for protocol mixed, which has no stages.
+    """The plan of these settings for batches of `batch` prompts; None for protocol mixed, which has no stages.
 
     Raises:
-        SettingsError: a step would have no new prompt of the skill that it trains, or projection no skill to protect.
+        SettingsError: a step has no new prompt to train on, or projection has no skill to protect.
     """
     protocol, stages = settings.protocol, settings.stages
     if stages is None:
@@ -64,13 +64,15 @@ def make_plan(settings: Settings, batch: int) -> PromptPlan | None:
     named = [] if settings.projection.protected is None else settings.protected
     skills = list(dict.fromkeys([*chain(*stages), *named]))
     stage = np.repeat(np.arange(len(stages)), protocol.stage_steps)
+    # trained, before, protects: (stages, skills); memory, stored, fresh: (steps, skills).
     trained = np.array([[skill in part for skill in skills] for part in stages])
     before = np.array([np.any(trained[:number], axis=0) & ~trained[number] for number in range(len(stages))])
     protects = (before | np.isin(skills, named)) & ~trained & np.isin(skills, settings.protected)
     memory = _memory(settings, protects)[stage]
     rest = batch - memory.sum(1)
     share = protocol.replay_share
-    replayed = deal(np.outer(before.any(1), [share, 1 - share])[stage], rest)[:, 0]
+    replay_or_fresh = np.outer(before.any(1), [share, 1 - share])  # zeros where there is nothing to replay
+    replayed = deal(replay_or_fresh[stage], rest)[:, 0]
     stored = deal(before[stage], replayed)
     fresh = deal(_weights(protocol, trained, stage), rest - stored.sum(1))
     if protocol.refresh_steps:
@@ -85,17 +87,17 @@ def make_plan(settings: Settings, batch: int) -> PromptPlan | None:
 
 
 def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> PromptPlan:
-    """Every batch has prompts of all skills: one of each, and the rest so that a skill has its share of the rows.
+    """A plan whose batches have at least one prompt of every skill; the rest follows each skill's share of the rows.
 
-    sizes: how many rows each skill has.
+    sizes: rows of each skill.
 
     Raises:
         SettingsError: a batch has fewer prompts than there are skills.
     """
     if batch < len(sizes):
         raise SettingsError(
-            f"protocol.every_skill: data.train_batch_size={batch} has no place for a prompt of each of {len(sizes)} "
-            f"skills: raise it, or protocol.every_skill=false"
+            f"protocol.every_skill: data.train_batch_size={batch} is too small for a prompt of each of {len(sizes)} "
+            f"skills. Raise it, or set protocol.every_skill=false"
         )
     rows = np.array(list(sizes.values()))
     wanted = np.maximum(rows / rows.sum() * batch - 1, 0)
@@ -105,10 +107,9 @@ def mixed_plan(sizes: Mapping[str, int], batch: int, steps: int) -> PromptPlan:
 
 
 def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:
-    """Whole numbers (steps, parts) whose rows sum to ``totals`` and whose sums over steps follow the weights.
+    """Integers (steps, parts) whose rows sum to ``totals`` and whose sums over steps follow the weights.
 
-    What rounding takes from a part in one step is given back in later ones. A row of weights that is all zero, and
-    one whose total is 0, is dealt nothing.
+    Later steps make up for what rounding takes from a part. A row whose weights or total are 0 gets zeros.
     """
     shares = np.asarray(weights, dtype=np.float64)
     sums = shares.sum(1, keepdims=True)
@@ -126,15 +127,16 @@ def deal(weights: ArrayLike, totals: ArrayLike) -> Counts:
 
 
 def _memory(settings: Settings, protects: NDArray[np.bool_]) -> Counts:
-    """Memory prompts of each stage: none where no projection asks for rollouts of protected skills."""
+    """Memory prompts (stages, skills): none unless the constraints use rollouts of protected skills."""
     wanted = settings.projection.constraint_source != "solutions"
     return protects * (settings.protocol.memory_per_protected if wanted else 0)
 
 
 def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Counts) -> NDArray[np.float64]:
-    """Share of each skill in the fresh prompts of each step (steps, skills), a level's share split over its skills.
+    """Share of each skill in the fresh prompts of each step (steps, skills).
 
-    ``ordered``: the stage's own level. ``linear``: the share passes from one level to the next in a straight line.
+    A level's share is split evenly over its skills. ``ordered``: all to the stage's own level. ``linear``: linear
+    transition from one level to the next.
     """
     levels: NDArray[np.float64] = trained / trained.sum(1, keepdims=True)
     if protocol.mixing == "ordered" or len(levels) == 1:
@@ -145,6 +147,7 @@ def _weights(protocol: ProtocolSettings, trained: NDArray[np.bool_], stage: Coun
 
 
 def _refuse_empty_steps(plan: PromptPlan, batch: int, refresh_steps: int) -> None:
+    """Raise a SettingsError if a step has no new prompt to train on."""
     new = plan.fresh.sum(1)
     refreshed = slice(plan.steps - refresh_steps, None)
     new[refreshed] += plan.stored[refreshed].sum(1)
@@ -159,15 +162,17 @@ def _refuse_empty_steps(plan: PromptPlan, batch: int, refresh_steps: int) -> Non
 
 
 def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: PromptPlan) -> None:
-    """Projection that would never protect what it names, or anything at all."""
+    """Raise a SettingsError if projection would protect nothing, or not all of the skills that it names."""
     idle = sorted(set(named) - {*chain(*plan.protected)})
     if idle:
-        raise SettingsError(f"projection.protected names {idle}, which every stage trains: there it protects nothing")
+        raise SettingsError(
+            f"projection.protected names {idle}, which every stage trains, so they are never protected. Remove them"
+        )
     untrained = sorted(set(named) - {*chain(*plan.stages)})
     if untrained and settings.projection.constraint_source == "solutions":
         raise SettingsError(
-            f"projection.protected names {untrained}, which no stage trains, so there will be no accepted solutions of "
-            f"them: projection.constraint_source=rollouts or both"
+            f"projection.protected names {untrained}, which no stage trains, so they will have no accepted solutions. "
+            f"Set projection.constraint_source=rollouts or both"
         )
     if settings.projection.method != "off" and not any(plan.protected):
         raise SettingsError(
@@ -177,13 +182,13 @@ def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Prom
 
 
 def stage_names(stages: Sequence[Sequence[str]]) -> list[str]:
-    """One name for each stage: the skills that it trains."""
+    """Name of each stage: the skills that it trains."""
     return ["+".join(skills) for skills in stages]
 
 
 @dataclass(frozen=True)
 class StepPrompts:
-    """Rows of one step, and which of them are memory: generated for constraint gradients, not trained on."""
+    """Rows of one step, with a flag for memory: answered for constraint gradients, not trained on."""
 
     rows: list[int]
     memory: list[bool]
@@ -192,7 +197,7 @@ class StepPrompts:
 class PromptSchedule:
     """Draws the prompts of a plan's steps: without repetition until a pool is used up, then in a new order.
 
-    rows: the rows of each skill. store_size: how many of them, always the same, are kept to be seen again.
+    rows: the rows of each skill. store_size: rows per skill in its fixed store, for replay and memory.
 
     Raises:
         SettingsError: a skill of the plan has no row.
@@ -204,11 +209,11 @@ class PromptSchedule:
         empty = [skill for skill in plan.skills if not rows.get(skill)]
         if empty:
             raise SettingsError(
-                f"the protocol names {empty}, of which data.train_files have no row (of allowed length)"
+                f"the protocol names {empty}, for which data.train_files have no row (within data.max_prompt_length)"
             )
         self.pools = [np.asarray(rows[skill]) for skill in plan.skills]
         self.stores = [self._order(pool, skill, 0)[:store_size] for skill, pool in enumerate(self.pools)]
-        # Memory and replay share a store, and go through it in turn.
+        # Memory and replay share a store and take turns in it, so they share an offset.
         self._offsets = [_before(plan.fresh), _before(plan.stored + plan.memory)]
 
     def at(self, step: int) -> StepPrompts:
@@ -231,7 +236,7 @@ class PromptSchedule:
             trained += again[:stored]
             memory += again[stored:]
         if np.count_nonzero((self.plan.fresh + self.plan.stored)[row]) > 1:
-            # else each of several mini-batches would be of one skill
+            # Otherwise each of several mini-batches would hold a single skill.
             trained = self._order(np.asarray(trained), 3, step).tolist()
         return StepPrompts([*trained, *memory], [False] * len(trained) + [True] * len(memory))
 
@@ -248,7 +253,7 @@ class PromptSchedule:
 
 
 def rows_by_skill(dataset: Any, skills: SkillsSettings) -> dict[str, list[int]]:
-    """The rows of each skill, in the order of the data (verl's dataset, after its filter of long prompts)."""
+    """The rows of each skill, in the order of verl's dataset after its filter of long prompts."""
     skill_of = skill_assigner(skills.by, skills.column, skills.function)
     found: dict[str, list[int]] = defaultdict(list)
     for row, fields in enumerate(dataset):
@@ -257,5 +262,5 @@ def rows_by_skill(dataset: Any, skills: SkillsSettings) -> dict[str, list[int]]:
 
 
 def _before(table: Counts) -> Counts:
-    """Prompts drawn before each step."""
+    """Prompts drawn before each step (steps, skills)."""
     return np.cumsum(table, axis=0) - table

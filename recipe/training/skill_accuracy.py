@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-# Components of the reward whose best and worst of n verl's validation resamples (1000 times a prompt, in Python: with
-# all of ours it took longer than generating). Of the others it tells the mean.
+# Reward components for which verl's validation bootstraps best and worst of n (1000 resamples per prompt, in Python:
+# for all of our components that took longer than generation). The others get a mean only.
 RESAMPLED = ("acc", "reward", "pred")
 
 
 def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     """``skill/<name>/accuracy``, their mean and the worst, from aligned lists ``acc``, ``skill`` and ``masked``.
 
-    A skill whose samples were all masked has no accuracy; it is not a zero. ``skill/masked_share`` tells how many
-    samples could not be verified. The mean is over skills, so a skill with more rows weighs no more. Of each accuracy
-    and of the mean there is the ``standard_error`` (of shares of right answers).
+    A skill whose samples were all masked has no accuracy, not 0. ``skill/masked_share``: share of the samples that
+    could not be verified. The mean is over skills, so skills with more rows have no more weight. Each accuracy and the
+    mean have a ``standard_error`` (of a share of correct answers).
     """
     by_skill: dict[str, list[float]] = defaultdict(list)
     rows = list(zip(infos.get("acc", []), infos.get("skill", []), infos.get("masked", []), strict=True))
@@ -39,26 +39,26 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
 
 
 def share_error(values: Sequence[float]) -> float:
-    """Standard error of the mean of samples that are right (1) or wrong (0): sqrt(p (1 - p) / samples).
+    """Standard error of the mean of samples that are correct (1) or wrong (0): sqrt(p (1 - p) / samples).
 
-    Of drawing other samples for the same prompts, at most: samples of one prompt resemble each other, which makes that
-    less. What other prompts would give is not in it: runs that are compared share theirs.
+    An upper bound for other samples of the same prompts: samples of one prompt resemble each other, which lowers it.
+    It excludes the choice of prompts, which runs under comparison share.
     """
     share = sum(values) / len(values)
     return math.sqrt(max(share * (1 - share), 0.0) / len(values))
 
 
 def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """``train_skill/<name>/accuracy`` of a step's own samples, and the mean over skills, without the masked ones."""
+    """``train_skill/<name>/accuracy`` of a training step's unmasked samples, the mean over skills and the worst."""
     lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
     found = accuracy_by_skill(lists)
     return {f"train_{key}": value for key, value in found.items() if key.endswith("/accuracy")}
 
 
 def means_over_prompts(data_sources: list[str], uids: list[str], infos: dict[str, list[Any]]) -> dict[str, float]:
-    """``val-aux/<data source>/<component>/mean@<n>`` of the components that are not resampled, as verl names them.
+    """``val-aux/<data source>/<component>/mean@<n>`` (verl's naming) of the components that are not resampled.
 
-    A mean over prompts of the mean over a prompt's n samples that have the component as a number.
+    A mean over prompts of the mean over a prompt's n samples with a numeric value of the component.
     """
     of_prompt: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for name in infos.keys() - set(RESAMPLED):
@@ -77,9 +77,9 @@ def without_masked(
     infos: dict[str, list[Any]],
     expected_counts: dict[tuple[str, str], int] | None,
 ) -> tuple[dict[str, list[Any]], dict[tuple[str, str], int] | None]:
-    """The same lists with None where a sample was masked (verl skips None), and verl's expected counts less these.
+    """The same lists with None for masked samples (verl skips None), and verl's expected counts minus the masked ones.
 
-    Without the second part verl would take the masked samples for failed sessions and count them as wrong.
+    With the full counts verl would treat masked samples as failed sessions and count them as wrong.
     """
     masked = [bool(flag) for flag in infos.get("masked", [])]
     if not any(masked):

@@ -1,10 +1,10 @@
-"""The Ray actor that builds and runs the trainer: verl's own, with our names registered first."""
+"""The Ray actor that builds and runs the trainer: verl's own, with our trainer registered first."""
 
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
-# verl exports the Ray actor class; the class behind it is what can be extended.
+# verl exports the Ray actor class; only the plain class behind it can be subclassed.
 _TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class  # type: ignore[attr-defined]
 
 

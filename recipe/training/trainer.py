@@ -1,7 +1,7 @@
-"""verl's synchronous V1 trainer with our hooks. Nothing of verl's step is copied here, and no idea of ours lives here.
+"""verl's synchronous V1 trainer with our hooks; it copies no code of verl's step.
 
-Each hook calls the module that holds its idea: prompts (`prompts`, `retries`), masking (`unverified`), credit
-(`credit_batch`), skills and protection (`batch_skills`, `protector`), state (`resume`), records (`recipe.records`).
+Each hook delegates to the module that implements it: prompts (`schedule`, `retries`), masking (`samples`), credit
+(`credit_batch`), skills, protection and its state (`batch_skills`, `protector`), records (`recipe.records`).
 """
 
 from functools import cached_property
@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from recipe.records.credit_page import write_credit_page
-from recipe.records.experiment_page import told_if_it_fails, update_report
+from recipe.records.experiment_page import failure_logged, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.settings import read_settings
@@ -90,16 +90,16 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()
-        self._asked: dict[str, int] = {}  # the number of each prompt that is generated for
-        self._numbers = count()
+        self._submission_order: dict[str, int] = {}  # of each prompt that is being answered
+        self._next_submission = count()
         self._times = TimesBefore()
         super().__init__(config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
-        # verl compares this name in many places; we are its synchronous trainer under a name of our own.
+        # verl compares this name in many places; ours is its synchronous trainer under another name.
         self.trainer_mode = "sync"
         buffer = super()._build_replay_buffer()
-        # verl looks every 2 s and has no key for it: on small models that would be most of a step.
+        # verl polls every 2 s without a config key: with small models that is most of a step.
         buffer.poll_interval = self.settings.run.poll_interval
         return buffer
 
@@ -139,7 +139,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             if role in self.role_worker_mapping:
                 self.role_worker_mapping[role] = ray.remote(SkillCreditActorRolloutRefWorker)
         if Role.Critic in self.role_worker_mapping:
-            # verl types this table by its first entry
+            # verl annotates this table with the type of its first entry.
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]
 
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
@@ -147,11 +147,11 @@ class SkillCreditTrainer(PPOTrainerSync):
             "prompts", step=self.global_steps, count=len(batch), digest=digest_of_prompts(list(batch["extra_info"]))
         )
         if self.settings.credit.kind != "off":
-            # Validation samples come another way: they never pay for replays.
+            # Validation samples do not pass through here, so they never get replays.
             tu.assign_non_tensor_stack(batch, TRAINED_ON, [True] * len(batch))
         tasks = map(task_of, list(batch["extra_info"]))
         tu.assign_non_tensor_stack(batch, TIMES_BEFORE, self._times.of(self.global_steps, tasks))
-        self._asked |= dict(zip(batch["uid"], self._numbers, strict=False))
+        self._submission_order |= dict(zip(batch["uid"], self._next_submission, strict=False))
         return super()._submit_batch_to_rollout(batch)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -178,20 +178,22 @@ class SkillCreditTrainer(PPOTrainerSync):
                 self.protector.solutions.add(skill, task, solution)
         if self.settings.projection.method != "off":
             batch = self._name_skills(batch, infos)
-        if self._agop_parts:
-            parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
-            fields = TensorDict({PART: parts}, batch_size=len(parts))
-            batch = tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-        return batch
+        return self._name_agop_parts(batch) if self._agop_parts else batch
 
     @property
     def _agop_parts(self) -> int:
-        """Parts of which this step measures the policy gradients; 0 where it does not."""
+        """Number of batch parts whose policy gradients this step measures; 0 if it measures none."""
         agop = self.settings.agop
         return agop.parts if agop.every and self.global_steps % agop.every == 0 else 0
 
+    def _name_agop_parts(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """Add to each sample the part of the batch whose policy gradient it belongs to."""
+        parts = prompt_parts([prompt_of(key) for key in batch.keys], self._agop_parts)
+        fields = TensorDict({PART: parts}, batch_size=len(parts))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Send the actor each sample's skill, half, and whether it is for constraints only."""
+        """Add to each sample its skill, its half, and whether it serves constraints only."""
         skills = skill_ids(list(self.settings.skills.names or []), infos)
         fields = {
             SKILL: skills,
@@ -212,9 +214,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> KVBatchMeta:
-        batch.reorder(by_prompt(batch.keys, self._asked))
+        batch.reorder(by_prompt(batch.keys, self._submission_order))
         for uid in set(map(prompt_of, batch.keys)):
-            del self._asked[uid]
+            del self._submission_order[uid]
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
             ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
@@ -241,9 +243,10 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _shape_advantages(
         self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict[str, Any]
     ) -> KVBatchMeta:
-        """Move advantage between the tokens of each sample by its credits.
+        """Redistribute the advantage over the tokens of each sample by its credits.
 
-        Here and not in the actor's ranks: every group is whole, and any number of ranks trains on the same numbers.
+        Done before the batch is split over the actor's ranks: groups are whole, and results are the same for any
+        number of ranks.
         """
         check_failures(infos, self.global_steps, self.run_directory)
         data = fetch(batch, "advantages", "response_mask", "uid")
@@ -277,20 +280,20 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics = super()._validate()
         metrics |= self._greedy_accuracy(metrics)
         metrics |= self.protector.forgotten(metrics)
-        # One that only a restart makes decides nothing: a run that was never stopped would not have had it.
+        # A validation that only a restart adds must not decide: an uninterrupted run would not have it.
         every = self.config.trainer.test_freq
         if self.global_steps == 0 or (every > 0 and self.global_steps % every == 0):
             self.protector.see_validation(metrics)
-        # A validation before the first step of this process has no step's row to stand in. It is that of the step of
-        # the checkpoint where the run was stopped before it had written that row.
-        if self.config.trainer.val_only or (self.global_steps == self._begins_at and not self._has_row()):
+        # A validation before this process's first step belongs to no step that writes a row of metrics. It gets its
+        # own row, unless the run already wrote one for this step before it was stopped.
+        if self.config.trainer.val_only or (self.global_steps == self._start_step and not self._has_row()):
             self._log_metrics(self.global_steps, metrics)
-            with told_if_it_fails(self.run_directory, self.global_steps):
+            with failure_logged(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
 
     def _greedy_accuracy(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Of the prompts of a validation with these metrics: in a second one, where that was not greedy itself."""
+        """Greedy accuracy on the validation prompts, by a second validation unless the first (`metrics`) was greedy."""
         if self.config.actor_rollout_ref.rollout.val_kwargs.temperature == 0:
             return greedy_metrics(metrics)
         if not self.settings.run.greedy_validation:
@@ -305,7 +308,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def _dump_generations(
         self, inputs: Any, outputs: Any, gts: Any, scores: Any, reward_extra_infos_dict: Any, dump_path: str
     ) -> None:
-        # verl names a dump by its step alone: greedy answers would replace the sampled ones.
+        # verl names a dump by its step only: in the same folder, greedy answers would overwrite the sampled ones.
         folder = f"{dump_path}/greedy" if isinstance(self.val_dataloader, GreedyPrompts) else dump_path
         super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, folder)
 
@@ -313,14 +316,14 @@ class SkillCreditTrainer(PPOTrainerSync):
         return any(row["step"] == self.global_steps for row in self.run_directory.metrics())
 
     def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """Record a step's metrics, at the end of a stage with the stage's measures."""
+        """Record a step's metrics, plus the stage's metrics at the end of a stage."""
         if "skill/mean/accuracy" in metrics:
             metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
         self.run_directory.log_metrics(step, metrics)
 
     def on_init_end(self) -> None:
         super().on_init_end()
-        self._begins_at = self.global_steps
+        self._start_step = self.global_steps
         self.run_directory.log_event(
             "ready", step=self.global_steps, total_steps=self.total_training_steps, resumed=self.global_steps > 0
         )
@@ -335,7 +338,7 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         self.run_directory.log_event("save", step=self.global_steps)
-        # Before verl names this checkpoint the latest one.
+        # Our state first, because verl then marks this checkpoint as the latest.
         failures = self.failures if self.settings.failures.share > 0 else None
         save_state(checkpoint_folder(self.config.trainer, self.global_steps), self.protector, failures)
         super()._save_checkpoint()
@@ -361,12 +364,12 @@ class SkillCreditTrainer(PPOTrainerSync):
             seconds=metrics.get("timing_s/step"),
         )
         if "skill/mean/accuracy" in metrics:
-            with told_if_it_fails(self.run_directory, global_steps):
+            with failure_logged(self.run_directory, global_steps):
                 update_report(self.run_directory)
                 update_skill_report(self.run_directory, self.settings)
                 write_credit_page(self.run_directory, global_steps)
 
 
 def _recovery(prefix: str, columns: list[list[Any]]) -> dict[str, float]:
-    """`rewards.environments.recovery` of the columns FIRST_AND_FINAL; nothing where no agent acted."""
+    """`rewards.environments.recovery` of the columns FIRST_AND_FINAL; empty if no agent acted."""
     return {f"{prefix}/{name}": value for name, value in recovery(zip(*columns, strict=False)).items()}

@@ -34,12 +34,12 @@ def test_the_last_checkpoint_is_taken_where_no_step_is_named(run):
 
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(run, capsys):
     assert main([str(run.path), "--step", "8"]) == 2
-    assert "no checkpoint of step 8; steps there: 7, 14" in capsys.readouterr().err
+    assert "no checkpoint of step 8; available steps: 7, 14" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
-    assert "is no run directory" in capsys.readouterr().err
+    assert "is not a run directory" in capsys.readouterr().err
 
 
 def test_a_run_of_a_later_release_is_refused_by_its_version(run, capsys):

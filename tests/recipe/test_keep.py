@@ -92,7 +92,7 @@ def test_a_folder_of_kept_runs_of_version_1_becomes_a_file(tmp_path: Path, capsy
     config = (run.path / "config.yaml").read_text()
     (run.path / "config.yaml").write_text(config.partition("\n")[2])  # without the version
     assert keep.main([str(tmp_path / "a"), str(tmp_path / "outputs")]) == 2
-    assert "(version 1) become a file first: python -m recipe.keep FOLDER FOLDER.jsonl.gz" in capsys.readouterr().err
+    assert "(version 1) into a file first: python -m recipe.keep FOLDER FOLDER.jsonl.gz" in capsys.readouterr().err
     assert keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")]) == 0
     (kept,) = finished_runs(tmp_path / "kept.jsonl.gz")
     assert kept.recorded_config()[1] == 1

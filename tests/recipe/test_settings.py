@@ -32,7 +32,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
         ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
         ("credit.min_valid=1", r"credit\.min_valid: .*greater than or equal to 2.*got 1"),
-        ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response ever has.*budget=4"),
+        ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response can have.*budget=4"),
         ("credit.zero_advantage=3", r"credit\.zero_advantage: .*boolean"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
@@ -63,7 +63,7 @@ def test_replays_that_cannot_be_made_are_refused_before_training():
 
 def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come():
     stages = ["protocol=sequential", "protocol.stage_steps=2", "failures.share=0.25"]
-    with pytest.raises(SettingsError, match=r"failures\.share=0\.25 changes .*protocol=sequential says that itself"):
+    with pytest.raises(SettingsError, match=r"failures\.share=0\.25 changes .*protocol=sequential fixes them"):
         read_settings(composed(*QUICKSTART, *stages))
 
 

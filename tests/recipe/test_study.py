@@ -92,7 +92,7 @@ def test_a_file_of_another_shape_is_damaged(tmp_path, text):
 @pytest.mark.parametrize("text", ["a: [1", "1: a\nb: c", "a: \x00"])
 def test_a_file_that_is_no_readable_yaml_is_named(tmp_path, text):
     (tmp_path / "e.yaml").write_text(text)
-    with pytest.raises(StudyError, match=r"e\.yaml is no readable YAML"):
+    with pytest.raises(StudyError, match=r"e\.yaml is not readable YAML"):
         claim(tmp_path / "out", data={"experiment": tmp_path / "e.yaml"})
 
 
@@ -103,7 +103,7 @@ def test_results_of_which_nothing_is_kept_are_taken_for_nobodys(tmp_path, inputs
     (out / "metrics.json").write_text("{}")
     claim(out, **inputs)
     (out / "study.json").unlink()
-    with pytest.raises(StudyError, match=r"out has metrics\.json and no study\.json .* made with; remove the folder"):
+    with pytest.raises(StudyError, match=r"out has metrics\.json but no study\.json .* made with; remove the folder"):
         claim(out, **inputs)
     assert not (out / "study.json").exists()
 

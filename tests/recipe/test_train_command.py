@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
-from recipe.train import announce, tell_failure
+from recipe.train import announce, report_failure
 
 
 def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
@@ -22,7 +22,7 @@ def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_p
 
     monkeypatch.setattr(RunDirectory, "log_event", log_event)
     printed = io.StringIO()
-    tell_failure(run, full, Console(file=printed))
+    report_failure(run, full, Console(file=printed))
     assert "the run failed: OSError: [Errno 28] No space left on device" in printed.getvalue()
     assert "its last checkpoint, of step 14, is complete" in printed.getvalue()
 
@@ -30,7 +30,7 @@ def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_p
 def test_without_a_checkpoint_none_is_promised(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     printed = io.StringIO()
-    tell_failure(run, ValueError("no"), Console(file=printed, width=200))
+    report_failure(run, ValueError("no"), Console(file=printed, width=200))
     assert "the run failed: ValueError: no" in printed.getvalue()
     assert "last checkpoint" not in printed.getvalue()
     assert [event["event"] for event in run.events()] == ["failed"]
@@ -41,7 +41,7 @@ def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
     typed = ["python", "-m", "recipe.train", "protocol.skill_sequence=[write,sql]", "run.name=grpo.s${data.seed}"]
     printed = io.StringIO()
     announce(run, shlex.join(typed), Console(file=printed, width=40))
-    again = printed.getvalue().splitlines()[1].removeprefix("to continue it after a stop: ")
+    again = printed.getvalue().splitlines()[1].removeprefix("to resume it after a stop: ")
     assert shlex.split(again) == [*typed[:-1], "run.name=grpo.s0"]
 
 

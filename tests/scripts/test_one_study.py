@@ -193,7 +193,7 @@ def test_a_hub_name_works_as_a_folder_does(project, cache, launcher, module):
     unknown = [word.replace("owner/model", "owner/unknown") for word in words]
     status, commands, printed = launch(project, *unknown, WHAT="in_task")
     assert status != 0
-    assert "owner/unknown is no folder here and could not be loaded from the Hugging Face hub" in printed
+    assert "owner/unknown is not a local folder and could not be loaded from the Hugging Face hub" in printed
     assert not of_module(commands, module)
 
 

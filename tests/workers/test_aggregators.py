@@ -83,5 +83,5 @@ def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config.projection.method = "qp"
     assert names.check_optional_packages(config, run) == []
     config.projection.method, config.projection.epsilon = "UPGrad", 0.1
-    with pytest.raises(SettingsError, match="projection=UPGrad knows no slack"):
+    with pytest.raises(SettingsError, match="projection=UPGrad does not support slack"):
         read_settings(config)

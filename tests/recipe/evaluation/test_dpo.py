@@ -44,7 +44,7 @@ def arguments(tmp_path, evaluation_folder) -> list[str]:
 def test_without_its_environment_it_says_how_to_make_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path / "bin" / "python")
     assert main(arguments(tmp_path, tmp_path)) == 2
-    assert "make it with bash scripts/setup.sh dpo" in capsys.readouterr().err
+    assert "create it with bash scripts/setup.sh dpo" in capsys.readouterr().err
 
 
 def test_an_evaluation_that_is_not_there_and_a_model_that_is_none_are_refused(tmp_path, monkeypatch, capsys):
@@ -98,7 +98,7 @@ def test_on_a_cpu_there_is_one_process(sampled, tmp_path):
 def test_a_batch_that_the_processes_cannot_share_is_refused(sampled, monkeypatch, capsys):
     monkeypatch.setattr(recipe.dpo, "gpus", lambda: 8)
     assert main([*sampled, "--platform", "gpu", "--batch-size", "48"]) == 2
-    assert "--batch-size 48 is no multiple of 8 processes x --micro-batch-size 4" in capsys.readouterr().err
+    assert "--batch-size 48 is not a multiple of 8 processes x --micro-batch-size 4" in capsys.readouterr().err
 
 
 def test_preference_training_takes_a_hub_name(sampled, tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path,
         assert run(out, data, "--url", url, "--concurrency", "1") == 1
     message = capsys.readouterr().err
     assert "all servers have failed" in message
-    assert "goes on from there" in message
+    assert "resumes from there" in message
     assert len(EvaluationFolder(out).journal().samples) == 4
     with open(out / "samples.jsonl", "a") as file:
         file.write('{"dataset": "own", "id": "cut in the mid')
@@ -92,7 +92,7 @@ def test_the_others_do_the_work_of_a_server_that_fails(tmp_path, data, capsys):
     with serving(healthy) as good, serving(Behaviour(fail=True)) as bad:
         assert run(tmp_path / "out", data, "--url", bad, good) == 0
     assert len(healthy.requests) == 6
-    assert f"{bad}/v1 was given up" in capsys.readouterr().err
+    assert f"{bad}/v1 was dropped" in capsys.readouterr().err
 
 
 def test_a_server_of_another_model_is_refused(tmp_path, data, capsys):

@@ -89,7 +89,7 @@ LINE = {"name": "a.s0", "version": VERSION + 1, "settings": {}, "events": [], "r
         ([HEAD, {"name": "a.s0"}], "is damaged: KeyError: 'version'"),
         ([{"step": 0}], "its first line does not name the format"),
         ([[1]], "its first line does not name the format"),
-        ([], "no file of kept runs"),
+        ([], "not a file of kept runs"),
     ],
 )
 def test_another_version_or_another_file_is_refused(tmp_path: Path, rows: list, told: str):
@@ -107,7 +107,7 @@ def test_a_file_that_is_missing_cut_or_not_compressed_is_refused(tmp_path: Path)
     kept_runs.write(path, [run("a", {})])
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    with pytest.raises(RecordsError, match="no file of kept runs, or damaged"):
+    with pytest.raises(RecordsError, match="not a file of kept runs, or is damaged"):
         kept_runs.read(path)
     path.write_bytes(whole[:40] + bytes(40) + whole[80:])
     with pytest.raises(RecordsError, match=r"runs\.jsonl\.gz"):

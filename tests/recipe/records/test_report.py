@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from recipe.records.experiment_page import processor, skill_table, told_if_it_fails, update_report
+from recipe.records.experiment_page import failure_logged, processor, skill_table, update_report
 from recipe.records.pictures import draw_learning_curve, series, skill_names
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
@@ -69,10 +69,10 @@ def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
 
 def test_a_report_that_cannot_be_written_ends_no_run_and_is_told(run: RunDirectory):
     (run.path / "EXPERIMENT.md").mkdir()
-    with told_if_it_fails(run, 2):
+    with failure_logged(run, 2):
         update_report(run)
     assert run.events()[-1]["event"] == "report_failed"
     assert run.events()[-1]["step"] == 2
     assert "IsADirectoryError" in run.events()[-1]["error"]
-    with pytest.raises(KeyboardInterrupt), told_if_it_fails(run, 2):
+    with pytest.raises(KeyboardInterrupt), failure_logged(run, 2):
         raise KeyboardInterrupt

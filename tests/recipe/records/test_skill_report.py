@@ -194,7 +194,7 @@ def test_what_gradients_foresaw_is_averaged_over_the_runs_that_know_it(tmp_path:
     assert [{name: round(change.estimate, 6) for name, change in row.changes.items()} for row in rows] == [
         {"a": -0.2}, {"a": -0.3, "b": 0.1}, {"a": 0.5}
     ]  # fmt: skip
-    assert is_png(draw_mean_interference([one], tmp_path / "interference.png", foreseen=[one, other]))
+    assert is_png(draw_mean_interference([one], tmp_path / "interference.png", predicting=[one, other]))
 
 
 def test_mixed_training_forgets_any_skill_and_has_no_new_one() -> None:

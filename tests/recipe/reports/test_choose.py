@@ -22,7 +22,7 @@ def test_skills_of_a_data_set_do_not_count_again():
 
 
 def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(FolderError, match="not over the same"):
+    with pytest.raises(FolderError, match="do not cover the same"):
         best({"a": metrics(x=1.0), "b": metrics(y=1.0)}, "accepted@1")
     with pytest.raises(FolderError, match="'pass@9' was not measured"):
         best({"a": metrics(x=1.0)}, "pass@9")

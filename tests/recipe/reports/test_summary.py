@@ -37,7 +37,7 @@ def test_greedy_accuracy_stands_beside_the_sampled_one(tmp_path):
 
 
 def test_runs_of_different_skills_are_not_compared(tmp_path):
-    with pytest.raises(ValueError, match="other skills"):
+    with pytest.raises(ValueError, match="have different skills"):
         summarize([_run(tmp_path, "a", 0.1, 0.2), _run(tmp_path, "b", 0.1, 0.2, skill="trace")])
 
 

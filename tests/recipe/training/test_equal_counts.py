@@ -25,7 +25,7 @@ def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: 
     trainer.tokenizer = SimpleNamespace(eos_token_id=0)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
     lengths = {f"u{number}_0_0": 1 + number**2 for number in range(13)}  # one session of a group was lost
-    trainer._asked = {f"u{number}": number for number in range(13)}
+    trainer._submission_order = {f"u{number}": number for number in range(13)}
     batch = KVBatchMeta(
         keys=list(lengths), tags=[{"seq_len": length} for length in lengths.values()], partition_id="train"
     )

@@ -33,7 +33,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
 
 def measured(trainer: SkillCreditTrainer, begins_at: int, step: int) -> list[int]:
     """The steps in the run's metrics after a validation."""
-    trainer._begins_at, trainer.global_steps = begins_at, step
+    trainer._start_step, trainer.global_steps = begins_at, step
     trainer._validate()
     return [int(row["step"]) for row in trainer.run_directory.metrics()]
 

@@ -66,7 +66,7 @@ def validated(folder: Path, temperature: float, *words: str) -> dict[str, float]
     trainer.run_directory = RunDirectory.prepare(str(folder), "quickstart", "r")
     trainer.protector = Protector(trainer.settings)
     trainer.val_dataloader = [{"raw_prompt": ["a", "b", "c"]}]
-    trainer._begins_at, trainer.global_steps = 0, 6
+    trainer._start_step, trainer.global_steps = 0, 6
     metrics = trainer._validate()
     assert not isinstance(trainer.val_dataloader, GreedyPrompts)
     return metrics

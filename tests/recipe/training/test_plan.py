@@ -152,7 +152,7 @@ def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
 
 
 def test_fewer_prompts_than_skills_cannot_have_one_of_each():
-    with pytest.raises(SettingsError, match="has no place for a prompt of each of 3 skills"):
+    with pytest.raises(SettingsError, match="is too small for a prompt of each of 3 skills"):
         mixed_plan(dict.fromkeys("abc", 10), 2, 1)
 
 
@@ -170,16 +170,21 @@ def test_replay_that_leaves_no_new_prompt_is_refused():
 @pytest.mark.parametrize(
     ("protocol", "projection", "penalty", "message"),
     [
-        ({"skill_sequence": ["a", "x"]}, {}, {}, r"protocol.skill_sequence names \['x'\], which skills.names has not"),
+        (
+            {"skill_sequence": ["a", "x"]},
+            {},
+            {},
+            r"protocol.skill_sequence names \['x'\], which are not in skills.names",
+        ),
         ({"kind": "curriculum", "levels": [["a"], []]}, {}, {}, "a level without one"),
         ({"kind": "curriculum", "levels": [["a", "a"]]}, {}, {}, "a skill twice in one level"),
         ({"memory_per_protected": 0}, {}, {}, "leaves the protected skills without samples"),
         ({"refresh_steps": 11}, {}, {}, "are taken from the last stage"),
         ({"kind": "mixed", "replay_share": 0.5}, {}, {}, "protocol.replay_share needs stages"),
         ({"kind": "mixed"}, {}, {"kind": "ewc", "strength": 1}, "penalty needs stages"),
-        ({}, {}, {"kind": "l2"}, "penalty.strength=0 does nothing"),
+        ({}, {}, {"kind": "l2"}, "no effect with penalty.strength=0"),
         ({}, {}, {"kind": "l2", "strength": float("inf")}, "finite number"),
-        ({}, {"method": "pcgrad", "epsilon": 0.1}, {}, "knows no slack"),
+        ({}, {"method": "pcgrad", "epsilon": 0.1}, {}, "does not support slack"),
         ({}, {"epsilon": float("nan")}, {}, "must be a finite number"),
     ],
 )
@@ -189,7 +194,7 @@ def test_what_cannot_be_done_is_refused_before_training(protocol, projection, pe
 
 
 def test_a_skill_that_no_row_has_is_refused_when_the_data_are_read():
-    with pytest.raises(SettingsError, match=r"names \['b'\], of which data.train_files have no row"):
+    with pytest.raises(SettingsError, match=r"names \['b'\], for which data.train_files have no row"):
         PromptSchedule(plan(), {"a": [0], "b": [], "c": [1]}, 5, 0)
 
 

@@ -192,7 +192,7 @@ def test_what_it_knows_survives_a_checkpoint():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["projection.protected=[poetry]"], r"names \['poetry'\], which skills.names has not"),
+        (["projection.protected=[poetry]"], r"names \['poetry'\], which are not in skills.names"),
         (["projection.protected=[]"], "between 1 and projection.max_protected=8"),
         (["projection.max_protected=2"], "has 4 skills; between 1 and projection.max_protected=2"),
         (["skills=any"], "needs skills.names"),
@@ -203,7 +203,7 @@ def test_what_it_knows_survives_a_checkpoint():
                 "projection.forgetting_accuracy=training",
                 "projection.constraint_source=solutions",
             ],
-            "sees samples of the earlier skills only where memory",
+            "needs samples of the earlier skills, from memory prompts",
         ),
     ],
 )
