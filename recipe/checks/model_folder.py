@@ -1,8 +1,4 @@
-<<<<<<< HEAD:recipe/checks/model_folder.py
-"""The folder of a model that is named by a folder or by the hub's name.
-=======
-"""Local folder of a model: ``python -m recipe.model MODEL`` prints it.
->>>>>>> w-a:recipe/model.py
+"""Local folder of a model, which is given as a folder or by a hub name.
 
 For a complete model folder, this is the folder itself. For a hub name (``owner/model``), it is the snapshot in the
 Hugging Face cache (``HF_HOME``), downloaded if missing; commands that get this folder all read the same weights. On a
@@ -48,22 +44,3 @@ def _snapshot(name: str) -> Path:
             f"({type(error).__name__}: {' '.join(str(error).split())}); "
             "without a network, download it elsewhere and give its folder"
         ) from error
-<<<<<<< HEAD:recipe/checks/model_folder.py
-=======
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.model", description=__doc__)
-    options.add_argument("model", help="a Hugging Face folder or a hub name (owner/model)")
-    try:
-        print(model_folder(options.parse_args(arguments).model))
-    except ModelError as error:
-        print(f"stopped: {error}", file=sys.stderr)
-        return REFUSED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
->>>>>>> w-a:recipe/model.py

@@ -147,7 +147,7 @@ class SharedBoard:
 
     async def meet(self, *sample: Any) -> list[tuple[float, Solution]] | None:
         """`GroupBoard.meet`."""
-        together: list[tuple[float, Changed]] | None = await self.actor.meet.remote(*sample)
+        together: list[tuple[float, Solution]] | None = await self.actor.meet.remote(*sample)
         return together
 
     def leave(self, group: str, sample: int) -> None:

@@ -10,7 +10,7 @@ import recipe.sft
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.tasks import write_task_rows
 from recipe.sft import demonstration_files, launch, trained_model, verified_files
-from recipe.study import StudyError
+from recipe.studies.manifest import StudyError
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample
 from tests.recipe.test_study import make_cached, make_model
