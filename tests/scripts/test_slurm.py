@@ -8,6 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow  # Ray's start-up is waited for
+
 ROOT = Path(__file__).parents[2]
 
 # As Slurm: the command of a step has a process group of its own, of which nothing is left when the command has ended.

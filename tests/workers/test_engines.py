@@ -44,6 +44,7 @@ def _time_limit(rank: int, ranks: int, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps([group.size(), limit.total_seconds()]))
 
 
+@pytest.mark.slow
 def test_the_process_groups_time_limit_is_the_configured_one(tmp_path: Path):
     in_ranks(_time_limit, 2, str(tmp_path))
     assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)] == [[2, 77], [2, 77]]
@@ -66,6 +67,7 @@ def _time_limits_of_a_mesh(rank: int, ranks: int, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps([before, limits()]))
 
 
+@pytest.mark.slow
 def test_groups_of_a_mesh_have_the_limit_too(tmp_path: Path):
     in_ranks(_time_limits_of_a_mesh, 4, str(tmp_path))
     for rank in range(4):

@@ -347,6 +347,7 @@ def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("origin", "said"), [("built", True), ("cut_out", False)])
 def test_molecules_that_differ_from_those_of_other_machines_are_said_to(tmp_path, monkeypatch, capsys, origin, said):
     monkeypatch.setattr(suite, "origin_here", lambda: origin)

@@ -9,9 +9,9 @@ import recipe.dpo
 from recipe.dpo import RequestError, _arguments, command, main, prepare, reward_accuracy, write_pairs
 from recipe.evaluation.verified import pairs
 from scripts.check_pins import PROJECT, contradictions, read_metadata, read_pins
+from tests.models import make_cached, make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample, solved
-from tests.recipe.test_study import make_cached, make_model
 
 
 def offered(count: int):

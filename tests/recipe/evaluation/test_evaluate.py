@@ -15,9 +15,9 @@ from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.evaluation.samples import Journal
+from tests.models import make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
-from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers
 

@@ -28,10 +28,10 @@ from rewards.sandbox import CaseResult, CheckResult
 from rewards.settings import JudgeSettings
 from tests.composing import composed
 from tests.data_prep.all_sources import SOURCES
+from tests.models import make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.recipe.evaluation.test_verified import sample
-from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers; each composes a configuration
 

@@ -14,10 +14,10 @@ from data_prep.schema import write_rows
 from data_prep.tasks import write_task_rows
 from recipe import evaluate
 from recipe.evaluation.verified import demonstrations, read_verified
+from tests.models import make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.recipe.evaluation.test_verified import evaluation, sample
-from tests.recipe.test_study import make_model
 
 pytestmark = pytest.mark.slow  # with HTTP servers and the sandbox
 

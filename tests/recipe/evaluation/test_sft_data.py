@@ -11,9 +11,9 @@ from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.tasks import write_task_rows
 from recipe.sft import demonstration_files, launch, trained_model, verified_files
 from recipe.studies.manifest import StudyError
+from tests.models import make_cached, make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.test_verified import evaluation, sample
-from tests.recipe.test_study import make_cached, make_model
 
 
 def config(folder):
