@@ -41,7 +41,7 @@ class Setting:
         _check("strategy", order, ORDERS)
         _check("reward", reward, REWARDS)
         if not re.fullmatch(r"[1-9][0-9]*", volume):
-            raise Stopped("the volume is a number of rows, such as 45000")
+            raise Stopped(f"VOLUME '{volume}' must be a number of rows, such as 45000")
         return cls(order, model, reward, volume)
 
     @property

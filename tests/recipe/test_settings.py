@@ -57,7 +57,7 @@ def test_the_file_of_credit_declares_every_key_and_starts_from_the_defaults_that
 
 
 def test_replays_that_cannot_be_made_are_refused_before_training():
-    with pytest.raises(SettingsError, match=r"credit: .*unit 'turn' has 'truncate'"):
+    with pytest.raises(SettingsError, match=r"credit: .*does not support unit=turn: use method=truncate"):
         read_settings(composed(*QUICKSTART, "credit=counterfactual", "credit.method=resample", "credit.unit=turn"))
 
 
