@@ -17,6 +17,7 @@ HOUSE = (
     Layer("rewards", "workers"),
 )
 RECIPE = (
+    Layer("studies"),
     Layer("checks", "evaluation", independent=True),
     Layer("capacity"),
     Layer("training"),

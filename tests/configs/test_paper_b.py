@@ -134,7 +134,7 @@ def test_the_real_experiment_and_a_curriculum_are_typed():
     [
         ({"trainer.test_freq": 7}, "no validation at the end of each stage of 8 steps"),
         ({"protocol.memory_per_protected": 6}, "leaves no new prompt to train on in stage 4"),
-        ({"projection.when": "forgetting"}, "triggered by validations, and test_freq=8 gives none before a stage ends"),
+        ({"projection.when": "forgetting"}, "triggered by validations, but test_freq=8 gives none before a stage ends"),
         ({"projection.when": "forgetting", "trainer.test_freq": 4}, None),
         ({"projection.when": "forgetting", "projection.forgetting_accuracy": "training"}, None),
         ({"algorithm.adv_estimator": "gae"}, "gae scales advantages over the whole batch"),
@@ -165,7 +165,7 @@ def test_stages_that_cannot_be_run_are_refused_before_training(change: dict, mes
     ("words", "message"),
     [
         ([], None),
-        (["data.train_batch_size=2"], "no place for a prompt of each of 4 skills"),
+        (["data.train_batch_size=2"], "too small for a prompt of each of 4 skills"),
     ],
 )
 def test_batches_of_every_skill_that_cannot_be_made_are_refused(words: list[str], message: str | None):
@@ -177,4 +177,4 @@ def test_batches_of_every_skill_that_cannot_be_made_are_refused(words: list[str]
 def test_in_protocol_mixed_too_forgetting_has_to_be_seen():
     config = composed("experiment=quickstart", "projection=qp", "projection.when=forgetting", "trainer.test_freq=-1")
     (problem,) = protocol.check(config, RUN)
-    assert "triggered by validations, and test_freq=-1 gives none [trainer.test_freq]" in str(problem)
+    assert "triggered by validations, but test_freq=-1 gives none [trainer.test_freq]" in str(problem)
