@@ -84,10 +84,14 @@ def evidence_b_strengths(steps: Steps, *overrides: str) -> None:
     _report(steps, "skills", out)
 
 
-def paper_b(steps: Steps, scale: str, *arguments: str) -> None:
+def paper_b(steps: Steps, scale: str = "", *arguments: str) -> None:
     """Skill-safe updates: `toy` in numpy, `micro` on the micro suite, or `real` with the user's model and rows."""
     if scale not in SCALES:
-        raise Stopped(f"unknown scale '{scale}'; valid ones: {', '.join(SCALES)}")
+        launcher = "bash scripts/run_paper_b.sh"
+        raise Stopped(
+            f"unknown scale '{scale}'; valid ones:\n{launcher} toy [options]\n"
+            f"{launcher} micro [key=value ...]\n{launcher} real [key=value ...]"
+        )
     SCALES[scale](steps, *arguments)
 
 

@@ -342,7 +342,7 @@ def test_what_does_not_divide_is_refused_with_what_would(change: dict, refusal: 
 def test_a_cache_that_cannot_hold_the_longest_sequence_is_refused() -> None:
     (refusal,) = plan_sizes(seven(rollout_share=0.12), SEVEN, 80).refusals
     assert "vLLM would not start: 0." in refusal
-    assert "one sequence of 32768 tokens takes 0.9" in refusal
+    assert "one sequence of 32768 tokens needs 0.9" in refusal
     assert "max_model_len=4096" in refusal
 
 
