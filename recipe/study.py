@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from recipe.runtime.options import Options
+from recipe.runtime.options import OptionError, Options
 from recipe.studies import coding, lm_eval, npg_muse, papers, tasks
-from recipe.studies.steps import CommandFailed, Steps, Stopped, say
+from recipe.studies.steps import REFUSED, CommandFailed, Steps, Stopped, say
 
 INTERRUPTED = 130
 
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandFailed as error:
         say(f"failed: {error}")
         return error.status
+    except OptionError as error:
+        say(f"stopped: {error}")
+        return REFUSED
     except Stopped as error:
         say("\n".join(f"stopped: {line}" for line in str(error).splitlines()))
         return error.status

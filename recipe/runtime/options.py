@@ -5,8 +5,14 @@ from dataclasses import dataclass, fields
 
 # "" is a choice: none of them.
 MAY_BE_EMPTY = ("arms", "epsilons")
+PLATFORMS = ("cpu", "gpu_1x8", "gpu_ray")
+NUMBERS = ("length", "samples", "jobs", "problems", "sequence_parallel", "seed", "refresh_steps")
 # They concern the shell that starts a study; a submitted job has its own.
 LOCAL = ("dry_run",)
+
+
+class OptionError(ValueError):
+    """An option has a value that it cannot have; the message addresses the user."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,14 @@ class Options:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Options":
-        """The options that an environment sets."""
+        """The options that an environment sets; OptionError for a value that cannot be one."""
         found = {name: environment[name.upper()] for name in names() if name.upper() in environment}
-        return cls(**{name: value for name, value in found.items() if value or name in MAY_BE_EMPTY})
+        found = {name: value for name, value in found.items() if value or name in MAY_BE_EMPTY}
+        if (platform := found.get("platform", "cpu")) not in PLATFORMS:
+            raise OptionError(f"unknown PLATFORM '{platform}'; valid ones: {', '.join(PLATFORMS)}")
+        if wrong := [name for name in NUMBERS if not found.get(name, "0").isdecimal()]:
+            raise OptionError(f"{wrong[0].upper()}={found[wrong[0]]} must be a whole number")
+        return cls(**found)
 
     def variables(self) -> dict[str, str]:
         """The environment that sets these options."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TextIO
 
 import yaml
 
@@ -96,9 +97,7 @@ class Steps:
         _show(command)
         if self.dry:
             return
-        status = subprocess.run(command, stdout=sys.stderr, env=os.environ | self.environment).returncode
-        if status:
-            raise CommandFailed(f"{command[0]} ended with status {status}", status)
+        self._start(command, sys.stderr)
 
     def module(self, name: str, *arguments: str) -> None:
         """`python -m name arguments`, as `run`."""
@@ -109,10 +108,17 @@ class Steps:
         if self.dry:
             return ""
         command = (self.python, "-m", name, *arguments)
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        _show(command)
+        return self._start(command, subprocess.PIPE).strip()
+
+    def _start(self, command: Sequence[str], output: int | TextIO) -> str:
+        try:
+            done = subprocess.run(command, stdout=output, env=os.environ | self.environment, text=True)
+        except OSError as error:
+            raise Stopped(f"cannot start {command[0]}: {error.strerror}") from error
         if done.returncode:
-            raise CommandFailed(f"{name} ended with status {done.returncode}", done.returncode)
-        return done.stdout.strip()
+            raise CommandFailed(f"{' '.join(command[:3])} ended with status {done.returncode}", done.returncode)
+        return done.stdout or ""
 
     def serve(self, *command: str) -> None:
         """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU."""

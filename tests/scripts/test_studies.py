@@ -290,3 +290,17 @@ def test_every_study_can_be_a_ray_job_and_a_dry_run_prints_it(study):
     assert f"-- env -C {ROOT} bash scripts/{study} m" in printed
     variables = json.loads(search(r"--runtime-env-json (\{.*\}) --", printed)[1])["env_vars"]
     assert (variables["PLATFORM"], variables["TRAIN"]) == ("gpu_ray", "data.seed=1")
+
+
+def test_an_interpreter_that_is_not_there_is_one_message(tmp_path):
+    status, _, printed = study("npg_muse.smoke", dry=False, folder=tmp_path, PYTHON="/nowhere/python")
+    assert status == 2
+    assert printed.splitlines()[-1] == "stopped: cannot start /nowhere/python: No such file or directory"
+
+
+def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused():
+    assert study("gsm8k")[2].startswith("stopped: unknown study 'gsm8k'; valid ones: task, smoke, coding.all")
+    assert study("npg_muse.mixed", "m")[2].endswith("wanted: MODEL REWARD VOLUME\n")
+    assert study("task", "nothing", "m")[2].startswith(
+        "stopped: no configs/experiment/nothing.yaml; valid experiments: "
+    )

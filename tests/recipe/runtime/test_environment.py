@@ -3,7 +3,7 @@
 import pytest
 
 from recipe.runtime.environment import ROOT, forwarded, job_environment
-from recipe.runtime.options import Options, forwarded_variables
+from recipe.runtime.options import OptionError, Options, forwarded_variables
 
 # What users of the launchers set, by the launchers' own comments.
 DOCUMENTED = """
@@ -22,6 +22,19 @@ def test_an_option_that_is_not_set_has_its_default_and_an_empty_choice_is_one() 
     found = Options.of({"TRAIN": "a=b", "LENGTH": "", "ARMS": "", "SEEDS": "1 2", "HOME": "/h"})
     assert found == Options(train="a=b", arms="", seeds="1 2")
     assert found.variables() == {"TRAIN": "a=b", "ARMS": "", "SEEDS": "1 2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"PLATFORM": "gpu"}, "unknown PLATFORM 'gpu'; valid ones: cpu, gpu_1x8, gpu_ray"),
+        ({"JOBS": "many"}, "JOBS=many must be a whole number"),
+        ({"LENGTH": "-1"}, "LENGTH=-1 must be a whole number"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=f"^{message}$"):
+        Options.of(given)
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN", "PATH"])
