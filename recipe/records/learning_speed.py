@@ -1,6 +1,6 @@
 """Learning curves: a run's accuracy over updates, generated tokens and sandbox seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,26 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class TrainingSamples:
+    """A run's training samples at each of its S updates; arrays are (S,).
+
+    accuracy: of the samples, a share of 1; count of them. tokens, seconds: as in `LearningCurve`, before the update,
+    since its samples are answers of the policy as the previous updates left it.
+    """
+
+    accuracy: Array = field(default_factory=lambda: np.empty(0))
+    count: Array = field(default_factory=lambda: np.empty(0))
+    tokens: Array = field(default_factory=lambda: np.empty(0))
+    seconds: Array = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
 class LearningCurve:
     """A run at each of its V validations; arrays are (V,).
 
     accuracy: the measured metric, a share of 1. steps, tokens, seconds: updates, generated tokens (including those for
     credit), and busy seconds of sandbox workers for answers and replays (NaN if not measured), all since the start.
-    greedy: the metric of greedy answers, NaN if not measured.
+    greedy: the metric of greedy answers, NaN if not measured. training: of the updates between validations.
     """
 
     accuracy: Array
@@ -24,6 +38,7 @@ class LearningCurve:
     tokens: Array
     seconds: Array
     greedy: Array
+    training: TrainingSamples = field(default_factory=TrainingSamples)
 
     def at(self, tokens: float) -> float:
         """Accuracy after this many generated tokens, interpolated linearly between validations."""
@@ -52,13 +67,19 @@ def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
     """
     config = run.read_config()
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-    points, tokens, seconds = [], 0.0, 0.0
+    points, updates, tokens, seconds = [], [], 0.0, 0.0
     for row in run.metrics():
+        before = tokens, seconds
         tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
         seconds += row.get("reward/sandbox_seconds", 0.0 if row["step"] == 0 else np.nan)
+        if row["step"] > 0 and "reward/acc" in row:
+            judged = samples * (1 - row.get("reward/masked_share", 0.0))
+            updates.append((row["reward/acc"], judged, *before))
         if metric in row:
             greedy = row.get(metric.replace("/accuracy", "/greedy_accuracy"), np.nan)
             points.append((row[metric], row["step"], tokens, seconds, greedy))
     if not points:
         raise ValueError(f"{run.path} has no validation with {metric}")
-    return LearningCurve(*np.array(points, dtype=np.float64).T)
+    training = TrainingSamples(*np.array(updates, dtype=np.float64).reshape(-1, 4).T)
+    accuracy, steps, tokens_then, seconds_then, greedy_then = np.array(points, dtype=np.float64).T
+    return LearningCurve(accuracy, steps, tokens_then, seconds_then, greedy_then, training)

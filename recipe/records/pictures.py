@@ -75,16 +75,20 @@ def samples_of_a_step(run: RunDirectory) -> int:
 
 
 def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples: int) -> None:
-    """Accuracy on each step's training samples, with a band of one standard error, sqrt(p (1 - p) / samples)."""
+    """Accuracy on each step's training samples, with a band of one standard error, sqrt(p (1 - p) / samples).
+
+    They are answers of the policy before the step, so they stand at one update less.
+    """
     steps, values = series(rows, "reward/acc")
     if not steps:
         return
-    axes.plot(steps, values, color="tab:gray", linewidth=1.2, label="samples of the step (band: standard error)")
+    updates = np.array(steps) - 1
+    axes.plot(updates, values, color="tab:gray", linewidth=1.2, label="training samples (band: standard error)")
     masked = {row["step"]: row.get("reward/masked_share", 0.0) for row in rows}
     counts = np.array([samples * (1 - masked[step]) for step in steps])
     shares = np.clip(values, 0, 1)
     errors = np.sqrt(shares * (1 - shares) / np.where(counts > 0, counts, np.nan))
-    axes.fill_between(steps, shares - errors, shares + errors, color="tab:gray", alpha=0.25, linewidth=0)
+    axes.fill_between(updates, shares - errors, shares + errors, color="tab:gray", alpha=0.25, linewidth=0)
 
 
 def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:

@@ -13,11 +13,12 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+from matplotlib.colors import to_hex
 
 from recipe.records.arms import by_arm, finished_runs, over_runs, repeat_of
 from recipe.records.figure import MARKERS, markdown_table, plt, save
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, Interval, t_interval
-from recipe.records.learning_speed import Array, LearningCurve, read_curve
+from recipe.records.learning_speed import LearningCurve, read_curve
 from recipe.records.precision import cautions
 from recipe.records.run_directory import write_atomically
 from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
@@ -112,10 +113,11 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
 
 
 def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
-    """Draw each arm's mean validation accuracy over generated tokens and over sandbox seconds.
+    """Draw each arm's mean accuracy over generated tokens and over sandbox seconds.
 
-    Arms of three or more runs have bands of 95% intervals, smaller ones thin lines of single runs. The axes fit the
-    arms that end at or above their start; the legend marks the others, whose curves may leave the axes.
+    Lines are of every update's training samples, with bands of one standard error; points are validations, with 95%
+    intervals for arms of three or more runs. The axes fit the arms that end at or above their start; the legend marks
+    the others, whose curves may leave the axes.
     """
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained", sharey=True)
     inside = [arm for arm, own in curves.items() if _learns(own)] or list(curves)
@@ -128,17 +130,18 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
             shown = [curve for curve in own.values() if np.isfinite(getattr(curve, field)).all()]
             if not shown:
                 continue
-            places = [scale * getattr(curve, field) for curve in shown]
-            end = max(place[-1] for place in places)
+            end = max(scale * getattr(curve, field)[-1] for curve in shown)
             furthest = max(furthest, end) if arm in inside else furthest
             name = arm if arm in inside else f"{arm} (falls to {_mean_end(own):.0%})"
-            _draw_arm(axes, places, [curve.accuracy for curve in shown], name, marker)
+            colour = _draw_validations(axes, shown, field, scale, name, marker)
+            _draw_training(axes, shown, field, scale, colour)
         axes.axhline(reach, color="gray", linewidth=0.8, linestyle=":")
         axes.set(xlabel=label, xlim=(0, 1.03 * furthest or None))
         axes.grid(alpha=0.3)
     seen = np.concatenate([curve.accuracy for arm in inside for curve in curves[arm].values()])
-    panels[0].set(ylabel="sampled accuracy on validation prompts", ylim=(seen.min() - 0.03, seen.max() + 0.03))
-    panels[1].set_title("runs that measured them; thin: single runs of an arm with fewer than three", fontsize=9)
+    panels[0].set(ylabel="accuracy of sampled answers (share of 1)", ylim=(seen.min() - 0.03, seen.max() + 0.03))
+    panels[0].set_title("points: validations, 95% intervals over runs", fontsize=9)
+    panels[1].set_title("lines: training samples, one standard error; runs that measured seconds", fontsize=9)
     arms = panels[0].get_legend_handles_labels()
     figure.legend(*arms, loc="outside upper center", ncols=6, frameon=False, fontsize=8)
     return save(figure, path)
@@ -153,20 +156,36 @@ def _learns(own: Mapping[str, LearningCurve]) -> bool:
     return _mean_end(own) >= float(np.mean([curve.accuracy[0] for curve in own.values()]))
 
 
-def _draw_arm(axes: plt.Axes, places: list[Array], accuracies: list[Array], name: str, marker: str) -> None:
-    """Draw the mean of an arm's runs, with its interval as a band, or the single runs if they are too few."""
+def _draw_validations(
+    axes: plt.Axes, runs: Sequence[LearningCurve], field: str, scale: float, name: str, marker: str
+) -> str:
+    """Draw the means of an arm's validations, with their intervals if the runs are enough; returns the colour."""
     # Runs of an arm have validations at the same updates; all are cut to the shortest.
-    length = min(map(len, accuracies))
-    values = [t_interval(each) for each in np.array([accuracy[:length] for accuracy in accuracies]).T]
-    means = np.array([value.estimate for value in values])
-    middle = np.mean([place[:length] for place in places], axis=0)
-    (line,) = axes.plot(middle, means, marker=marker, markersize=4, linewidth=1.4, label=name)
-    if len(accuracies) >= RUNS_OF_AN_INTERVAL:
-        below, above = np.array([value.bars for value in values]).T
-        axes.fill_between(middle, means - below, means + above, color=line.get_color(), alpha=0.15, linewidth=0)
-    else:
-        for place, accuracy in zip(places, accuracies, strict=True):
-            axes.plot(place, accuracy, color=line.get_color(), linewidth=0.6, alpha=0.6)
+    length = min(len(run.accuracy) for run in runs)
+    values = [t_interval(each) for each in np.array([run.accuracy[:length] for run in runs]).T]
+    middle = scale * np.mean([getattr(run, field)[:length] for run in runs], axis=0)
+    bars = np.array([value.bars for value in values]).T if len(runs) >= RUNS_OF_AN_INTERVAL else None
+    drawn = axes.errorbar(
+        middle, [value.estimate for value in values], yerr=bars, marker=marker, markersize=5, linestyle=":",
+        linewidth=0.8, elinewidth=0.8, capsize=2, label=name,
+    )  # fmt: skip
+    return to_hex(drawn.lines[0].get_color())
+
+
+def _draw_training(axes: plt.Axes, runs: Sequence[LearningCurve], field: str, scale: float, colour: str) -> None:
+    """Draw the accuracy of an arm's training samples, pooled over its runs, with a band of one standard error."""
+    samples = [run.training for run in runs]
+    length = min(len(one.accuracy) for one in samples)
+    if not length:
+        return  # not recorded
+    counts = np.array([one.count[:length] for one in samples])
+    right = np.array([one.accuracy[:length] for one in samples]) * counts
+    pooled = counts.sum(0)
+    shares = np.divide(right.sum(0), pooled, out=np.full(length, np.nan), where=pooled > 0)
+    errors = np.sqrt(np.clip(shares * (1 - shares), 0, None) / np.where(pooled > 0, pooled, np.nan))
+    middle = scale * np.mean([getattr(one, field)[:length] for one in samples], axis=0)
+    axes.plot(middle, shares, color=colour, linewidth=1.2)
+    axes.fill_between(middle, shares - errors, shares + errors, color=colour, alpha=0.15, linewidth=0)
 
 
 def write_speed(curves: Curves, reach: float, against: str, out: Path, notes: Sequence[str] = ()) -> str:

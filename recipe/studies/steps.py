@@ -69,7 +69,7 @@ class Steps:
 
     @property
     def python(self) -> str:
-        return self.options.python or sys.executable
+        return self.options.python or os.path.relpath(sys.executable)
 
     @property
     def platform(self) -> str:

@@ -77,11 +77,11 @@ def test_the_learning_curve_has_every_step_with_a_band_of_the_standard_error(tmp
     draw_learning_curve(run)
     (axes,) = figures[0].axes
     line = axes.lines[0]
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2], [0.5, 0.9])
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1], [0.5, 0.9])
     (band,) = [one for one in axes.collections if isinstance(one, FillBetweenPolyCollection)]
     corners = np.asarray(band.get_paths()[0].vertices)
-    reach = {step: corners[corners[:, 0] == step, 1] for step in (1, 2)}
-    assert [reach[step].max() - reach[step].min() for step in (1, 2)] == pytest.approx([2 * 0.0625, 2 * 0.05])
+    reach = {step: corners[corners[:, 0] == step, 1] for step in (0, 1)}
+    assert [reach[step].max() - reach[step].min() for step in (0, 1)] == pytest.approx([2 * 0.0625, 2 * 0.05])
 
 
 def test_skills_differ_by_the_shape_of_their_validations(tmp_path: Path, monkeypatch):

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from recipe import report
+from recipe.records.figure import MARKERS
 from recipe.records.learning_speed import read_curve
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import speed
@@ -35,6 +36,20 @@ def test_a_curve_counts_tokens_and_seconds_since_the_start(tmp_path: Path):
     assert curve.reaches(0.8) == pytest.approx((2 + 4 / 3, 2 + 4 / 3))
     assert curve.reaches(0.3) == (0.0, 0.0)
     assert curve.reaches(0.95) is None
+
+
+def test_training_samples_belong_to_the_policy_before_their_update(tmp_path: Path):
+    run = RunDirectory.prepare(str(tmp_path), "a", "grpo.s0")
+    run.write_config(OmegaConf.create({"data": {"train_batch_size": 4}, "actor_rollout_ref": {"rollout": {"n": 2}}}))
+    run.log_metrics(0, {"skill/mean/accuracy": 0.5})
+    for step, (accuracy, masked) in enumerate([(0.5, 0.0), (0.75, 0.5)], 1):
+        shares = {"reward/acc": accuracy, "reward/masked_share": masked, "skill/mean/accuracy": accuracy}
+        run.log_metrics(step, {"response_length/mean": 10.0, "reward/sandbox_seconds": 1.0} | shares)
+    training = read_curve(run, "skill/mean/accuracy").training
+    assert training.accuracy.tolist() == [0.5, 0.75]
+    assert training.count.tolist() == [8, 4]
+    assert training.tokens.tolist() == [0, 80]
+    assert training.seconds.tolist() == [0, 1]
 
 
 def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(tmp_path: Path, capsys):
@@ -81,8 +96,8 @@ def test_the_last_greedy_accuracy_stands_in_the_table_where_it_was_measured(tmp_
     assert "Greedy accuracy was not measured in 1 of 1 run." in table  # of the first validations
 
 
-def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp_path: Path, monkeypatch):
-    """`inverted` falls to nothing, and two runs of `few` would have a band of 12.7 standard errors to each side."""
+def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_interval(tmp_path: Path, monkeypatch):
+    """`inverted` falls to nothing, and two runs of `few` would have intervals of 12.7 standard errors to each side."""
     ends = {"grpo": (0.7, 0.8, 0.9), "few": (0.6, 0.8), "inverted": (0.0, 0.0, 0.01)}
     for arm, own in ends.items():
         for seed, end in enumerate(own):
@@ -95,9 +110,9 @@ def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_band(tmp
     tokens, seconds = figures[0].axes
     assert tokens.get_ylim() == pytest.approx((0.4 - 0.03, 0.9 + 0.03))
     assert tokens.get_xlim()[1] == pytest.approx(1.03 * 1.6)  # thousands; `inverted` generates 6.4
-    assert len(tokens.collections) == len(seconds.collections) == 2  # bands of grpo and inverted
-    thin = [line for line in tokens.lines if line.get_linewidth() == 0.6]
-    assert sorted(float(np.asarray(line.get_ydata())[-1]) for line in thin) == [0.6, 0.8]
+    assert len(tokens.collections) == len(seconds.collections) == 2  # intervals of grpo and inverted
+    ends_drawn = [float(np.asarray(line.get_ydata())[-1]) for line in tokens.lines if line.get_marker() in MARKERS]
+    assert sorted(ends_drawn) == pytest.approx([0.01 / 3, 0.7, 0.8])
     names = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert names == ["few", "grpo", "inverted (falls to 0%)"]
 
