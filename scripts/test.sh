@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set up, then check style and types and run the tests.
-#   bash scripts/test.sh                 everything: unit tests on both cores, then tests that need the machine to themselves
+#   bash scripts/test.sh                 everything: unit tests, then slow tests beside end-to-end tests
 #   bash scripts/test.sh unit            only the unit tests
 #   bash scripts/test.sh ARGUMENTS...    pytest with these arguments
 set -euo pipefail
@@ -15,14 +15,19 @@ stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/rec
     tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
     tests/rewards/test_manager.py tests/rewards/counterfactual/test_{crediting,tokens}.py)
 
-unit() {
-    local fast=(-m "not slow and not e2e" --durations=10) log status=0
+together() { # pytest's arguments, --, pytest's arguments: two runs side by side; the first prints at its end
+    local first=() log status=0
+    while [ "$1" != -- ]; do
+        first+=("$1")
+        shift
+    done
+    shift
     log=$(mktemp)
-    set -m  # a separate job: otherwise the shell would make it ignore SIGINT, which tests notice
-    $python -m pytest "${fast[@]}" "${stack[@]}" "$@" >"$log" 2>&1 &
+    set -m # a job with its own process group: otherwise the shell would make it ignore SIGINT, which tests notice
+    $python -m pytest "${first[@]}" >"$log" 2>&1 &
     set +m
-    trap "kill $! 2>/dev/null" EXIT
-    $python -m pytest "${fast[@]}" "${stack[@]/#/--ignore=}" "$@" || status=$?
+    trap "kill -INT $! 2>/dev/null" EXIT
+    $python -m pytest "$@" || status=$?
     wait $! || status=$?
     cat "$log"
     rm "$log"
@@ -30,10 +35,15 @@ unit() {
     return $status
 }
 
+unit() {
+    local fast=(-m "not slow and not e2e" --durations=10)
+    together "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" "${stack[@]/#/--ignore=}" "$@"
+}
+
 case ${1:-} in
     "")
         unit
-        exec $python -m pytest -m "slow or e2e" --durations=20
+        together -m "slow and not e2e" --durations=10 -- -m e2e --durations=10
         ;;
     unit) unit "${@:2}" ;;
     *) exec $python -m pytest "$@" ;;
