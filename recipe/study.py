@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from recipe.runtime.options import OptionError, Options
 from recipe.studies import coding, lm_eval, npg_muse, papers, tasks
@@ -68,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _study(given: Sequence[str]) -> tuple[Callable[..., str | None], list[str]]:
     """The study that is named, and its arguments; Stopped for another name or number of arguments."""
+    if not Path("configs/experiment").is_dir():
+        raise Stopped(f"{Path.cwd()} is not this project's folder: change to it")
     name, values = (given[0], list(given[1:])) if given else ("", [])
     if name not in STUDIES:
         raise Stopped(f"unknown study '{name}'; valid ones: {', '.join(STUDIES)}")
@@ -75,13 +78,16 @@ def _study(given: Sequence[str]) -> tuple[Callable[..., str | None], list[str]]:
     try:
         signature.bind(None, *values)
     except TypeError as error:
-        raise Stopped(f"{name}: {error}; wanted: {_usage(signature)}") from None
+        hidden = 1 if name == "task" else 0  # its launcher names the task
+        raise Stopped(f"{name}: {error}; wanted: {_usage(signature, hidden)}") from None
     return STUDIES[name], values
 
 
-def _usage(signature: inspect.Signature) -> str:
-    parameters = list(signature.parameters.values())[1:]
-    return " ".join(f"[{one.name} ...]" if one.kind is one.VAR_POSITIONAL else one.name.upper() for one in parameters)
+def _usage(signature: inspect.Signature, hidden: int) -> str:
+    parameters = list(signature.parameters.values())[1 + hidden :]
+    words = [f"[{one.name} ...]" if one.kind is one.VAR_POSITIONAL else one.name.upper() for one in parameters]
+    model = "; MODEL is a Hugging Face folder or a hub name (owner/model)" if "MODEL" in words else ""
+    return " ".join(words) + model
 
 
 if __name__ == "__main__":

@@ -13,7 +13,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 study() {
-    local python=${PYTHON:-.venv/bin/python}
-    [ -n "${PYTHON:-}" ] || [ -x $python ] || bash scripts/setup.sh "$([ "${PLATFORM:-cpu}" = cpu ] && echo cpu || echo gpu)" >&2
+    local python=${PYTHON:-.venv/bin/python} platform=gpu
+    [ "${PLATFORM:-cpu}" != cpu ] || platform=cpu
+    if [ -z "${PYTHON:-}" ] && [ ! -e .venv/.stamp ]; then
+        [ -z "${DRY_RUN:-}" ] || { echo "stopped: no .venv; first bash scripts/setup.sh $platform, or PYTHON=..." >&2; exit 2; }
+        bash scripts/setup.sh $platform >&2
+    fi
     exec "$python" -m recipe.study "$@"
 }

@@ -7,5 +7,6 @@
 # ARMS="grpo qp_solutions ..." selects files of configs/arm; EPSILONS="0.01 0.1 ..." what skills protected by qp_solutions
 # may lose, as a cosine; "" for none of either. SEEDS="0 1". REFRESH_STEPS=500: steps of the arm refresh in real. Hydra
 # multiruns in one folder, with one summary at the end. Can be stopped and restarted: finished runs are not repeated.
+[ "${1:-}" != real ] || export PLATFORM=${PLATFORM:-gpu_1x8}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 study paper_b "$@"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 # "" is a choice: none of them.
 MAY_BE_EMPTY = ("arms", "epsilons")
 PLATFORMS = ("cpu", "gpu_1x8", "gpu_ray")
-NUMBERS = ("length", "samples", "jobs", "problems", "sequence_parallel", "seed", "refresh_steps")
+NUMBERS = ("length", "jobs", "problems")
 # They concern the shell that starts a study; a submitted job has its own.
 LOCAL = ("dry_run",)
 

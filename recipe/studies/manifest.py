@@ -127,7 +127,7 @@ def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
     for kind, found in entries.items():
         for name, entry in found.items():
             before = kept.get(kind, {}).get(name, entry)
-            if before["digest"] == entry["digest"]:
+            if before["digest"].split() == entry["digest"].split():  # the blanks of a setting do not count
                 continue
             there, here = (_described(kind, one) for one in (before, entry))
             yield f"another {kind} '{name}': {there} there, {here} here; {advice[kind]}"

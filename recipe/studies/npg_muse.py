@@ -253,12 +253,15 @@ def _train_all(steps: Steps, settings: Sequence[Setting]) -> None:
             if not isinstance(error, CommandFailed):
                 say(f"stopped: {error}")
             return error.status
+        except Exception as error:  # one setting's: the other runs go on
+            say(f"{setting.run} failed: {type(error).__name__}: {error}")
+            return 1
         return 0
 
     jobs, submitting = _jobs(steps), steps.with_environment(**steps.options.variables())
     statuses = _parallel(train, settings, jobs) if jobs > 1 else [train(setting) for setting in settings]
     if failed := [setting.run for setting, status in zip(settings, statuses, strict=True) if status]:
-        raise CommandFailed(f"runs failed: {', '.join(failed)}", max(statuses))
+        raise CommandFailed(f"runs failed: {', '.join(failed)}", next(filter(None, statuses)))
 
 
 def _parallel(train: Callable[[Setting], int], settings: Sequence[Setting], jobs: int) -> list[int]:
@@ -276,6 +279,8 @@ def _jobs(steps: Steps) -> int:
     room = steps.answer(
         "recipe.cluster", "room", f"experiment={given.experiment}", "platform=gpu_ray", *given.train.split()
     )
+    if not room.isdecimal():
+        raise Stopped(f"recipe.cluster room answered {room!r}, not a number; name the runs at a time: JOBS=N")
     return max(1, int(room))
 
 
@@ -289,7 +294,10 @@ def best(steps: Steps, settings: Sequence[Setting]) -> Setting:
     folders = _evaluations(steps, settings)
     if steps.dry:
         return settings[0]
-    return settings[folders.index(steps.answer("recipe.report", "choose", *folders))]
+    chosen = steps.answer("recipe.report", "choose", *folders)
+    if chosen not in folders:
+        raise Stopped(f"recipe.report choose answered {chosen!r}, which is none of the evaluations")
+    return settings[folders.index(chosen)]
 
 
 def _evaluations(steps: Steps, settings: Iterable[Setting]) -> list[str]:

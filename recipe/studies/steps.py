@@ -6,6 +6,7 @@ refused, and what an earlier run finished is used.
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -113,12 +114,17 @@ class Steps:
 
     def _start(self, command: Sequence[str], output: int | TextIO) -> str:
         try:
-            done = subprocess.run(command, stdout=output, env=os.environ | self.environment, text=True)
+            process = subprocess.Popen(command, stdout=output, env=os.environ | self.environment, text=True)
         except OSError as error:
             raise Stopped(f"cannot start {command[0]}: {error.strerror}") from error
-        if done.returncode:
-            raise CommandFailed(f"{' '.join(command[:3])} ended with status {done.returncode}", done.returncode)
-        return done.stdout or ""
+        try:
+            answer, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.wait()  # the terminal interrupts the command, too, which may have something to save
+            raise
+        if process.returncode:
+            raise _failure(" ".join(command[:3]), process.returncode)
+        return answer or ""
 
     def serve(self, *command: str) -> None:
         """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU."""
@@ -237,6 +243,14 @@ class Steps:
         """Add what tables need of finished runs to the file KEPT."""
         if self.options.kept:
             self.module("recipe.keep", folder, self.options.kept)
+
+
+def _failure(command: str, status: int) -> CommandFailed:
+    """status: as Popen has it, negative for a signal; a shell's 128 + signal in the error."""
+    if status > 0:
+        return CommandFailed(f"{command} ended with status {status}", status)
+    hint = ", often for lack of memory" if status == -signal.SIGKILL else ""
+    return CommandFailed(f"{command} was killed by {signal.Signals(-status).name}{hint}", 128 - status)
 
 
 def say(text: str) -> None:

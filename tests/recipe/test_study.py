@@ -70,6 +70,13 @@ def test_what_is_new_is_added_and_a_refusal_adds_nothing(tmp_path, inputs):
     }  # fmt: skip
 
 
+def test_the_blanks_of_a_setting_do_not_count(tmp_path):
+    claim(tmp_path / "out", settings={"train": "a=1\n    b=2 "})
+    claim(tmp_path / "out", settings={"train": "a=1 b=2"})
+    with pytest.raises(StudyError, match="another setting 'train'"):
+        claim(tmp_path / "out", settings={"train": "a=1 b=3"})
+
+
 def test_a_damaged_file_and_a_missing_one_are_refused_and_nothing_is_written(tmp_path):
     out = tmp_path / "out"
     with pytest.raises(StudyError, match=f"^no such file: {tmp_path}/gone.parquet$"):

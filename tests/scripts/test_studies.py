@@ -1,15 +1,20 @@
 """The launchers of the studies: what they would run, in which order, and what they refuse."""
 
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
 from recipe.runtime.options import Options
 from recipe.settings import read_settings
 from recipe.studies import npg_muse
-from recipe.studies.steps import Steps
+from recipe.studies.steps import CommandFailed, Steps
 from tests.composing import composed
 from tests.studying import ROOT, of_module, script, search, study
 
@@ -292,15 +297,65 @@ def test_every_study_can_be_a_ray_job_and_a_dry_run_prints_it(study):
     assert (variables["PLATFORM"], variables["TRAIN"]) == ("gpu_ray", "data.seed=1")
 
 
-def test_an_interpreter_that_is_not_there_is_one_message(tmp_path):
-    status, _, printed = study("npg_muse.smoke", dry=False, folder=tmp_path, PYTHON="/nowhere/python")
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder with the configurations, in which nothing was made."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    return tmp_path
+
+
+def interpreter(folder, text: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_interpreter_that_is_not_there_is_one_message(elsewhere):
+    status, _, printed = study("npg_muse.smoke", dry=False, folder=elsewhere, PYTHON="/nowhere/python")
     assert status == 2
     assert printed.splitlines()[-1] == "stopped: cannot start /nowhere/python: No such file or directory"
 
 
-def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused():
+def test_a_command_that_is_killed_ends_the_study_with_the_status_of_a_shell(elsewhere):
+    killed = interpreter(elsewhere, "kill -9 $$")
+    status, _, printed = study("npg_muse.smoke", dry=False, folder=elsewhere, PYTHON=killed)
+    assert status == 137
+    assert printed.splitlines()[-1].endswith("was killed by SIGKILL, often for lack of memory")
+
+
+def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere):
+    killed = 'case "$*" in *mixed_*) kill -9 $$ ;; esac'
+    steps = Steps(Options(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
+    settings = [npg_muse.Setting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")]
+    started = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(npg_muse, "_make_data", lambda *_: None)
+        patched.setattr(npg_muse, "_train", lambda steps, setting: started.append(setting) or steps.module(setting.run))
+        with pytest.raises(CommandFailed, match="runs failed: mixed_m_") as raised:
+            npg_muse._train_all(steps, settings)
+    assert (raised.value.status, started) == (137, settings)
+
+
+def test_an_interrupted_command_ends_in_its_own_time(elsewhere):
+    """As a terminal does, the whole process group is interrupted."""
+    saving = interpreter(elsewhere, "trap 'sleep 1; echo saved >saved; exit 1' INT; touch begun; sleep 30 & wait")
+    environment = {**os.environ, "PYTHON": saving, "PYTHONPATH": str(ROOT), "DRY_RUN": ""}
+    command = [sys.executable, "-m", "recipe.study", "npg_muse.smoke"]
+    running = subprocess.Popen(command, cwd=elsewhere, env=environment, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (elsewhere / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=30) == 130
+    assert (elsewhere / "saved").read_text() == "saved\n"
+
+
+def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused(tmp_path):
     assert study("gsm8k")[2].startswith("stopped: unknown study 'gsm8k'; valid ones: task, smoke, coding.all")
-    assert study("npg_muse.mixed", "m")[2].endswith("wanted: MODEL REWARD VOLUME\n")
-    assert study("task", "nothing", "m")[2].startswith(
-        "stopped: no configs/experiment/nothing.yaml; valid experiments: "
+    assert (
+        "wanted: MODEL REWARD VOLUME; MODEL is a Hugging Face folder or a hub name" in study("npg_muse.mixed", "m")[2]
     )
+    assert "wanted: MODEL; MODEL is" in study("task", "gsm8k")[2]
+    assert study("task", "nothing", "m")[2].startswith("stopped: no configs/experiment/nothing.yaml; valid experiments")
+    assert study("learning", folder=tmp_path)[2] == f"stopped: {tmp_path} is not this project's folder: change to it\n"
