@@ -328,10 +328,15 @@ def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere)
     killed = 'case "$*" in *mixed_*) kill -9 $$ ;; esac'
     steps = Steps(Options(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
     settings = [npg_muse.Setting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")]
-    started = []
+    started: list[npg_muse.Setting] = []
+
+    def train(steps: Steps, setting: npg_muse.Setting) -> None:
+        started.append(setting)
+        steps.module(setting.run)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(npg_muse, "_make_data", lambda *_: None)
-        patched.setattr(npg_muse, "_train", lambda steps, setting: started.append(setting) or steps.module(setting.run))
+        patched.setattr(npg_muse, "_train", train)
         with pytest.raises(CommandFailed, match="runs failed: mixed_m_") as raised:
             npg_muse._train_all(steps, settings)
     assert (raised.value.status, started) == (137, settings)

@@ -111,7 +111,7 @@ def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_interval
     assert tokens.get_ylim() == pytest.approx((0.4 - 0.03, 0.9 + 0.03))
     assert tokens.get_xlim()[1] == pytest.approx(1.03 * 1.6)  # thousands; `inverted` generates 6.4
     assert len(tokens.collections) == len(seconds.collections) == 2  # intervals of grpo and inverted
-    ends_drawn = [float(np.asarray(line.get_ydata())[-1]) for line in tokens.lines if line.get_marker() in MARKERS]
+    ends_drawn = [float(np.asarray(line.get_ydata())[-1]) for line in tokens.lines if str(line.get_marker()) in MARKERS]
     assert sorted(ends_drawn) == pytest.approx([0.01 / 3, 0.7, 0.8])
     names = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert names == ["few", "grpo", "inverted (falls to 0%)"]
