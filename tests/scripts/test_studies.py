@@ -347,7 +347,10 @@ def test_an_interrupted_command_ends_in_its_own_time(elsewhere):
     saving = interpreter(elsewhere, "trap 'sleep 1; echo saved >saved; exit 1' INT; touch begun; sleep 30 & wait")
     environment = {**os.environ, "PYTHON": saving, "PYTHONPATH": str(ROOT), "DRY_RUN": ""}
     command = [sys.executable, "-m", "recipe.study", "npg_muse.smoke"]
-    running = subprocess.Popen(command, cwd=elsewhere, env=environment, start_new_session=True)
+    running = subprocess.Popen(
+        command, cwd=elsewhere, env=environment, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (elsewhere / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
