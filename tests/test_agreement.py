@@ -32,6 +32,7 @@ ADD = "def f(a):\n    return a + 1\n"
         ("def", "SyntaxError: invalid syntax (main.py, line 3)"),
     ],
 )
+@pytest.mark.slow
 async def test_how_a_program_ends_decides_whether_its_functions_are_tested(end, verdict):
     assert await judge_tests(ADD + end, "", ["assert f(1) == 2", "assert f(2) == 3"], 0.5) == [verdict] * 2
 
@@ -49,6 +50,7 @@ async def test_a_test_that_ends_the_process_fails_alone():
     assert await judge_tests(program, "", tests, 2.0) == [PASSED, "the process ended", PASSED, "the process ended"]
 
 
+@pytest.mark.slow
 async def test_no_test_runs_after_one_that_timed_out():
     program = "def f(a):\n    while a: pass\n    return 1"
     assert await judge_tests(program, "", ["assert f(0)", "f(1)", "f(0)"], 0.5) == [PASSED, TIMEOUT, None]
@@ -108,6 +110,7 @@ def test_own_sources_are_the_same_for_the_same_seed(ours):
     assert list(own(2, 0)) == ours != list(own(2, 1))
 
 
+@pytest.mark.slow
 async def test_own_reference_solutions_pass_plainly(ours):
     for row in ours[::2]:
         verdicts = await (

@@ -37,6 +37,7 @@ def test_ratios_are_those_of_medians_of_alternating_pairs(tmp_path: Path, monkey
     assert len(started) == 4
 
 
+@pytest.mark.slow
 def test_processor_seconds_count_what_a_run_has_started(tmp_path: Path):
     """A run whose child, long ended, used most of it: 0.6 s between its second step and its last."""
     run = RunDirectory.prepare(str(tmp_path), "e", "r")

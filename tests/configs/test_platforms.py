@@ -52,6 +52,7 @@ def test_there_is_a_preset_for_each_model_that_the_documentation_names() -> None
 
 @pytest.mark.parametrize("platform", GPU_PLATFORMS)
 @pytest.mark.parametrize("adaptation", ["lora", "full"])
+@pytest.mark.slow
 def test_a_7b_is_accepted_on_every_gpu_platform(platform: str, adaptation: str) -> None:
     check(platform, "qwen2_5_7b", adaptation)
 

@@ -230,6 +230,7 @@ def test_countdown_records_are_train_dev_and_test_in_this_order():
         countdown_tasks.convert({"target": 1000, "nums": [1, 1, 1]}, "train", 0)
 
 
+@pytest.mark.slow
 def test_a_limit_of_countdown_counts_train_dev_and_test_alike(tmp_path):
     path = tmp_path / "countdown.parquet"
     pd.DataFrame({"target": [98] * 330_000, "nums": [[44, 19, 35]] * 330_000}).to_parquet(path)

@@ -42,6 +42,7 @@ def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
     assert numbers["l2_1.0"] == ("75.5", "63.7", "-1.0", "66.7")
 
 
+@pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
     counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10}
     for name, count in counts.items():

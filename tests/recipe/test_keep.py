@@ -25,6 +25,7 @@ def finish(folder: Path, name: str, end: bool = True) -> RunDirectory:
     return run
 
 
+@pytest.mark.slow
 def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("SKILLCREDIT_HOME", str(tmp_path))
     finish(tmp_path, "grpo.s0")

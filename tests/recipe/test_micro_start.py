@@ -10,6 +10,8 @@ import pytest
 from data_prep import made_from
 from recipe.micro_start import SFT_FILES
 
+pytestmark = pytest.mark.slow
+
 ROOT = made_from.ROOT
 # Stand-ins for the commands, which take minutes: they leave what the real ones leave.
 RUN = """

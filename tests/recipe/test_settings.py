@@ -81,6 +81,7 @@ def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come(
         ([*QUICKSTART, "projection=qpp"], r"(?s)Could not find 'projection/qpp'.*off"),
     ],
 )
+@pytest.mark.slow
 def test_an_argument_that_does_not_compose_is_explained(arguments: list[str], message: str):
     with pytest.raises(SettingsError, match=message):
         compose_training(arguments)

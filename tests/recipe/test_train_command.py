@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 
+import pytest
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
@@ -45,6 +46,7 @@ def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
     assert shlex.split(again) == [*typed[:-1], "run.name=grpo.s0"]
 
 
+@pytest.mark.slow
 def test_verl_is_imported_when_training_begins_and_not_before():
     """It takes seconds, and reads its platform when it is imported."""
     code = "import sys, recipe.train; print('verl' in sys.modules)"

@@ -54,6 +54,7 @@ async def judged(program, truth=TRUTH, **settings):
         ("def f(a, b):\n    __import__('subprocess')\n    return a * b", "forbidden_import"),
     ],
 )
+@pytest.mark.slow
 async def test_a_refused_trick_earns_nothing(program, guard):
     assert await judged(program) == (0.0, guard)
 
@@ -144,6 +145,7 @@ def test_an_empty_program_is_told_from_one_that_does_something():
         "def f(x): return 4 if x or 1" + "<1" * 20000 + " else 4",
     ],
 )
+@pytest.mark.slow
 def test_a_program_of_any_size_and_depth_is_looked_at_in_bounded_steps(program: str) -> None:
     profile = cProfile.Profile()
     profile.enable()

@@ -148,6 +148,7 @@ async def test_duckdb_answers_every_nasty_query():
 
 
 @pytest.mark.parametrize("unit", ["statement", "line"])
+@pytest.mark.slow
 def test_every_nasty_program_has_interventions_or_none(unit):
     given = 0
     for program in [*PROGRAMS, *DEEP]:

@@ -9,6 +9,8 @@ import rewards
 from benchmarks.patterns import Used, hostile_texts, patterns_of
 from tests.rewards.regex_steps import MOST, Steps
 
+pytestmark = pytest.mark.slow
+
 PATTERNS = patterns_of(rewards)
 SHORT, LONG = 40, 160
 # Steps grow as the text does, with room for what a match costs however long the text is.

@@ -57,6 +57,7 @@ async def test_wrong_answers_are_worth_less(name):
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.slow
 async def test_the_same_answer_gets_the_same_verdict(name):
     for answer in (EXAMPLES[name].gold, *EXAMPLES[name].wrong, "[A, B", ""):
         assert await judged(name, answer) == await judged(name, answer)

@@ -342,6 +342,7 @@ def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere)
     assert (raised.value.status, started) == (137, settings)
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_ends_in_its_own_time(elsewhere):
     """As a terminal does, the whole process group is interrupted."""
     saving = interpreter(elsewhere, "trap 'sleep 1; echo saved >saved; exit 1' INT; touch begun; sleep 30 & wait")

@@ -1,11 +1,14 @@
 import asyncio
 
+import pytest
+
 from data_prep.micro.episodes import demonstrations
 from data_prep.micro.problems import SKILLS
 
 FEEDBACK = "fix {test}\n{program}"
 
 
+@pytest.mark.slow
 def test_half_are_episodes_in_which_a_wrong_program_is_mended():
     made = asyncio.run(demonstrations(40, 0, FEEDBACK))
     episodes = [one for one in made if len(one.messages) == 4]

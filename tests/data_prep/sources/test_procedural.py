@@ -184,6 +184,7 @@ def test_sql_tasks_are_proved_on_their_databases(tmp_path, capsys):
     assert "0 rows have no solution to prove; 0 problems refused" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_sql_tasks_for_duckdb_are_proved_there(tmp_path, capsys):
     pytest.importorskip("duckdb")
     assert sql.main(["--out", str(tmp_path), "--limit", "1", "--engine", "duckdb"]) == 0

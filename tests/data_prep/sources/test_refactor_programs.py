@@ -39,6 +39,7 @@ def test_the_lists_of_a_pipeline_tell_it_from_every_neighbour(seed, steps):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
+@pytest.mark.slow
 def test_the_solution_keeps_what_the_prompt_asks_for_and_the_original_does_not(seed):
     fields = refactor.draw(random.Random(seed))
     assert fields == refactor.draw(random.Random(seed))

@@ -30,6 +30,7 @@ def check(tiny_arguments, tmp_path, run):
 
 @pytest.mark.parametrize("unit", ["statement", "line", "paragraph"])
 @pytest.mark.parametrize("kind", [None, "byte-level", "byte-level, trimmed offsets", "byte fallback"])
+@pytest.mark.slow
 def test_tokenizers_that_keep_the_text_pass(check, kind, unit):
     assert check(kind, f"credit.unit={unit}") == []
 

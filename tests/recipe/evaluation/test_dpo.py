@@ -60,6 +60,7 @@ def test_an_evaluation_that_is_not_there_and_a_model_that_is_none_are_refused(tm
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.slow
 def test_the_packages_that_trl_uses_are_pinned_as_it_needs_them(platform):
     file, own = PROJECT / "requirements" / f"{platform}.txt", PROJECT / "requirements" / "dpo.txt"
     needed = read_metadata(own)["trl"]

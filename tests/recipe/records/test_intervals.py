@@ -35,6 +35,7 @@ def test_the_bootstrap_covers_the_mean_in_nineteen_of_twenty_large_samples() -> 
 
 
 @pytest.mark.parametrize("runs", [2, 4, 6])
+@pytest.mark.slow
 def test_the_t_interval_covers_the_mean_of_few_runs_in_nineteen_of_twenty_studies(runs: int) -> None:
     studies = np.random.default_rng(runs).normal(70, 5, (4000, runs))
     assert 0.93 <= coverage(t_interval, studies, 70) <= 0.97

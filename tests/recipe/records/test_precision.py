@@ -45,6 +45,7 @@ def test_what_was_measured_too_roughly_or_not_at_all_is_counted(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_the_studies_of_the_papers_ask_for_enough_samples_of_each_skill():
     halves = [float(number % 2) for number in range(SAMPLES_OF_A_SKILL - 1)]
     assert share_error(halves) > LARGEST_ERROR >= share_error([*halves, 0.0])

@@ -35,6 +35,7 @@ def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory)
     assert skill_names(run.metrics()) == ["sql", "write"]
 
 
+@pytest.mark.slow
 def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory):
     run.log_event("masked", step=1, samples=3, share=0.02)
     run.log_event("start", command="python -m recipe.train")
@@ -53,6 +54,7 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
 
 
 @pytest.mark.parametrize(("share", "told", "warned"), [(0.05, "5.0%", False), (0.061, "6.1%", True)])
+@pytest.mark.slow
 def test_the_report_says_which_share_of_answers_was_cut(run: RunDirectory, share: float, told: str, warned: bool):
     run.log_metrics(3, {"response_length/clip_ratio": share})
     text = update_report(run).read_text()
@@ -67,6 +69,7 @@ def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
     assert "No validation has been done yet." in update_report(run).read_text()
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_ends_no_run_and_is_told(run: RunDirectory):
     (run.path / "EXPERIMENT.md").mkdir()
     with failure_logged(run, 2):

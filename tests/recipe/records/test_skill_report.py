@@ -205,6 +205,7 @@ def test_mixed_training_forgets_any_skill_and_has_no_new_one() -> None:
     assert skill_table(record).splitlines()[-1] == "| forward transfer | - | - | - | - |"
 
 
+@pytest.mark.slow
 def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
     predicted = 0.1 * (np.diff(np.vstack([INITIAL, ACCURACY]), axis=0) - np.eye(3))
     record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, predicted)

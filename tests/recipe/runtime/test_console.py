@@ -2,6 +2,8 @@ import io
 import json
 import time
 
+import pytest
+
 from recipe.runtime.console import EvaluationState, ProgressReporter, StepClock, SupervisedState, TrainingState
 
 
@@ -48,6 +50,7 @@ def test_supervised_training_shows_loss_and_steps():
     assert state.describe() == "7 of 100 steps done | loss 0.512"
 
 
+@pytest.mark.slow
 def test_lines_appear_while_the_file_grows_and_half_a_line_waits(tmp_path):
     path, stream = tmp_path / "events.jsonl", io.StringIO()
     path.write_text(json.dumps({"time": 0.0, "event": "step", "step": 99}) + "\n")  # of an earlier start

@@ -11,6 +11,7 @@ from tests.composing import composed
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.slow
 def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: pytest.MonkeyPatch, ranks: int):
     def padded(batch, multiple, eos):
         pads = [f"pad_{number}_0" for number in range(-len(batch.keys) % multiple)]

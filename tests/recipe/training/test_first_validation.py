@@ -42,6 +42,7 @@ def test_it_is_the_row_of_step_zero_in_a_new_run(trainer: SkillCreditTrainer):
     assert measured(trainer, 0, 0) == [0]
 
 
+@pytest.mark.slow
 def test_it_takes_the_place_of_the_row_that_was_not_written(trainer: SkillCreditTrainer):
     measured(trainer, 0, 0)
     assert measured(trainer, 2, 2) == [0, 2]
@@ -55,6 +56,7 @@ def test_it_does_not_replace_a_row_that_was(trainer: SkillCreditTrainer):
     assert row["critic/score/mean"] == 0.75
 
 
+@pytest.mark.slow
 def test_one_that_only_a_restart_makes_decides_nothing(trainer: SkillCreditTrainer):
     """A run that was never stopped would not have had it."""
     measured(trainer, 3, 3)

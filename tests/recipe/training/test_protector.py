@@ -89,6 +89,7 @@ def test_all_skills_are_protected_by_default_and_numbered_as_in_skills_names():
     assert names(Protector(quickstart()).protection()) == SKILLS
 
 
+@pytest.mark.slow
 def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_constraints_samples():
     def shared(guarded=None, plain_loss=True, loss_mean="token-mean", **projection) -> bool:
         protection = protection_of(Protector(changed(projection), plain_loss, loss_mean), guarded)

@@ -178,6 +178,7 @@ def test_what_has_no_normal_form_is_told_from_nothing(source):
     assert same_program(source, ORIGINAL, ["f"])
 
 
+@pytest.mark.slow
 def test_every_solution_of_a_refactoring_task_is_another_program():
     for seed in range(40):
         fields = refactor.draw(random.Random(seed))

@@ -45,6 +45,7 @@ def test_scores_of_a_group_decide_nothing_for_other_estimators_or_with_kl_in_the
         (["algorithm.use_kl_in_reward=true"], True),
     ],
 )
+@pytest.mark.slow
 def test_a_run_skips_equal_groups_where_credit_would_move_nothing(arguments, replays_equal_groups):
     config = composed("experiment=quickstart", "credit=counterfactual", *arguments)
     assert (skips(config) is None) == replays_equal_groups

@@ -187,6 +187,7 @@ def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky,
 
 
 @pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
+@pytest.mark.slow
 def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others(method):
     solution = "\n".join(f"if a{number}:\n b{number}=1" for number in range(950))
     found = credits_of(lambda lines: 0.5, solution=solution, method=method, budget=4)

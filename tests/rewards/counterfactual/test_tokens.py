@@ -82,6 +82,7 @@ def _check_cover(tokenizer, ids):
 @every_kind
 @given(data=st.data())
 @settings(max_examples=25)
+@pytest.mark.slow
 def test_any_tokens_of_any_tokenizer_cover_their_text(kind: str, data: st.DataObject) -> None:
     tokenizer = made(kind)
     _check_cover(tokenizer, data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=40)))

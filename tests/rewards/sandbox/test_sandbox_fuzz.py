@@ -85,6 +85,7 @@ READERS = [read_by_worker, read_by_judge, read_of_judge, read_by_fallback]
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("body", FIXED)
+@pytest.mark.slow
 def test_valid_and_odd_frames_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> None:
     read(body[:MAX_ANSWER])
 

@@ -34,6 +34,7 @@ TRUTH = json.dumps({"tests": ["assert f(2) == 4", "assert f(3) == 9", "assert f(
         ("def f(x):\n    return x * x\n\n\nraise ValueError", 0.0, "runtime"),
     ],
 )
+@pytest.mark.slow
 async def test_tests_and_form_are_paid_for_where_it_compiles_runs_and_changed(program, ratio, error):
     result = await compute_score("refactor", f"```python\n{program}\n```", TRUTH, timeout=0.5)
     assert (result["pass_ratio"], result["error"]) == (ratio, error)

@@ -294,6 +294,7 @@ class _Listening(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 async def test_the_token_goes_only_to_named_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SANDBOX_TOKEN", TOKEN)
     servers = [HTTPServer(("127.0.0.1", 0), type("Handler", (_Listening,), {"heard": []})) for _ in range(2)]
