@@ -208,6 +208,26 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     assert "Traceback" not in answer.stderr
 
 
+def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
+    cluster: dict[str, str], micro_start: Path, tmp_path: Path
+):
+    foreign = tmp_path / "other" / "rewards"
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").touch()
+    command = train(
+        "experiment=quickstart",
+        f"run.root={tmp_path}",
+        f"+ray_kwargs.ray_init.runtime_env.working_dir={foreign.parent}",
+    )
+    answer = subprocess.run(
+        command, cwd=ROOT, env=_clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert answer.returncode == 2, answer.stderr[-3000:]
+    assert answer.stderr.count(f"which differs from the driver's {ROOT / 'rewards'}") == 2  # one per node
+    assert "Traceback" not in answer.stderr
+
+
 def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
     """Room for as many runs as its free GPUs hold, and a command where one is free, with its output and its status."""
     access = _clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
