@@ -70,8 +70,9 @@ def draw_protection(results: list[ProtectionResult], title: str, path: Path) -> 
             axes.set_xlabel(f"mean forgetting\n({forgetting})", fontsize=9)
         row_of_axes[0].set_ylabel(f"gain of the new skill\n({gain})", fontsize=9)
     entries = {label: mark for axes in grid[0] for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    columns = min(len(entries), 2 * len(cosines))
     figure.legend(
-        entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False, fontsize=8
+        entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
     )
     figure.suptitle(title, fontsize=10)
     save(figure, path)
