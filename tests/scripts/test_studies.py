@@ -106,7 +106,7 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     (train,) = of_module(commands, "recipe.train")
     assert f"experiment={task} platform=gpu_1x8 actor_rollout_ref.model.path=m" in train
     assert "adaptation=full" in train
-    # GSM8K's study has a model without a preset here; Hydra refuses a group that is set to null by a word.
+    # GSM8K's study has a model without a preset here; Hydra refuses an override that sets a group to null.
     assert ("model_preset=qwen3_4b" in train, "model_preset" in train) == (task == "countdown",) * 2
     assert "--samples 16" in of_module(commands, "recipe.probe")[0]
     assert of_module(commands, "recipe.report compare") == [
@@ -128,7 +128,7 @@ def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_one
     assert [search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
         f"data/{task}_dry/train.parquet" for task in ("countdown", "gsm8k")
     ]
-    assert all("model_preset" not in run for run in runs)  # parallel sizes of the GPU platform
+    assert all("model_preset" not in run for run in runs)  # presets set parallel sizes for GPUs
 
 
 def test_the_curriculum_is_one_run_through_the_levels():
@@ -215,7 +215,7 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
     )
     assert status == 0, printed
     assert len(of_module(commands, "data_prep.graphs")) == 10
-    assert of_module(commands, "recipe.train") == []  # the jobs' address
+    assert of_module(commands, "recipe.train") == []  # the jobs run it
     jobs = [command for command in commands if "ray_submit" in command]
     assert sorted(jobs) == [
         f"bash scripts/ray_submit.sh scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")
