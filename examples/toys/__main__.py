@@ -15,7 +15,7 @@ from typing import Any
 
 from examples.toys import credit_study, pictures, projection_study
 from examples.toys.credit_training import CreditRun
-from examples.toys.projection_training import ProtectionRun
+from examples.toys.projection_training import PROTECTED, ProtectionRun
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +55,10 @@ def _projection(options: argparse.Namespace) -> str:
     table = projection_study.table(results)
     record = {"run": asdict(run), "results": list(map(asdict, results))}
     out = _record(options.out or "outputs/toy/projection", table, record)
-    title = f"mean and 95% interval of {run.seeds} seeds; cosine of estimated and true constraint gradients"
+    title = (
+        f"gain of a new skill and mean forgetting of {PROTECTED} protected ones after {run.updates} updates\n"
+        f"mean and 95% interval of {run.seeds} seeds; cosine: of estimated and true constraint gradients"
+    )
     pictures.draw_protection(results, title, out / "gain_and_forgetting.png")
     return table
 

@@ -1,8 +1,10 @@
 """Plots of the toy results."""
 
 from pathlib import Path
+from typing import Any
 
 from examples.toys.credit_study import CreditResult
+from examples.toys.credit_training import CreditRun
 from examples.toys.projection_study import ProtectionResult
 from recipe.records.figure import plt, save
 from recipe.records.intervals import Interval
@@ -20,6 +22,11 @@ _METHOD_MARKS = {
     "pcgrad": ("tab:orange", "s"),
     "sequential_margin": ("tab:green", "^"),
     "qp": ("tab:blue", "D"),
+}
+# What a gain and a forgetting measure: a skill's value is 1 - |A theta - y|^2 / |y|^2 or its expected reward.
+_UNITS = {
+    "quadratic": ("fall in relative squared error", "rise in relative squared error"),
+    "tabular": ("rise in expected reward", "fall in expected reward"),
 }
 
 
@@ -39,33 +46,36 @@ def draw_credit(results: list[CreditResult], title: str, path: Path) -> None:
         axes.bar_label(bars, fmt="%.3g", fontsize=7, padding=2)
     axes.set_yscale("log")
     axes.set_xticks(range(len(problems)), problems)
-    axes.set_ylabel("updates until solved (log scale)")
+    axes.set_ylabel(f"updates to an expected reward of {CreditRun.solved:g} (log scale)")
     axes.margins(y=0.1)
     axes.set_title(title, fontsize=10)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False, fontsize=8, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
-    save(figure, path, dpi=90)
+    save(figure, path)
 
 
 def draw_protection(results: list[ProtectionResult], title: str, path: Path) -> None:
-    """Gain of the new skill over forgetting, one row per problem and one column per noise level."""
+    """Gain of the new skill over mean forgetting of the protected ones: a row per problem, a column per noise level."""
     problems = list(dict.fromkeys(row.problem for row in results))
     cosines = list(dict.fromkeys(row.cosine for row in results))
     figure, grid = plt.subplots(
-        len(problems), len(cosines), figsize=(3 * len(cosines), 3 * len(problems)), layout="constrained",
+        len(problems), len(cosines), figsize=(3 * len(cosines), 3.3 * len(problems)), layout="constrained",
         sharex="row", sharey="row", squeeze=False,
     )  # fmt: skip
     for problem, row_of_axes in zip(problems, grid, strict=True):
+        gain, forgetting = _UNITS[problem]
         for cosine, axes in zip(cosines, row_of_axes, strict=True):
             _draw_methods(axes, [row for row in results if (row.problem, row.cosine) == (problem, cosine)])
-            axes.set_title(f"{problem}, cosine {cosine:g}", fontsize=9)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
-    for axes in grid[-1]:
-        axes.set_xlabel("mean forgetting", fontsize=9)
-    figure.supylabel("gain of the new skill", fontsize=9)
+            axes.set_title(f"{problem}, {'exact gradients' if cosine == 1 else f'cosine {cosine:g}'}", fontsize=9)
+            axes.set_xlabel(f"mean forgetting\n({forgetting})", fontsize=9)
+        row_of_axes[0].set_ylabel(f"gain of the new skill\n({gain})", fontsize=9)
+    entries = {label: mark for axes in grid[0] for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    columns = min(len(entries), 2 * len(cosines))
+    figure.legend(
+        entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+    )
     figure.suptitle(title, fontsize=10)
-    save(figure, path, dpi=90)
+    save(figure, path)
 
 
 def _draw_methods(axes: plt.Axes, rows: list[ProtectionResult]) -> None:
@@ -73,17 +83,25 @@ def _draw_methods(axes: plt.Axes, rows: list[ProtectionResult]) -> None:
         colour, mark = _METHOD_MARKS[row.method]
         if row.method == "none":
             axes.plot(*zip(*row.path, strict=True), color=colour, linewidth=1, label="none, stopped early")
-        if row.epsilon > 0:
-            continue
-        axes.errorbar(
-            row.forgetting.estimate, row.gain.estimate, xerr=_errors([row.forgetting]), yerr=_errors([row.gain]),
-            color=colour, marker=mark, markersize=5, linewidth=1, linestyle="", label=row.method,
-        )  # fmt: skip
-    curve = sorted((row.epsilon, row.forgetting.estimate, row.gain.estimate) for row in rows if row.method == "qp")
-    if len(curve) > 1:
-        _, forgetting, gain = zip(*curve, strict=True)
-        axes.plot(forgetting, gain, color="tab:blue", marker=".", linestyle="--", linewidth=1, label="qp over epsilon")
+        if row.epsilon == 0:
+            _draw_points(axes, [row], color=colour, marker=mark, markersize=7, linestyle="", label=row.method)
+    curve = sorted((row for row in rows if row.epsilon > 0), key=lambda row: row.epsilon)
+    if curve:
+        label = f"qp, epsilon up to {curve[-1].epsilon:g}"
+        _draw_points(axes, curve, color="tab:purple", marker="v", markersize=6, linestyle="--", label=label)
+    axes.axvline(0, color="black", linewidth=0.6)
     axes.grid(alpha=0.3)
+
+
+def _draw_points(axes: plt.Axes, rows: list[ProtectionResult], **style: Any) -> None:
+    """Hollow marks, so that methods with the same result stay visible, with the intervals of both means."""
+    axes.errorbar(
+        [row.forgetting.estimate for row in rows],
+        [row.gain.estimate for row in rows],
+        xerr=_errors([row.forgetting for row in rows]),
+        yerr=_errors([row.gain for row in rows]),
+        markerfacecolor="none", linewidth=1, elinewidth=0.8, capsize=2, **style,
+    )  # fmt: skip
 
 
 def _errors(intervals: list[Interval]) -> list[list[float]]:

@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.environment import forwarded
+from recipe.runtime.node_packages import differences, installed, on_nodes
 
 
 class ClusterError(RuntimeError):
@@ -23,8 +24,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     """Start Ray for this run alone, or join the cluster at ``ray_kwargs.ray_init.address`` or RAY_ADDRESS.
 
     Raises:
-        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or another run has started its
-            own Ray on this machine.
+        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, has nodes with other packages
+            than the driver's, or another run has started its own Ray on this machine.
     """
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
     options["runtime_env"] = runtime_environment(config, run, sys.executable)
@@ -43,6 +44,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
     require_accelerators(config)
+    if options["address"] != "local":
+        require_same_packages()
 
 
 def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> dict[str, Any]:
@@ -121,6 +124,17 @@ def require_accelerators(config: DictConfig) -> None:
         raise ClusterError(
             f"the Ray cluster has {present:g} GPU, this run needs {needed} (trainer.nnodes x trainer.n_gpus_per_node). "
             "Lower these keys, add nodes, or unset RAY_ADDRESS to start a separate Ray for the run."
+        )
+
+
+def require_same_packages() -> None:
+    """Raise ClusterError if workers on a node would import other packages than this process."""
+    lines = differences(installed(), on_nodes())
+    if lines:
+        raise ClusterError(
+            "\n".join(["workers of the Ray cluster would import other packages than this process:", *lines])
+            + "\nSubmit the run with scripts/ray_submit.sh, which sends its checkout to every node. Or put this commit "
+            "and the versions in requirements/ on every node, before other checkouts on PYTHONPATH."
         )
 
 

@@ -1,4 +1,4 @@
-"""The YAML files and the typed settings state the same defaults; none contradicts the other."""
+"""The YAML files and the typed settings state the same defaults."""
 
 import dataclasses
 import inspect
@@ -17,12 +17,12 @@ from workers.credit import shape_advantages
 from workers.safe_update import Protection
 
 FOLDER = Path(configs.__path__[0])
-# Keys that belong to the choice of a file, so that a default is only the choice of "off" or of no file.
+# Keys that a group's file sets; their default only means "off" or no file.
 CHOSEN_BY_FILE = {("skills", "names"), ("penalty", "strength")}
 
 
 def stated(group: str) -> dict[str, list[Any]]:
-    """The values that each key of a group has in the files that state it."""
+    """Values of each key of a group in the files that set it."""
     files = [_resolved(path, group) for path in sorted((FOLDER / group).glob("[!_]*.yaml"))]
     found: dict[str, list[Any]] = {}
     for node in (_train().get(group) or OmegaConf.create({}), *files):
@@ -41,7 +41,7 @@ def _train() -> DictConfig:
 
 
 def _resolved(path: Path, group: str) -> DictConfig:
-    """One file below the files that its defaults list names, in the place that a run gives it."""
+    """One file merged over the files of its defaults list, at its place in a run's configuration."""
     own = OmegaConf.load(path)
     assert isinstance(own, DictConfig)
     bases = [OmegaConf.load(path.parent / f"{name}.yaml") for name in own.pop("defaults", []) if name != "_self_"]

@@ -1,4 +1,4 @@
-"""The studies' kept runs are runs of the configurations as they are: a study can continue from them."""
+"""The configurations of the studies' kept runs equal the current ones, so a study can continue from them."""
 
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ ARMS_B = (
     "ewc", "grpo", "kl", "l2", "measured", "qp_both", "qp_rollouts", "qp_solutions", "qp_solutions_epsilon0.01",
     "qp_solutions_epsilon0.3", "refresh", "replay", "sequential_margin",
 )  # fmt: skip
-# Samples had no seeds yet in seed 0 of paper B.
+# The samples of seed 0 of paper B have no seeds.
 RUNS = [("paper_a", f"{arm}.s1") for arm in ARMS_A] + [
     ("paper_b", f"{arm}.forward.s{seed}")
     for arm in ARMS_B

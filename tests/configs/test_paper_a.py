@@ -1,4 +1,4 @@
-"""The arms of paper A compose, are typed, and differ in what they are named for."""
+"""The arms of paper A compose, match the typed settings, and differ only as their names say."""
 
 import pytest
 

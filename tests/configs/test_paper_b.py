@@ -1,4 +1,4 @@
-"""The configurations of paper B compose, are typed, and mean what their names say."""
+"""The configurations of paper B compose, match the typed settings, and mean what their names say."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from tests.composing import composed
 pytestmark = pytest.mark.slow  # each composes a configuration
 
 FOLDER = Path(configs.__path__[0])
-RUN = RunDirectory("nowhere")  # the check of the protocol does not open it
-# Each baseline with one projection, so that one composition tries two files.
+RUN = RunDirectory("nowhere")  # the protocol check does not open it
+# Each baseline with one projection, so that one composition tests two files.
 ARMS = {
     "kl": "qp",
     "entropy": "measure",
@@ -28,7 +28,7 @@ ARMS = {
     "l2": "off",
     "ewc": "qp",
 }
-# Arms that protect, with what they choose of projection's method, source and space.
+# Arms with protection, and their choice of the projection's method, source and space.
 PROTECTING = {
     "sequential_margin": ("sequential_margin", "rollouts", "displacement"),
     "pcgrad": ("pcgrad", "rollouts", "displacement"),

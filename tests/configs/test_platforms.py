@@ -1,4 +1,4 @@
-"""Every platform, model preset and adaptation composes, is a valid configuration for verl, and has a memory plan."""
+"""Every platform, model preset and adaptation composes, is valid for verl, and has a memory plan."""
 
 import warnings
 from pathlib import Path
@@ -15,7 +15,7 @@ from recipe.memory import WORKLOAD, presets
 from tests.composing import composed
 
 GPU_PLATFORMS = ("gpu_1x8", "gpu_ray")
-# What `recipe.memory` says needs a second node.
+# According to `recipe.memory`, these need a second node.
 TOO_LARGE = {("gpu_1x8", "qwen2_5_32b", "full")}
 
 
@@ -27,7 +27,7 @@ def configuration(platform: str, preset: str, adaptation: str, *overrides: str) 
 def accepted_by_verl(config: DictConfig) -> None:
     """verl's own checks, and its dataclasses for everything but the model (which would download it)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # GRPO has no critic, says verl
+        warnings.simplefilter("ignore")  # verl: GRPO has no critic
         validate_config(config, need_reference_policy(config), need_critic(config))
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
     for engine in (

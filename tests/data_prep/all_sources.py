@@ -1,4 +1,4 @@
-"""Every source as a command on small input of our own: what its tests are run on."""
+"""Every source as a command on small made-up input, for the tests of all sources."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def _countdown_tasks(folder: Path) -> list[str]:
 
 
 def _procedural() -> dict[str, Source]:
-    """Every source by its module's name, as one that needs no input."""
+    """Every source by its module's name, as if it needed no input."""
     files = Path(data_prep.sources.__file__).parent.glob("*.py")
     names = [path.stem for path in files if "= source_parser(" in path.read_text()]
     return {name: Source(import_module(f"data_prep.sources.{name}").main, lambda folder: []) for name in names}

@@ -1,4 +1,4 @@
-"""Governance: what is kept, what is dropped and why; reports that name it."""
+"""Governance: kept rows, dropped rows with their reasons, and the report on them."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""What every source's command keeps: the same arguments, the same files; a smaller limit, a subset; progress and a
-summary; an interrupted run leaves no half of a file and goes on where it was.
+"""Laws of every source's command: the same arguments give the same files and a smaller limit a subset; it prints
+progress and a summary; an interrupted run leaves no partial file and resumes where it stopped.
 """
 
 import json

@@ -47,7 +47,7 @@ async def test_rows_load_and_their_gold_answers_score_the_maximum(name, tmp_path
 
 
 def _made(name: str, folder: Path) -> int:
-    """Commands run an event loop of their own."""
+    """Commands run their own event loop."""
     source = SOURCES[name]
     return source.main([*source.arguments(folder), "--out", str(folder), "--limit", "10"])
 

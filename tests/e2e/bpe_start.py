@@ -1,4 +1,4 @@
-"""A model with a tokenizer as pretrained models have it, made in seconds: it knows the problems that it is run on."""
+"""A model with a BPE tokenizer like pretrained models', trained in seconds on the problems of its runs."""
 
 import random
 from pathlib import Path
@@ -15,7 +15,7 @@ PROBLEMS, MERGES, STEPS = 8, 120, 150
 
 
 def make_bpe_start(out: Path, seed: int = 0) -> Path:
-    """Writes train.parquet (rows for agents) and `model`, which solves a part of them and errs in the others."""
+    """Write train.parquet (rows for agents) and `model`, which solves a part of them and fails on the others."""
     counts = dict.fromkeys(SKILLS, 64)
     demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
     merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
@@ -32,7 +32,7 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
 
 
 def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
-    """Teaches the right answer and a wrong one of every problem, so that samples of a group differ."""
+    """Train on a right and a wrong answer to every problem, so that samples of a group differ."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     answers = [
@@ -51,7 +51,7 @@ def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
 
 
 def _batch(tokenizer: PreTrainedTokenizerBase, answers: list[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids, padded on the left, and labels (-100 for what is not the answer), each (answers, longest)."""
+    """Token ids, padded on the left, and labels (-100 outside the answer), each (answers, longest)."""
     rows = []
     for prompt, answer in answers:
         chat = [{"role": "user", "content": prompt}]

@@ -1,4 +1,4 @@
-"""What the runs of the real stack share: the quickstart's model, and processes that end."""
+"""Shared fixtures of the end-to-end tests: the quickstart's model, and processes that are stopped after use."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def micro_start() -> Path:
-    """data/micro of this checkout, made (or found made from the same sources) by the quickstart's own script."""
+    """data/micro of this checkout, made by the quickstart's script unless it is up to date."""
     subprocess.run(["bash", "scripts/micro_start.sh"], cwd=ROOT, check=True)
     return ROOT / "data" / "micro"
 
 
 @pytest.fixture(scope="module")
 def start() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts a command in a session of its own; what still runs after a module's tests is ended with its children."""
+    """Start a command in its own session; after a module's tests, kill those still running and their children."""
     started: list[subprocess.Popen] = []
 
     def run(*command: str, **environment: str) -> subprocess.Popen:
@@ -54,9 +54,9 @@ def train(*arguments: str) -> list[str]:
 
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:
-    """Fail if one of these processes is still there after so many seconds.
+    """Fail if one of these processes is still alive after `seconds`.
 
-    Two small agents of Ray notice the death of a killed driver only after minutes; they are ended here.
+    Two small agents of Ray notice the death of a killed driver only after minutes; this function kills them.
     """
     agents = [process for process in processes if _name(process) in RAY_AGENTS]
     _, alive = psutil.wait_procs([process for process in processes if process not in agents], timeout=seconds)
@@ -74,7 +74,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: float) -> None:
-    """Wait until the condition holds; fail with the output if the process ends or the time passes before."""
+    """Wait until the condition holds; fail with the output if the process exits or the time runs out first."""
     deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:

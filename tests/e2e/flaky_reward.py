@@ -1,4 +1,4 @@
-"""A user's own reward function whose machinery fails for a part of the samples; the rest is judged as usual."""
+"""A user's reward function whose infrastructure fails for a part of the samples; it judges the others as usual."""
 
 import zlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Agents on the real stack: several turns, credit for turns, failed prompts again, gradients' spectrum, projection."""
+"""Agents on the real stack: several turns, credit for turns, retried prompts, the gradients' spectrum, projection."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import ROOT, train
 
-# The first test of a module waits for its fixtures: the supervised start and whole runs.
+# The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS = 3
@@ -18,7 +18,7 @@ STEPS = 3
 
 @pytest.fixture(scope="module")
 def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """Three steps in which the quickstart's model acts as code agent and as SQL agent."""
+    """Three steps of the quickstart's model as a code agent and as an SQL agent."""
     root = tmp_path_factory.mktemp("outputs")
     data = root / "micro_agents"
     subprocess.run([sys.executable, "-m", "data_prep.micro", "--out", data, "--agents"], cwd=ROOT, check=True)
@@ -27,11 +27,11 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
         f"data.val_files={data}/val.parquet", "data.val_max_samples=32", "data.max_response_length=320",
         "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
         "credit=counterfactual", "credit.unit=turn", "credit.method=truncate", "failures.share=0.25", "agop.every=1",
-        # more gain for every skill than a step brings by itself: it binds
+        # demands more gain for every skill than an unprojected step has, so it binds
         "projection=qp", "projection.epsilon=-0.3", "projection.epsilon_kind=cosine",
         f"trainer.total_training_steps={STEPS}", f"trainer.test_freq={STEPS}", "trainer.save_freq=-1",
         "run.generations_per_step=128",
-        # Groups of two: of eight samples one nearly always succeeds, and no prompt would have failed.
+        # Groups of two: in groups of eight one sample nearly always succeeds, so no prompt would fail.
         "actor_rollout_ref.rollout.n=2", "data.train_batch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=64",
     )  # fmt: skip
     output, _ = (process := start(*command)).communicate(timeout=1500)
@@ -52,9 +52,9 @@ def test_agents_act_in_several_turns_and_some_mend_what_they_wrote(agents_run: R
 
 
 def test_the_ids_that_are_trained_on_are_those_that_were_generated(agents_run: RunDirectory):
-    """Another id anywhere before a token would give it another probability in the actor than in the engine.
+    """A different id anywhere before a token would give it different probabilities in the actor and the engine.
 
-    So would weights of before the projection: the samples of each step are drawn after that of the step before.
+    So would weights from before the projection: each step draws its samples after the previous step's projection.
     """
     _, differences = series(agents_run.metrics(), "training/rollout_probs_diff_max")
     assert len(differences) == STEPS
@@ -67,8 +67,8 @@ def test_turns_have_credit_and_what_the_environment_said_has_none(agents_run: Ru
         assert 0 < row["credit/advantage_shift"] <= 1
     for sample in _samples(agents_run):
         for (_, end), (start, _) in zip(sample["credit_spans"], sample["credit_spans"][1:], strict=False):
-            assert end < start  # the environment's words are between two turns
-        if "\ufffd" not in sample["response"]:  # a byte a token and a letter, but for bytes that are none
+            assert end < start  # the environment's text is between two turns
+        if "\ufffd" not in sample["response"]:  # one byte per token and character, except for invalid bytes
             of_a_turn = sum(step >= 0 for step in sample["credit_steps"])
             assert of_a_turn == sum(end - start for start, end in sample["credit_spans"])
 
@@ -85,7 +85,7 @@ def test_the_gradients_of_eight_parts_have_a_spectrum(agents_run: RunDirectory):
 
 
 def test_every_skill_gains_by_an_update_on_all_of_them_to_first_order(agents_run: RunDirectory):
-    """Though the spectrum, too, is measured of the same samples, in passes of its own."""
+    """The spectrum is measured on the same samples, in separate passes."""
     for row in agents_run.metrics()[1:]:
         assert row["actor/projection/projected_steps"] == 1
         assert row["actor/projection/unprotected_skills"] == 0

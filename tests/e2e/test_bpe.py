@@ -1,7 +1,7 @@
-"""Credit, agents and evaluation with a tokenizer as pretrained models have it: parts of words, unlisted special tokens.
+"""Credit, agents and evaluation with a tokenizer like pretrained models': subwords, unlisted special tokens.
 
-The byte tokenizer of the other runs hides what differs there: a token of several characters, or of none that its
-tokenizer names.
+The byte tokenizer of the other runs has neither tokens of several characters nor special tokens that the tokenizer does
+not list.
 """
 
 import subprocess
@@ -89,7 +89,7 @@ def test_an_evaluation_with_agents_reads_its_answers(bpe_start: Path, tmp_path: 
     found = EvaluationFolder(tmp_path / "out")
     everything = found.metrics["micro"]
     assert (everything["problems"], everything["samples"], everything["not_judged"]) == (16, 32, 0)
-    # It was taught the right answer to each of these problems twice as often as a wrong one.
+    # It was trained on the right answer to each of these problems twice as often as on a wrong one.
     assert everything["first_turn_accuracy"]["estimate"] > 0.2
     said = [
         message["content"]

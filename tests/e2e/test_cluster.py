@@ -1,4 +1,4 @@
-"""On a Ray cluster of two nodes that somebody else started: submission, a rank on each, failing verifiers, refusals."""
+"""Jobs on a running Ray cluster of two nodes: submission, a rank on each node, failing verifiers, refusals."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import ROOT, train, wait_for, wait_until_gone
 
-# The first test of a module waits for its fixtures: the supervised start and whole runs.
+# The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 RAY = str(Path(sys.executable).with_name("ray"))
@@ -30,12 +30,12 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="module")
 def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Two nodes of one logical GPU each, with token authentication, as Ray starts it by default; their environment."""
+    """Environment of two nodes of one logical GPU each, with token authentication, Ray's default."""
     port, dashboard = _free_port(), _free_port()
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(secrets.token_hex(32))
     access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-    # Ray's sockets live under its folder and their paths may have 107 letters only.
+    # Ray's sockets are in its folder, and their paths must not exceed 107 characters.
     folder = tmp_path_factory.getbasetemp().parent / "ray"
     head = start(
         RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
@@ -61,7 +61,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-# Two skills one after the other, two steps each; stopped after the first step of the second one.
+# Two skills in sequence, two steps each; the run is killed after the first step of the second skill.
 STAGES, STOPPED_AFTER = ["write", "sql"], 3
 
 
@@ -69,9 +69,9 @@ STAGES, STOPPED_AFTER = ["write", "sql"], 3
 def submitted(
     cluster: dict[str, str], micro_start: Path, start: Callable[..., subprocess.Popen], tmp_path_factory
 ) -> RunDirectory:
-    """A staged run on two nodes with credit, projection and a reward function that fails now and then.
+    """A staged run on two nodes with credit, projection and a reward function that fails for some samples.
 
-    Its driver is killed in the middle of the second stage, and the same words are submitted again.
+    Its driver is killed in the middle of the second stage, and the same command is submitted again.
     """
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "job")
@@ -80,12 +80,12 @@ def submitted(
         "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
-        "projection.epsilon=-0.2", "projection.epsilon_kind=cosine",  # more gain than a step brings by itself: it binds
+        "projection.epsilon=-0.2", "projection.epsilon_kind=cosine",  # more gain than an unprojected step has: it binds
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
-        "credit=counterfactual", "run.generations_per_step=128",  # all: among a few there may be none of several steps
+        "credit=counterfactual", "run.generations_per_step=128",  # all: a few might include none with several steps
     ]  # fmt: skip
     first = start(*words, PYTHON=sys.executable, **cluster)
-    # A step's numbers come after its checkpoint: a crash between the two would lose them.
+    # A step's metrics are written after its checkpoint: a crash in between would lose them.
     wait_for(lambda: any(row["step"] == STOPPED_AFTER for row in run.metrics()), first, seconds=900)
     workers = _kill_driver(run)
     first.communicate(timeout=120)
@@ -98,7 +98,7 @@ def submitted(
 
 
 def _kill_driver(run: RunDirectory) -> list[psutil.Process]:
-    """End the run's own process as a crash would; the engines, which have to end with it."""
+    """Kill the run's own process as a crash would; returns the engines, which must exit as well."""
     (driver,) = (process for process in psutil.process_iter() if _drives(process, run))
     engines = [process for process in psutil.process_iter() if process.name().startswith(("ray::vLLM", "VLLM::"))]
     driver.kill()
@@ -127,7 +127,7 @@ def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: d
     nodes: dict[str, set[str]] = {}
     for actor in listed:
         nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
-    # verl's names of the process that trains and of the one that runs vLLM.
+    # verl's names of the training process and of the one that runs vLLM.
     assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 2}, nodes
 
 
@@ -137,7 +137,7 @@ def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
     rows = submitted.metrics()[1:]
     assert [row["protocol/stage"] for row in rows] == [1, 1, 2, 2]
     assert [row["projection/active_constraints"] for row in rows] == [0, 0, 1, 1]
-    # What the first stage's solutions are is known after the restart, too; the second stage goes on adding its own.
+    # The first stage's solutions survive the restart, and the second stage keeps adding its own.
     kept = [[row[f"solutions/{skill}"] for row in rows] for skill in STAGES]
     assert kept[0][1] == kept[0][2] == kept[0][3] > 0
     assert kept[1][3] >= kept[1][2] > 0
@@ -146,17 +146,17 @@ def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
 
 
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
-    """After projected steps and after the restart, too."""
+    """Also after projected steps and after the restart."""
     _, differences = series(submitted.metrics(), "training/rollout_probs_diff_max")
     assert len(differences) == 4
     assert max(differences) < 0.02
     _, projected = series(submitted.metrics(), "actor/projection/projected_steps")
-    assert projected == [1, 1]  # of the second stage: the last samples are drawn after such a step
+    assert projected == [1, 1]  # in the second stage: the last samples are drawn after a projected step
 
 
 def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitted: RunDirectory):
     _, shares = series(submitted.metrics(), "reward/masked_share")
-    assert all(0 < share < 0.5 for share in shares), shares  # of few distinct answers, a quarter on average
+    assert all(0 < share < 0.5 for share in shares), shares  # on average a quarter; few answers are distinct
     events = [event for event in submitted.events() if event["event"] == "masked"]
     assert {event["step"] for event in events} == {1, 2, 3, 4}
     samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
@@ -166,10 +166,10 @@ def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitte
 
 
 def test_solutions_were_replayed_and_the_page_shows_their_credit(submitted: RunDirectory):
-    rows = submitted.metrics()[1:3]  # of the stage of programs: queries have no statements of Python
+    rows = submitted.metrics()[1:3]  # of the stage with programs: queries have no Python statements
     assert all(row["credit/replays"] > 0 for row in rows)
     assert all(0 < row["credit/advantage_shift"] < 1 for row in rows)
-    # Replays that the flaky function refused leave their steps without credit.
+    # Replays that the flaky function fails on leave their steps without credit.
     assert all(0 < row["credit/unjudged_share"] < 1 for row in rows)
     samples = [json.loads(line) for line in (submitted.path / "generations" / "train_000002.jsonl").open()]
     credited = [sample for sample in samples if len(sample["credit_spans"]) > 1]
@@ -208,8 +208,28 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     assert "Traceback" not in answer.stderr
 
 
+def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
+    cluster: dict[str, str], micro_start: Path, tmp_path: Path
+):
+    foreign = tmp_path / "other" / "rewards"
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").touch()
+    command = train(
+        "experiment=quickstart",
+        f"run.root={tmp_path}",
+        f"+ray_kwargs.ray_init.runtime_env.working_dir={foreign.parent}",
+    )
+    answer = subprocess.run(
+        command, cwd=ROOT, env=_clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert answer.returncode == 2, answer.stderr[-3000:]
+    assert answer.stderr.count(f"which differs from the driver's {ROOT / 'rewards'}") == 2  # one per node
+    assert "Traceback" not in answer.stderr
+
+
 def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
-    """Room for as many runs as its free GPUs hold, and a command where one is free, with its output and its status."""
+    """`room` counts the runs that fit on the free GPUs; `run` runs a command on one, with its output and status."""
     access = _clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
 
     def ask(*words: str) -> subprocess.CompletedProcess:

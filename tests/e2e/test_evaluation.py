@@ -1,4 +1,4 @@
-"""An evaluation that starts vLLM itself, in several turns, with the model of the quickstart."""
+"""An evaluation in several turns that starts its own vLLM with the quickstart's model."""
 
 import subprocess
 import sys
@@ -10,16 +10,16 @@ from data_prep.sources.agents import main as make_rows
 from recipe.evaluation.folder import EvaluationFolder
 from tests.e2e.conftest import ROOT
 
-# The first test of a module waits for its fixtures: the supervised start and whole runs.
+# The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-# Fewer tokens in a batch than the prompts under way have: prompts wait for each other, and none may be cut into parts.
+# A batch holds fewer tokens than the concurrent prompts have: prompts queue, and none may be split into chunks.
 FEW_TOKENS = "--max-model-len=512 --max-num-batched-tokens=512"
 
 
 @pytest.fixture(scope="module")
 def evaluated(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> EvaluationFolder:
-    """Four sampled episodes for each of 48 problems, a dozen a skill."""
+    """Four sampled episodes for each of 48 problems, a dozen per skill."""
     folder = tmp_path_factory.mktemp("evaluation")
     assert make_rows([str(micro_start / "val.parquet"), "--out", str(folder / "rows.parquet")]) == 0
     command = [sys.executable, "-m", "recipe.evaluate", "--model", str(micro_start / "model"), "--agents", "micro"]
@@ -33,9 +33,9 @@ def evaluated(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Ev
 def test_the_folder_tells_how_often_the_first_turn_was_right_and_what_became_of_the_others(evaluated: EvaluationFolder):
     everything, found = evaluated.metrics["micro"], evaluated.metrics["micro/write"]
     assert (everything["problems"], everything["samples"], everything["not_judged"]) == (48, 192, 0)
-    # At temperature 1 the model is right in about half of its answers, whatever the seed.
+    # At temperature 1 about half of the model's answers are right with any seed.
     assert 0.2 < found["first_turn_accuracy"]["estimate"] < 0.9
-    # The model has never seen a second turn: whether it mends anything is no matter of this test.
+    # The model has never seen a second turn: this test does not check whether it fixes its answer.
     assert 0 <= found["recovery_rate"]["estimate"] <= 1
     assert found["accepted@1"]["estimate"] >= found["first_turn_accuracy"]["estimate"]
 
@@ -46,5 +46,5 @@ def test_an_episode_of_the_code_agent_goes_on_while_visible_tests_fail(evaluated
         if sample.skill in ("write", "repair"):
             spoken = [message for message in sample.answer.conversation if message["role"] == "assistant"]
             turns.add((len(spoken), sample.answer.first_failed))
-    # Two turns where the second program is right, which it may never be; three are all that there are.
+    # Two turns if the second program is right, which may never happen; three is the limit.
     assert {(1, False), (3, True)} <= turns <= {(1, False), (2, True), (3, True)}

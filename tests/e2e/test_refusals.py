@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT, train
 
-# The first test of a module waits for its fixtures: the supervised start and whole runs.
+# The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 

@@ -1,7 +1,6 @@
-"""Workers, fork servers and the server itself are killed during 500 requests: every caller gets a right answer or an
-error."""
+"""Workers, fork servers and the server are killed during 500 requests: every caller gets a right answer or an error."""
 
-# A test may look at /proc, and at a counter, again and again.
+# Tests poll /proc and a counter.
 # ruff: noqa: ASYNC110, ASYNC240
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 class Server:
-    """A server on a port of its own that can be killed and started again there."""
+    """A server on a separate port that can be killed and restarted there."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -56,12 +55,12 @@ class Server:
             self.process.stderr.close()
 
 
-# How a program looks whose runs were hit twice: the second failure counts as its own (docs/reference/sandbox.md).
+# Errors of a program that was killed twice: the second kill counts as its own failure (docs/reference/sandbox.md).
 HIT_TWICE = {"SandboxMisuse", "SIGKILL"}
 
 
 async def ask(sandbox: Sandbox, number: int) -> str:
-    """One request in each of three ways; what came of it."""
+    """Result of one request, in one of three ways."""
     kinds: set[str | None]
     try:
         if number % 3 == 0:
@@ -117,7 +116,7 @@ async def test_every_caller_gets_a_right_answer_or_infrastructure_error() -> Non
             assert len(results) == 500
             assert results.count("hit twice") <= 4
             assert results.count("right") >= 475
-            # What is left works: both servers have replaced what was killed.
+            # Both servers work: they have replaced the killed processes.
             assert [await ask(sandbox, n) for n in range(30)] == ["right"] * 30
     finally:
         first.kill()

@@ -1,4 +1,4 @@
-"""The main job on the real stack: it learns, survives SIGKILL, and leaves the records that a user looks for."""
+"""Training on the real stack: it learns, survives SIGKILL, and writes its records."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.e2e.conftest import train, wait_for, wait_until_gone
 from tests.e2e.wandb_file import history
 from tests.processes import living_descendants
 
-# The first test of a module waits for its fixtures: the supervised start and whole runs.
+# The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
@@ -20,7 +20,7 @@ STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
 
 @pytest.fixture(scope="module")
 def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """A short run of the quickstart that is killed in the middle and started again with the same words."""
+    """A short run of the quickstart that is killed in the middle and started again with the same command."""
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
@@ -88,13 +88,12 @@ def test_steps_that_are_trained_again_are_the_same_to_the_last_bit(killed_and_co
 
 def test_sampled_accuracy_on_held_out_prompts_rises(killed_and_continued: RunDirectory):
     mean = {row.skill: row for row in skill_table(killed_and_continued)}["mean"]
-    # 204 samples a validation: the standard error of a difference is about 0.05 before the prompts are paired; the
-    # rise seen was 0.2.
+    # 204 samples per validation: the standard error of an unpaired difference is about 0.05; the measured rise is 0.2.
     assert mean.change >= 0.05, mean
 
 
 def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(killed_and_continued: RunDirectory):
-    """LoRA that never reached vLLM would show here, from the first update on."""
+    """If LoRA weights did not reach vLLM, this would fail from the first update on."""
     steps, differences = series(killed_and_continued.metrics(), "training/rollout_probs_diff_max")
     assert len(steps) == STEPS
     assert max(differences) < 0.02
@@ -119,7 +118,7 @@ def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_
     assert measured <= set().union(*rows)
     logged = {int(row["_step"]): float(row["critic/score/mean"]) for row in rows if "critic/score/mean" in row}
     expected = dict(zip(*series(killed_and_continued.metrics(), "critic/score/mean"), strict=True))
-    # W&B buffers: what the killed process had not yet flushed is in metrics.jsonl only.
+    # W&B buffers: metrics that the killed process had not flushed are only in metrics.jsonl.
     assert set(range(SAVED_EVERY + 1, STEPS + 1)) <= set(logged) <= set(expected)
     assert logged[STEPS] == pytest.approx(expected[STEPS])
 

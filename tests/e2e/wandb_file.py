@@ -1,4 +1,4 @@
-"""Reads back what W&B wrote offline: a LevelDB log of protobuf records behind a header of seven bytes."""
+"""Reader of W&B's offline files: a LevelDB log of protobuf records after a header of seven bytes."""
 
 import json
 from collections.abc import Iterator

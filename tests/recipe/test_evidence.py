@@ -1,4 +1,4 @@
-"""The committed files of runs give the committed tables of the evidence pages, to the last digit, and are small."""
+"""The committed files of runs reproduce the tables of the evidence pages to the last digit, and are small."""
 
 import subprocess
 from pathlib import Path

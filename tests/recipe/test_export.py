@@ -1,4 +1,4 @@
-"""What `recipe.export` does around verl's merger; the merger itself runs in tests/e2e."""
+"""`recipe.export` without verl's merger, which runs in tests/e2e."""
 
 import errno
 import subprocess

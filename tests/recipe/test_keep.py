@@ -1,4 +1,4 @@
-"""What is kept of a study: enough for its tables, without pictures, samples, or places on a machine."""
+"""The kept part of a study: enough for its tables, without pictures, samples, or paths of a machine."""
 
 import json
 from pathlib import Path
@@ -79,9 +79,9 @@ def test_a_study_continues_with_the_runs_of_the_file_and_keeps_those_that_are_th
         finish(tmp_path, name)
     file, study = tmp_path / "kept.jsonl.gz", tmp_path / "study"
     keep.main([str(tmp_path / "a"), str(file)])
-    (study / "grpo.s0").mkdir(parents=True)  # of a call that was killed
+    (study / "grpo.s0").mkdir(parents=True)  # left by a killed call
     RunDirectory(study / "grpo.s1").path.mkdir()
-    RunDirectory(study / "grpo.s1").log_event("start")  # has begun here
+    RunDirectory(study / "grpo.s1").log_event("start")  # has started here
     assert keep.main([str(file), str(study)]) == 0
     assert capsys.readouterr().out.endswith(f"2 of 3 runs of {file} written to {study}\n")
     assert [run.path.name for run in finished_runs(study)] == ["grpo.s0", "grpo.s2"]

@@ -1,4 +1,4 @@
-"""`python -m recipe.memory` prints the table of the documentation; its exit status says whether a run works."""
+"""`python -m recipe.memory` prints the table in the documentation; its exit status reports whether a run fits."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "gpus_and_clusters.md"
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of the lines of a Markdown table whose first cell is a preset."""
+    """Cells of the rows of a Markdown table whose first cell is a preset."""
     cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
     return [row for row in cells if row[0] in memory.presets()]
 

@@ -1,4 +1,4 @@
-"""Memory plans against bytes worked out by hand, and refusals with their fixes."""
+"""Memory plans against bytes computed by hand, and refusals with their fixes."""
 
 import io
 import re
@@ -86,7 +86,7 @@ def test_7b_with_lora_on_eight_gpus_byte_for_byte() -> None:
 
 def test_the_cache_of_7b_serves_as_many_sequences_as_its_bytes_allow() -> None:
     plan = plan_sizes(seven(), SEVEN, 80)
-    # 2 (key, value) x 28 blocks x 2 heads x 128 x 2 bytes = 28,672 a token and GPU; 4,096 tokens a sequence.
+    # 2 (key, value) x 28 blocks x 2 heads x 128 x 2 bytes = 28,672 per token and GPU; 4,096 tokens per sequence.
     assert plan.layout.cache // (28_672 * 4_096) > 256
     assert plan.concurrent_sequences == 256  # max_num_seqs
     many = plan_sizes(seven(max_num_seqs=1000), SEVEN, 80)
@@ -142,8 +142,8 @@ def test_offload_moves_state_to_the_host_and_frees_the_gpu_while_generating() ->
 
 
 def test_a_pinned_block_is_a_power_of_two() -> None:
-    """Of one layer of 3 x 3 with a vocabulary of 5, in fp32 on one rank: 7 matrices of 36 bytes take 64 each, three
-    norms of 12 take 16, and two embeddings of 60 take 64.
+    """One layer of 3 x 3 and a vocabulary of 5, in fp32 on one rank: 7 matrices of 36 bytes take 64 each, three norms
+    of 12 take 16, and two embeddings of 60 take 64.
     """
     tiny = ModelShape(3, 3, 1, 1, 1, 3, 5, 8)
     assert tiny.tensors == [(9, 1)] * 7 + [(3, 3), (15, 2)]
@@ -263,7 +263,7 @@ def test_without_projection_and_penalty_only_an_adapter_is_copied_and_only_in_an
         parts = {name: layout.training[name] for name in ("adapter snapshot", "projection", "penalty")}
         assert parts == {"adapter snapshot": copied, "projection": 0, "penalty": 0}
         assert not layout.rollout.keys() & {"adapter snapshot"}
-    # With projection on the copy is the start that it needs.
+    # With projection, it uses the copy as its start.
     layout = plan_sizes(seven(constraints=4), SEVEN, 80).layout
     assert layout.training["projection"] == 6 * 80_740_352 * 4 // 8
     assert layout.training["adapter snapshot"] == 0
@@ -278,7 +278,7 @@ def test_without_projection_and_penalty_only_an_adapter_is_copied_and_only_in_an
         ("projection=qp projection.constraint_source=both projection.protected=[trace,write]", 4, 0),
         ("protocol=sequential projection=qp", 3, 0),
         ("protocol=sequential projection=qp projection.constraint_source=both projection.average=0.5", 6, 6),
-        # At once one of two, which both have been averaged by the end.
+        # One constraint at a time, but both skills have an average by the end.
         ("protocol=sequential protocol.skill_sequence=[write,trace,write] projection=qp projection.average=0.5", 1, 2),
     ],
 )
@@ -315,7 +315,7 @@ def test_a_reference_model_waits_on_the_host_and_is_not_there_with_lora() -> Non
 
 def test_ppo_counts_the_critic_too() -> None:
     ppo = sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "algorithm.adv_estimator=gae")
-    # All of its weights and moments in fp32, over 8 ranks: nothing of it is offloaded or adapted.
+    # All of its weights and moments in fp32, over 8 ranks, without offloading or adapters.
     assert plan_sizes(ppo, SEVEN, 80).layout.training["critic"] == 7_615_616_512 * 12 // 8
 
 

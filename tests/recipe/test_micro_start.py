@@ -1,4 +1,4 @@
-"""What the micro start is made from decides whether it is made again."""
+"""The micro start is made again if and only if its sources change."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from recipe.micro_start import SFT_FILES
 pytestmark = pytest.mark.slow
 
 ROOT = made_from.ROOT
-# Stand-ins for the commands, which take minutes: they leave what the real ones leave.
+# Stand-ins for the commands, which take minutes: they write the same files.
 RUN = """
 import sys
 from pathlib import Path
@@ -47,14 +47,14 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tree(copied: Path):
-    """The copy with everything made."""
+    """The copy with a finished start."""
     assert start(copied)
     yield copied
     shutil.rmtree(copied / "made")
 
 
 def start(tree: Path, *options: str) -> list[str]:
-    """The commands that a start ran."""
+    """Commands that a start ran."""
     command = [sys.executable, "-c", RUN, *options]
     done = subprocess.run(command, cwd=tree, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

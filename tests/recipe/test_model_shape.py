@@ -1,4 +1,4 @@
-"""Parameter counts are those of the model cards; adapters and folders are read as PEFT and transformers read them."""
+"""Parameter counts match the model cards; adapters and folders are read as in PEFT and transformers."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hydra multiruns: each run a process of its own, done once; what fails does not stop the others."""
+"""Hydra multiruns: each run is a separate process and runs once; a failure does not stop the others."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.composing import composed
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.slow  # composes configurations in processes of their own
+pytestmark = pytest.mark.slow  # composes configurations in separate processes
 
 
 def train(folder: Path, *words: str) -> subprocess.CompletedProcess:
@@ -32,7 +32,7 @@ def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others
     )  # fmt: skip
     assert done.returncode != 0
     assert done.stdout.splitlines()[0] == "== ewc.s1"
-    assert "nowhere.parquet" in done.stderr  # the run of its own was refused, and said why
+    assert "nowhere.parquet" in done.stderr  # the separate process was refused, and reported the reason
     assert "ewc.s1 failed: see" in done.stderr
     assert "== grpo.s1: finished before" in done.stdout
     assert (tmp_path / "b" / "ewc.s1").is_dir()
@@ -50,7 +50,7 @@ def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path: 
     assert (
         "grpo.s1 finished before with other settings (actor_rollout_ref.actor.optim.lr: 0.004, now 0.5)" in done.stderr
     )
-    assert "== ewc.s1" in done.stdout  # the others are not kept from their turn
+    assert "== ewc.s1" in done.stdout  # the others still run
 
 
 def test_a_finished_run_of_a_later_release_is_not_taken_for_this_one(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What a folder of results is made with is kept, and something else is refused."""
+"""A folder of results records its settings, and refuses others."""
 
 import json
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_readable_yaml_is_named(tmp_path, text):
 def test_results_of_which_nothing_is_kept_are_taken_for_nobodys(tmp_path, inputs):
     out = tmp_path / "out"
     (out / "part").mkdir(parents=True)
-    claim(out, **inputs)  # folders alone are no results
+    claim(out, **inputs)  # empty folders are not results
     (out / "metrics.json").write_text("{}")
     claim(out, **inputs)
     (out / "study.json").unlink()

@@ -1,4 +1,4 @@
-"""What `recipe.train` says when a run fails; the run itself is in tests/e2e."""
+"""Messages of `recipe.train` for a failed run; runs themselves are in tests/e2e."""
 
 import errno
 import io
@@ -48,7 +48,7 @@ def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
 
 @pytest.mark.slow
 def test_verl_is_imported_when_training_begins_and_not_before():
-    """It takes seconds, and reads its platform when it is imported."""
+    """Its import takes seconds and reads the platform."""
     code = "import sys, recipe.train; print('verl' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""The launchers with stand-ins for training and evaluation: a study has one model, one data set, one answer length."""
+"""Launchers with stand-ins for training and evaluation: a study has one model, one data set, one response length."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.models import make_cached, make_model
 from tests.studying import ROOT, of_module, study
 
-# Of each command what it leaves, and a line of $LOG.
+# Each command writes its files and a line of $LOG.
 INTERPRETER = """#!/usr/bin/env python3
 import os, pathlib, sys
 module, words = sys.argv[2], sys.argv[3:]
@@ -35,7 +35,7 @@ elif module == "recipe.sft":
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with the launchers and configurations, a model `m`, and an interpreter that is a stand-in."""
+    """A folder with the launchers and configurations, a model `m`, and a stand-in for the interpreter."""
     for name in ("scripts", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     make_model(tmp_path / "m")
@@ -45,7 +45,7 @@ def project(tmp_path):
 
 
 def launch(project: Path, *words: str, **variables: str) -> tuple[int, list[str], str]:
-    """Exit status, commands that were run, and what was printed."""
+    """Exit status, executed commands, and output."""
     log = project / "log"
     log.write_text("")
     status, _, printed = study(*words, dry=False, folder=project, PYTHON=f"{project}/python", LOG=str(log), **variables)
@@ -151,7 +151,7 @@ def test_the_runs_of_npg_muse_share_weights_and_rows(project):
     words = ("npg_muse.mixed", "m", "binary", "7500")
     status, commands, printed = launch(project, *words)
     assert status == 0, printed
-    assert launch(project, *words)[1] == []  # all of it was there
+    assert launch(project, *words)[1] == []  # everything existed
     (project / "data/npg_muse/7500/level3/train.parquet").write_text("other rows")
     status, commands, printed = launch(project, "npg_muse.curriculum", "m", "binary", "7500")
     assert (status, commands) == (2, [])
@@ -242,7 +242,7 @@ def test_training_probe_and_evaluations_have_the_answer_length_of_the_study(tmp_
 def test_an_episode_of_repair_has_room_for_as_many_turns(tmp_path):
     _, commands, _ = study("coding.phase4_repair", OUT=f"{tmp_path}/o", DATA="d", LENGTH="100")
     (train,) = of_module(commands, "recipe.train")
-    assert re.findall(r"max_response_length=(\d+)", train) == ["100", "300"]  # the last one counts
+    assert re.findall(r"max_response_length=(\d+)", train) == ["100", "300"]  # the last override wins
     assert all("--max-tokens 100 " in f"{one} " for one in of_module(commands, "recipe.evaluate"))
 
 

@@ -1,4 +1,4 @@
-"""The launchers of the papers' evidence: the commands that they would run, and that a dry run starts none of them."""
+"""Launchers of the papers' evidence: the commands that they would run; a dry run starts none of them."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from recipe.studies.steps import Steps
 from recipe.study import STUDIES
 from tests.studying import ROOT, of_module, script, search, shown, study
 
-# No study: what makes the environment and the data, checks the code, submits a script, or is sourced.
+# Not studies: scripts that create the environment or data, check the code, submit jobs, or are sourced.
 OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
 STARTED = ["bash scripts/setup.sh cpu", "bash scripts/micro_start.sh"]
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
@@ -21,7 +21,7 @@ FORWARD, BACKWARD = "[write,repair,trace,sql]", "[sql,trace,repair,write]"
 
 
 def dry(name: str, *words: str, **variables: Any) -> list[str]:
-    """The commands of a dry run, whose interpreter is not there: no run could begin."""
+    """Commands of a dry run, whose interpreter does not exist: no run could start."""
     status, commands, printed = study(name, *words, PYTHON="/nowhere/python", **variables)
     assert status == 0, printed
     return commands
@@ -51,7 +51,7 @@ def test_every_study_has_a_launcher():
 
 
 def test_steps_alone_start_processes():
-    """What a study runs is shown."""
+    """The dry run prints the study's commands."""
     modules = (ROOT / "recipe/studies").glob("*.py")
     assert [
         path.stem for path in modules if re.search("subprocess|os[.](system|exec|spawn|popen)", path.read_text())
@@ -165,7 +165,7 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
         start = f"recipe.train --multirun platform={platform} experiment=paper_b_real data.train_files=t.parquet "
         assert all(run.startswith(f"{start}data.val_files=v.parquet skills.names=[a,b] ") for run in runs)
         assert all(run.endswith("trainer.nnodes=1 data.seed=3") for run in runs)
-        assert "bash scripts/setup.sh gpu" not in commands  # whose environment there is, is the user's business
+        assert "bash scripts/setup.sh gpu" not in commands  # the user manages an existing environment
     status, commands, printed = study("paper_b", "real", **data | {"VAL_FILES": ""})
     assert (status != 0, commands) == (True, [])
     assert "VAL_FILES: of validation rows" in printed

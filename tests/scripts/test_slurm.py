@@ -1,4 +1,4 @@
-"""Ray on a Slurm cluster lives as long as the job: with stand-ins for Slurm's commands and for Ray's."""
+"""Ray on a Slurm cluster lives as long as the job, tested with stand-ins for Slurm's and Ray's commands."""
 
 import os
 import subprocess
@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = pytest.mark.slow  # Ray's start-up is waited for
+pytestmark = pytest.mark.slow  # waits for Ray to start
 
 ROOT = Path(__file__).parents[2]
 
-# As Slurm: the command of a step has a process group of its own, of which nothing is left when the command has ended.
+# Like Slurm: a step's command has its own process group, which is killed when the command exits.
 SRUN = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 command = sys.argv[1:]
@@ -27,7 +27,7 @@ except ProcessLookupError:
     pass
 sys.exit(status)
 """
-# `start` leaves a daemon; with --block it stays until that ends. `status` counts the daemons that live.
+# `start` leaves a daemon; with --block it waits until that exits. `status` counts the live daemons.
 RAY = """#!/usr/bin/env python3
 import os, pathlib, subprocess, sys
 nodes = pathlib.Path(os.environ["NODES_FOLDER"])
@@ -48,7 +48,7 @@ else:
 
 @pytest.fixture
 def job(tmp_path: Path):
-    """Runs the batch script on two nodes with a study that tells how many daemons it found; (status, told, errors)."""
+    """Run the batch script on two nodes with a study that prints the number of daemons; (status, output, errors)."""
     (tmp_path / "nodes").mkdir()
     commands = {"srun": SRUN, "ray": RAY, "scontrol": "#!/bin/sh\nprintf 'a\\nb\\n'\n"}
     for name, text in commands.items():

@@ -1,4 +1,4 @@
-"""The launchers of the studies: what they would run, in which order, and what they refuse."""
+"""Launchers of the studies: the commands that they would run, their order, and refusals."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     (train,) = of_module(commands, "recipe.train")
     assert f"experiment={task} platform=gpu_1x8 actor_rollout_ref.model.path=m" in train
     assert "adaptation=full" in train
-    # GSM8K's study has a model without a preset here; Hydra refuses a group that is set to null by a word.
+    # GSM8K's study has a model without a preset here; Hydra refuses an override that sets a group to null.
     assert ("model_preset=qwen3_4b" in train, "model_preset" in train) == (task == "countdown",) * 2
     assert "--samples 16" in of_module(commands, "recipe.probe")[0]
     assert of_module(commands, "recipe.report compare") == [
@@ -128,7 +128,7 @@ def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_one
     assert [search(r"data.train_files=(\S+)", run)[1] for run in runs] == [
         f"data/{task}_dry/train.parquet" for task in ("countdown", "gsm8k")
     ]
-    assert all("model_preset" not in run for run in runs)  # parallel sizes of GPUs
+    assert all("model_preset" not in run for run in runs)  # presets set parallel sizes for GPUs
 
 
 def test_the_curriculum_is_one_run_through_the_levels():
@@ -194,13 +194,13 @@ def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
 def test_each_step_is_a_command_that_prints_what_it_chose(words, chosen, trained):
     status, commands, printed = study(f"npg_muse.{words[0]}", *words[1:], VOLUMES="45000 60000")
     assert status == 0, printed
-    assert printed.splitlines()[0] == chosen  # alone on the standard output
+    assert printed.splitlines()[0] == chosen  # standard output has nothing else
     runs = [search(r"run.name=(\S+)", one)[1] for one in of_module(commands, "recipe.train")]
     assert [re.sub(r"m_[0-9a-f]{6}", "M", run) for run in runs[:2]] == trained
 
 
 def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
-    """`best` asks recipe.report choose, here a stand-in that names the second of the folders."""
+    """`best` calls recipe.report choose, here a stand-in that chooses the second folder."""
     choose = tmp_path / "python"
     choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
@@ -215,7 +215,7 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
     )
     assert status == 0, printed
     assert len(of_module(commands, "data_prep.graphs")) == 10
-    assert of_module(commands, "recipe.train") == []  # the jobs' own
+    assert of_module(commands, "recipe.train") == []  # the jobs run it
     jobs = [command for command in commands if "ray_submit" in command]
     assert sorted(jobs) == [
         f"bash scripts/ray_submit.sh scripts/npg_muse/mixed.sh m binary {volume}" for volume in ("7501", "9001")
@@ -299,7 +299,7 @@ def test_every_study_can_be_a_ray_job_and_a_dry_run_prints_it(study):
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """A folder with the configurations, in which nothing was made."""
+    """A folder with the configurations and no results."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     return tmp_path
 
@@ -344,7 +344,7 @@ def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere)
 
 @pytest.mark.slow
 def test_an_interrupted_command_ends_in_its_own_time(elsewhere):
-    """As a terminal does, the whole process group is interrupted."""
+    """Like a terminal, interrupt the whole process group."""
     saving = interpreter(elsewhere, "trap 'sleep 1; echo saved >saved; exit 1' INT; touch begun; sleep 30 & wait")
     environment = {**os.environ, "PYTHON": saving, "PYTHONPATH": str(ROOT), "DRY_RUN": ""}
     command = [sys.executable, "-m", "recipe.study", "npg_muse.smoke"]

@@ -1,4 +1,4 @@
-"""scripts/test.sh names the files that it gives to a process of their own: each has to be there."""
+"""Every file that scripts/test.sh runs in a separate process must exist."""
 
 import subprocess
 from pathlib import Path

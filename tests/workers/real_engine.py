@@ -1,6 +1,6 @@
 """Our training worker on verl's real FSDP2 engine with LoRA, on the CPU, without Ray and vLLM.
 
-For processes of their own: verl reads its platform when it is imported.
+Runs in separate processes, because verl reads its platform when it is imported.
 """
 
 import multiprocessing
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def in_ranks(target: Callable[..., None], ranks: int, folder: str, *arguments: Any) -> None:
-    """Run target(rank, ranks, folder, *arguments) in as many processes, which can form a process group."""
+    """Run target(rank, ranks, folder, *arguments) in `ranks` processes, which can form a process group."""
     context = multiprocessing.get_context("spawn")
     processes = [
         context.Process(target=_member, args=(target, rank, ranks, folder, *arguments)) for rank in range(ranks)
@@ -31,7 +31,7 @@ def _member(target: Callable[..., None], rank: int, ranks: int, folder: str, *ar
 
 
 def actor_worker(model: str, *overrides: str) -> Any:
-    """The actor's worker with the quickstart's settings and these, in micro-batches of four."""
+    """The actor's worker with the quickstart's settings, changed by these, in micro-batches of four."""
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.engine_workers import TrainingWorkerConfig
     from verl.workers.utils.losses import ppo_loss
@@ -56,15 +56,15 @@ def actor_worker(model: str, *overrides: str) -> Any:
 
 
 def answer(row: int) -> tuple[list[int], list[int], list[int]]:
-    """The tokens of one of the answers: of its prompt, of its response, and which of these are trained on."""
+    """Tokens of one answer: prompt, response, and mask of the response tokens that are trained on."""
     response = [8, 20 + row, 9 + row % 3][: 2 + row % 2]
     return [5, 6 + row, 7], response, [1] * len(response)
 
 
 def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
-    """These of any number of answers of two or three tokens, as verl sends a rank its share of an update's batch.
+    """These answers, of two or three tokens, in the format of a rank's share of an update's batch in verl.
 
-    fields: of every answer there is; `advantages` among them.
+    fields: values for all answers, including `advantages`.
     """
     import torch
     from verl.utils import tensordict_utils as tu
@@ -85,7 +85,7 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
 
 
 def update(worker: Any, data: Any, **asked: Any) -> dict[str, float]:
-    """One update of the policy, asked for these things in the batch; our metrics of it."""
+    """Our metrics of one policy update with these settings in the batch."""
     from verl.utils import tensordict_utils as tu
 
     for key, value in asked.items():

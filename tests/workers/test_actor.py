@@ -23,7 +23,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     from workers.safe_update import PROTECTION
 
     def batch(kept: int, memory: float = 1.0):
-        """Samples 0 to 3 are trained on; 4 to 7 are memory of skill 1, where they are kept."""
+        """Samples 0 to 3 are trained on; 4 to 7, if kept, are memory of skill 1."""
         labels: dict[str, Any] = {SKILL: [0] * 4 + [1] * 4, MEMORY: [False] * 4 + [True] * 4}
         labels |= {HALF: [0, 0, 1, 1] * 2, PART: [0, 0, 1, 1] * 2}
         return samples(
@@ -92,7 +92,7 @@ def _in_two_steps(data: Any) -> Any:
 
 
 def _order(worker: Any, data: Any, **asked: Any) -> list[str]:
-    """What one update does, in order: moves of offloaded weights and what reads the weights beside verl's steps."""
+    """Events of one update, in order: moves of offloaded weights, and reads of the weights other than verl's steps."""
     from unittest import mock
 
     from workers import actor
@@ -117,7 +117,7 @@ def _order(worker: Any, data: Any, **asked: Any) -> list[str]:
 
 
 def _distance(one: Any, other: Any) -> float:
-    """The largest difference of two workers' trained weights."""
+    """Largest difference of two workers' trained weights."""
     return max(float((own - its).abs().max()) for own, its in zip(one._shards(), other._shards(), strict=True))
 
 
@@ -151,7 +151,7 @@ def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict):
 
 @pytest.mark.parametrize("space", ["gradient", "displacement"])
 def test_a_constraint_that_is_not_finite_leaves_the_parameters_untouched(found: dict, space: str):
-    """Though the optimiser has momentum by then."""
+    """Even if the optimiser has momentum."""
     numbers = found[f"skipped in {space}"]
     assert numbers["projection/skipped_steps"] == 1
     assert numbers["distance"] == 0
@@ -170,7 +170,7 @@ def test_a_penalty_begins_at_its_anchor_and_grows(found: dict):
 
 
 def test_a_penalty_that_is_not_finite_leaves_the_parameters_untouched(found: dict):
-    """It is added after verl has looked at the gradient."""
+    """The penalty is added after verl's check of the gradient."""
     numbers = found["endless penalty"]
     assert numbers["projection/nonfinite_gradients"] == 1
     assert numbers["distance"] == 0

@@ -1,4 +1,4 @@
-"""Aggregators of torchjd: what it makes of the whole matrix is what comes out here; without it the message says so."""
+"""torchjd's aggregators: our result equals torchjd's on the whole matrix; without torchjd the message says so."""
 
 import sys
 
@@ -77,7 +77,7 @@ def test_without_torchjd_the_message_names_the_extra(without_torchjd: None) -> N
 
 def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config = composed("experiment=quickstart", "projection=torchjd")
-    run = RunDirectory("nowhere")  # the check does not open it
+    run = RunDirectory("nowhere")  # the check does not open this folder
     (problem,) = names.check_optional_packages(config, run)
     assert "verl-skillcredit[torchjd]" in str(problem)
     config.projection.method = "qp"

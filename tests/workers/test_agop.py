@@ -1,4 +1,4 @@
-"""The spectrum of the average gradient outer product, against the matrix itself and in closed form."""
+"""Spectrum of the average gradient outer product, against the full matrix and in closed form."""
 
 import pytest
 import torch

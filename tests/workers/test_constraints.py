@@ -1,4 +1,4 @@
-"""Constraint gradients on a small language model in one process: a table of bigram logits in place of verl's engine."""
+"""Constraint gradients of a small language model in one process: a table of bigram logits replaces verl's engine."""
 
 import math
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Bigrams:
         self.device_mesh = init_device_mesh("cpu", (1,))
 
     def log_probs(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of each next token (the last one's is that of the first, and belongs to no response)."""
+        """Log-probability of each next token (the last position wraps around and belongs to no response)."""
         return self.module[0][tokens].log_softmax(-1)[range(len(tokens)), tokens.roll(-1)]
 
     def forward_backward_batch(self, data: TensorDict, loss_function, forward_only: bool) -> None:
@@ -84,7 +84,7 @@ def gradient(engine: Bigrams, value: torch.Tensor) -> torch.Tensor:
 
 
 def rollouts(advantages: list[float], skills: list[int], halves: list[int]) -> TensorDict:
-    """The solutions as samples of a step at the parameters that wrote them."""
+    """The solutions as samples of a step, at the parameters that generated them."""
     engine, batch = Bigrams(), solution_batch(SOLUTIONS, 1.0)
     old, rows = [], []
     for solution, advantage in zip(SOLUTIONS, advantages, strict=True):
@@ -180,7 +180,7 @@ def test_fisher_information_is_the_mean_of_squared_gradients():
 
 def test_averages_forget_at_their_rate_and_pass_over_what_has_no_signal():
     averages = GradientAverages()
-    averages.kept["a.b"] = [torch.ones(1)]  # a name that begins as another one does
+    averages.kept["a.b"] = [torch.ones(1)]  # a name that starts with another one
     first, second = torch.tensor([[4.0], [0.0]]), torch.tensor([[0.0], [6.0]])
     averages.smooth(["a", "b"], [first], [True, False], decay=0.75)
     assert first.tolist() == [[4.0], [0.0]]

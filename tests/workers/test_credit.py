@@ -1,4 +1,4 @@
-"""The laws of the credit mapping: mass, bound, silence bit for bit, causes of fallback, and characters to tokens."""
+"""Laws of the credit mapping: mass, bound, bitwise silence, causes of fallback, and characters to tokens."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CAUSES = ("no_steps", "too_few_valid", "zero", "constant", "zero_advantage")
 
 
 def batch(seed: int, responses: int = 6, tokens: int = 20, steps: int = 5) -> dict[str, Any]:
-    """Responses of random lengths whose tokens lie in random steps or in none, some credits missing."""
+    """Responses of random lengths with tokens in random steps or in none, and some missing credits."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, tokens + 1, (responses, 1), generator=generator)
     credits = torch.randint(-4, 5, (responses, steps), generator=generator) / 4.0
@@ -122,7 +122,7 @@ def test_splitting_a_step_into_parts_of_equal_credit_changes_nothing(seed: int, 
         "credits": torch.cat([drawn["credits"], drawn["credits"][:, last:]], dim=1),
         "step_ids": drawn["step_ids"].masked_fill(second_half, last + 1),
     }
-    # A lone credit becomes two equal ones: too few before, constant after, unchanged in both.
+    # A single credit becomes two equal ones: too few before, constant after, no effect in either case.
     torch.testing.assert_close(shape_advantages(**split, strength=1.0, normalization=normalization)[0], expected)
 
 
@@ -201,7 +201,7 @@ def test_group_compares_a_step_with_the_same_step_of_the_siblings() -> None:
         normalization="group",
         groups=torch.tensor([7, 7, 7, 3]),
     )
-    # Response 0: steps 0 and 1 against means 0.25 and 1 give 0.75 and 0; step 2 has no sibling, so no say.
+    # Response 0: steps 0 and 1 against means 0.25 and 1 give 0.75 and 0; step 2 has no sibling, so no effect.
     assert shaped[0].tolist() == pytest.approx([2.0, 0.0, 1.0], abs=1e-5)
     # Response 1: 0 - 0.75 and 1 - 1. Response 2 has one credit, response 3 no siblings.
     assert shaped[1].tolist() == pytest.approx([0.0, 2.0, 1.0], abs=1e-5)
@@ -232,7 +232,7 @@ def test_fallbacks_are_counted_once_each_by_their_first_cause() -> None:
     tokens = torch.tensor([[0, 1, -1]]).repeat(7, 1)
     tokens[0] = -1
     mask = torch.ones(7, 3)
-    mask[6] = 0  # a padding row: no response, counted nowhere
+    mask[6] = 0  # a padding row: no response, not counted
     credits = torch.tensor([[1.0, 0.0], [1.0, NAN], [1e-8, -1e-8], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     advantages = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0])[:, None].repeat(1, 3)
     shaped, stats = shape_advantages(advantages, credits, tokens, mask, strength=0.5)

@@ -1,4 +1,4 @@
-"""Laws of the controls: the same credits in another order or with the other sign, silence kept, the seed decides."""
+"""Laws of the controls: credits reordered or with the opposite sign, silence preserved, determined by the seed."""
 
 import math
 from typing import Any

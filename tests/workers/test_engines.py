@@ -93,6 +93,6 @@ def test_on_a_gpu_verls_own_backend_is_joined_with_the_limit(monkeypatch: pytest
         engines, "initialize_global_process_group_ray", lambda seconds, backend: joined.append((seconds, backend))
     )
     engines.prepare_worker_process()
-    assert joined == []  # verl's worker joins by itself
+    assert joined == []  # verl's worker joins without our call
     engines.prepare_worker_process(1800)
     assert joined == [(1800, None)]

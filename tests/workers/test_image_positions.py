@@ -1,4 +1,4 @@
-"""Positions of a sample with images have three dimensions, and lose which of them is ragged on their way to a rank."""
+"""Positions of samples with images have three dimensions; sending them to a rank loses which one is ragged."""
 
 import pickle
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ LENGTHS = [3, 5, 2, 4]
 
 
 def _batch() -> TensorDict:
-    """Four samples, of which the third is memory only, as a rank gets them: (4, tokens) positions of each."""
+    """Four samples as a rank gets them, the third only memory; positions (4, tokens) per sample."""
     positions = [torch.arange(4 * length).view(4, length) for length in LENGTHS]
     data = TensorDict({MEMORY: torch.tensor([False, False, True, False])}, batch_size=len(LENGTHS))
     data["position_ids"] = tu.nested_tensor_from_tensor_list(positions)

@@ -1,4 +1,4 @@
-"""The gradients of an update's own pass in parts are those of passes of their own, in every layout of ranks."""
+"""Gradients from an update's own pass in parts equal those of separate passes, in every layout of ranks."""
 
 import json
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from tests.workers.real_engine import actor_worker, in_ranks, samples, update
 
 pytestmark = pytest.mark.slow
 
-# Of eight samples: skill 2 is not protected; on two ranks a half of a skill lies on one of them alone.
+# Skills and halves of eight samples: skill 2 is not protected; with two ranks, some halves are on one rank only.
 SKILLS, HALVES = [0, 0, 0, 1, 1, 1, 1, 2], [0, 1, 1, 0, 0, 1, 1, 0]
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, -1.5]
 SHARES = {1: [list(range(8))], 2: [[0, 1, 3, 4], [2, 5, 6, 7]]}
 NAMES = ("one", "zero")
 ACTOR = "actor_rollout_ref.actor"
-# The samples' old log-probabilities are made up; the policy's own need no clipping where an update begins.
+# Made-up old log-probabilities; with the policy's own, nothing would be clipped at the start of an update.
 UNCLIPPED = [f"{ACTOR}.{key}=1e6" for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")]
-# Ranks, and how many of them share the parameters: one each is two replicas.
+# (number of ranks, ranks per shard group): (2, 1) is two replicas.
 LAYOUTS = {"one-rank": (1, -1), "two-ranks": (2, -1), "two-replicas": (2, 1)}
 CASES = [(layout, "token-mean") for layout in LAYOUTS]
 CASES += [(layout, "seq-mean-token-mean") for layout in ("one-rank", "two-ranks")]
@@ -38,7 +38,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -
         numbers = update(worker, samples(SHARES[ranks][rank], ranks, advantages=ADVANTAGES, **fields), **asked)
         return numbers, worker
 
-    # Wide enough not to bind: the update is to be the plain one.
+    # Wide enough not to bind, so that the update is unprojected.
     token_mean = any(word.endswith("=token-mean") for word in overrides)
     wide = {"method": "qp", "epsilon": 0.99, "epsilon_kind": "cosine", "token_mean": token_mean}
     wide["constraints"] = [{"name": name, "skill": 1 - number} for number, name in enumerate(NAMES)]
@@ -57,7 +57,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -
 
 @pytest.fixture(scope="module")
 def run(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict]:
-    """What a layout finds with a loss that is such a mean; each is run once."""
+    """Results of a layout with this aggregation of the loss; each runs once."""
 
     @cache
     def found(layout: str, mean: str) -> dict:
@@ -101,7 +101,7 @@ def test_every_layout_of_ranks_finds_the_same(found: dict, run: Callable[[str, s
 
 
 def test_what_is_known_in_time_binds_the_step(found: dict):
-    """More gain is asked for than the plain step brings to one of the skills."""
+    """Epsilon demands more gain than the unprojected step gives one of the skills."""
     numbers = found["tight"]
     assert numbers["projection/projected_steps"] == 1
     for name in NAMES:

@@ -18,7 +18,7 @@ def test_the_first_stage_has_no_penalty():
 def test_l2_grows_with_the_distance_from_the_parameters_at_the_start_of_the_stage():
     penalty, old = Penalty(), shards(0.0, 1.0, 2.0)
     penalty.begin_stage(1, old, None)
-    old[0] += 100.0  # the optimiser goes on with the same memory
+    old[0] += 100.0  # the optimiser keeps using the same memory
     gradients = shards(0.0, 0.0, 0.0)
     value = penalty.add_gradient(gradients, shards(2.0, 1.0, 5.0), strength=0.5)
     assert [gradient.tolist() for gradient in gradients] == [[1.0], [0.0, 1.5]]

@@ -1,4 +1,4 @@
-"""The laws of the projection: optimality, invariances, degenerate gradients, shards, and input that is refused."""
+"""Laws of the projection: optimality, invariances, degenerate gradients, shards, and refused input."""
 
 import math
 import tempfile
@@ -17,11 +17,11 @@ from torch import Tensor
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
 
 PARAMETERS = 40
-METHODS = ("qp", "sequential_margin", "pcgrad", "none")  # those of torchjd: test_aggregators.py
+METHODS = ("qp", "sequential_margin", "pcgrad", "none")  # torchjd's methods: test_aggregators.py
 
 
 def problem(seed: int, skills: int, correlation: float = 0.0, parameters: int = PARAMETERS) -> tuple[Tensor, Tensor]:
-    """A random step (P,) and constraints (S, P) in float64; correlation < 0 sets the gradients against each other."""
+    """A random step (P,) and constraints (S, P) in float64; with correlation < 0 the gradients conflict."""
     generator = torch.Generator().manual_seed(seed)
     step = torch.randn(parameters, generator=generator, dtype=torch.float64)
     constraints = torch.randn(skills, parameters, generator=generator, dtype=torch.float64)
@@ -172,7 +172,7 @@ def test_duplicate_zero_and_opposite_gradients_are_safe(method: str) -> None:
     assert (constraints @ result.step >= -1e-5).all()
     assert result.multipliers[-1] == 0
     assert result.norms[-1] == 0
-    # g and -g: what is left of the step is orthogonal to both.
+    # g and -g: the projected step is orthogonal to both.
     both = project(step, torch.stack([constraints[0], -constraints[0]]), method=method)
     assert abs(float(constraints[0] @ both.step)) < 1e-5
 
@@ -190,7 +190,7 @@ def test_a_zero_step_stays_zero() -> None:
     step = torch.zeros(4)
     assert project(step, torch.eye(4)).step is step
     assert project(step, torch.eye(4), -1.0).step.tolist() == pytest.approx([1.0] * 4)
-    # A cosine is a share of the step's own length.
+    # A cosine is relative to the step's length.
     assert project(step, torch.eye(4), -0.2, epsilon_kind="cosine").step is step
 
 
@@ -365,5 +365,5 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
         step=torch.cat(result.step).numpy(),
         names_constraint=caught.value.constraints[0],
     )
-    dist.barrier()  # a rank that leaves while the other one still uses the group makes gloo abort now and then
+    dist.barrier()  # gloo sometimes aborts if a rank exits while the other one still uses the group
     dist.destroy_process_group()

@@ -63,8 +63,8 @@ def test_what_is_not_finite_is_taken_back_and_counted():
 @pytest.mark.parametrize(
     ("epsilon", "second", "infeasible", "moved_to"),
     [
-        (-0.25, [0.0, 1.0], 0.0, [1.25, 2.25]),  # both skills gain what is asked for
-        (-0.25, [-1.0, 0.0], 1.0, [1.0, 1.0]),  # they ask for opposite gains: taken as 0, neither loses
+        (-0.25, [0.0, 1.0], 0.0, [1.25, 2.25]),  # both skills gain as much as required
+        (-0.25, [-1.0, 0.0], 1.0, [1.0, 1.0]),  # their required gains conflict: with 0 instead, neither loses
     ],
 )
 def test_a_gain_that_no_step_gives_is_counted_and_taken_as_none(epsilon, second, infeasible, moved_to):
@@ -98,7 +98,7 @@ def test_a_skill_with_one_live_constraint_of_two_is_protected(second, unprotecte
 def test_counts_are_of_all_steps_of_an_update():
     shards, update = begin([torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.zeros(2, 1, 1)], epsilon=-0.25)
     for _ in range(2):
-        shards[0] += torch.tensor([-0.5, 0.0])  # all of it is taken back
+        shards[0] += torch.tensor([-0.5, 0.0])  # the whole step is undone
         update.after_step(shards)
     numbers = update.metrics()
     assert [numbers[f"projection/{name}"] for name in ("infeasible", "stalled", "violated_steps")] == [2, 2, 0]
@@ -133,7 +133,7 @@ def test_an_optimiser_that_did_nothing_leaves_the_parameters_though_gain_is_aske
 
 def test_in_gradient_space_the_gradient_is_projected_and_the_parameters_are_left_to_the_optimiser():
     shards, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])], space="gradient")
-    gradients = [torch.tensor([2.0, -3.0]), torch.tensor([[1.0]])]  # going down it would cost the skill 2
+    gradients = [torch.tensor([2.0, -3.0]), torch.tensor([[1.0]])]  # descending it would cost the skill 2
     update.before_step(gradients)
     assert gradients[0].tolist() == [0.0, -3.0]
     assert gradients[1].tolist() == [[1.0]]

@@ -1,4 +1,4 @@
-"""The measures on a matrix made by hand, with a skill that got better after its own stage (negative forgetting)."""
+"""Measures of a hand-made matrix, with a skill that improves after its own stage (negative forgetting)."""
 
 import numpy as np
 import pytest
@@ -55,11 +55,11 @@ def test_interference_correlates_prediction_and_measurement() -> None:
     assert interference(ACCURACY, INITIAL, 3 * measured + 1).correlation == pytest.approx(1)
     assert interference(ACCURACY, INITIAL, -measured).correlation == pytest.approx(-1)
     assert np.isnan(interference(ACCURACY, INITIAL, np.ones((3, 3))).correlation)
-    # Wrong about every stage's own skill only: seen by the plain correlation, not by the one between skills.
+    # Wrong only about each stage's own skill: this changes the plain correlation, not the one between skills.
     predicted = measured - 5 * np.eye(3)
     assert interference(ACCURACY, INITIAL, predicted).correlation < 0
     assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [2]]).correlation == pytest.approx(1)
-    # A stage of two skills has two effects of its own.
+    # A stage of two skills has an effect on each of its own skills.
     predicted[2, 1] -= 5
     assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [2]]).correlation < 0
     assert interference(ACCURACY, INITIAL, predicted, trained=[[0], [1], [1, 2]]).correlation == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Graph tasks: optima against search over everything, answers that keep the rules, volumes that nest."""
+"""Graph tasks: optima against exhaustive search, answers that satisfy the constraints, volumes that nest."""
 
 import json
 import random
@@ -39,7 +39,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 def largest(graph, joined):
-    """The size of the largest set of nodes of which every two are joined (or none are)."""
+    """Size of the largest set of nodes that are pairwise adjacent (or pairwise not adjacent)."""
     return max(
         len(chosen)
         for size in range(1, len(graph) + 1)
@@ -77,7 +77,7 @@ def test_a_tour_is_as_short_as_any(seed, size):
 
 @pytest.mark.parametrize("size", [3, 6, 9, 10])
 def test_both_ways_to_a_shortest_tour_agree(size):
-    # Two far groups of places: the integer programme must join rounds.
+    # Two distant clusters of places: the integer program must merge subtours.
     points = np.random.default_rng(size).integers(0, 100, (size, 2)) + (np.arange(size) % 2)[:, None] * 1000
     distances = np.rint(np.linalg.norm(points[:, None] - points[None], axis=-1)).astype(np.int64)
     tour, length = tour_by_integer_programme(distances)
@@ -109,7 +109,7 @@ def test_pieces_of_known_molecules_are_connected():
 
 
 def pair_of(seed, size):
-    """Two molecules as a ground truth without an optimum holds them, and as the searches read them."""
+    """Two molecules as stored in a ground truth without an optimum, and as the searches read them."""
     rng = random.Random(seed)
     first, second = built(rng, size), built(rng, size)
     elements = sorted({*first.atoms, *second.atoms})
@@ -123,7 +123,7 @@ def best_by_trying(truth, answers):
     return max(values) if truth.goal == "max" else min(values)
 
 
-@pytest.mark.slow  # numba compiles the searches for seconds
+@pytest.mark.slow  # numba takes seconds to compile the searches
 @pytest.mark.parametrize("seed", range(6))
 def test_searches_over_molecules_find_what_trying_everything_finds(seed):
     row, masks = pair_of(seed, 5)

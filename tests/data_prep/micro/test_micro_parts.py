@@ -15,7 +15,7 @@ FOUR = NAMES[1]
 
 
 def share_right(program: str, gold: str) -> float:
-    """Of the names asked for; the last definition of a name counts, as in Python. Replays change the blanks."""
+    """Share of the requested names; the last definition of a name counts, as in Python. Replays change the blanks."""
     program, gold = program.replace(" ", ""), gold.replace(" ", "")
     defined = {line[0]: line for line in program.splitlines()}
     wanted = gold.splitlines()
@@ -53,7 +53,7 @@ def test_versions_are_what_they_are_called(seed: int):
     assert share_right(longer, gold) == 1.0
     assert len(longer.splitlines()) == 5
     assert 0.5 <= share_right(wrong, gold) < 1.0
-    assert len(wrong) <= 110  # the longest answer that a run has to make room for
+    assert len(wrong) <= 110  # the longest answer, which a run's response length must allow
 
 
 def test_wrong_programs_have_misread_harmful_and_redundant_lines_in_the_stated_shares():
@@ -64,7 +64,7 @@ def test_wrong_programs_have_misread_harmful_and_redundant_lines_in_the_stated_s
         names = [line.name for line in flawed(rng, lines)]
         counts["harmful"] += len(names) - len(set(names))
         counts["redundant"] += "z" in names
-    # 1.5 names are spoilt on average, one half of them by a harmful line
+    # 1.5 names are wrong on average, half of them because of a harmful line
     assert counts["harmful"] / 2000 == pytest.approx(0.75, abs=0.05)
     assert counts["redundant"] / 2000 == pytest.approx(0.5, abs=0.04)
 

@@ -1,4 +1,4 @@
-"""Procedural sets: same seed, same tasks; splits that never meet; problems that have the answer they claim."""
+"""Procedural sets: same seed, same tasks; disjoint splits; problems that have the stated answer."""
 
 import ast
 import operator

@@ -1,4 +1,4 @@
-"""Refactoring tasks: both ways of writing a program do what its tests say, and no program that differs passes them."""
+"""Refactoring tasks: both versions of a program pass its tests, and no program that behaves differently does."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The projection in numpy is the one of the workers, and its exact method satisfies the conditions of optimality."""
+"""The projection in numpy equals the workers', and its exact method satisfies the optimality conditions."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ PROBLEMS, PARAMETERS = 40, 12
 
 
 def batch(seed: int, skills: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (40, 12) and constraints (40, S, 12) in conflict with each other and with the step, at any scale."""
+    """Steps (40, 12) and constraints (40, S, 12) that conflict with each other and with the step, at any scale."""
     rng = np.random.default_rng(seed)
     step = rng.normal(size=(PROBLEMS, PARAMETERS))
     constraints = rng.normal(size=(PROBLEMS, skills, PARAMETERS)) - 0.5 * step[:, None]
@@ -35,7 +35,7 @@ def test_it_equals_the_projection_of_the_workers(method: str, epsilon: float, sk
             method,
             epsilon_kind="cosine",
         ).step
-        # The workers' sequential method stops at constraints that are missed by 1e-7.
+        # The workers' sequential method stops once no constraint is missed by more than 1e-7.
         np.testing.assert_allclose(found[index], expected.numpy(), atol=1e-5 if method == "sequential_margin" else 1e-9)
 
 

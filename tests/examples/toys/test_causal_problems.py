@@ -1,4 +1,4 @@
-"""True credits of each planted problem in closed form, and expected rewards against all solutions."""
+"""True credits of each planted problem in closed form, and expected rewards by enumeration of all solutions."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The mapping in numpy is the one that the actor worker uses."""
+"""The credit mapping in numpy equals the actor worker's."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def bits(values: np.ndarray) -> np.ndarray:
 
 
 def batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Advantages (60,) and credits (60, 8), among them silent, constant and zero ones and negative zeros."""
+    """Advantages (60,) and credits (60, 8), including silent, constant and zero ones and negative zeros."""
     rng = np.random.default_rng(seed)
     advantages = rng.normal(size=60)
     credits = rng.integers(-4, 5, (60, 8)) / 4.0

@@ -1,4 +1,4 @@
-"""Runs reproduce, strength 0 is GRPO, and what true, shuffled and inverted credit do to the updates needed."""
+"""Runs are reproducible, strength 0 is GRPO, and the effects of true, shuffled and inverted credit on updates."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_true_credit_needs_fewer_updates_and_inverted_credit_more(problem: Causa
 def test_shuffled_credit_does_not_beat_grpo_beyond_noise(problem: CausalProblem) -> None:
     run = CreditRun(seeds=300, seed=1)
     gain = steps_to_solve(problem, ARMS["GRPO"], run) - steps_to_solve(problem, ARMS["shuffled credit"], run)
-    # Three standard errors: five problems are tried.
+    # Three standard errors, because there are five problems.
     assert gain.mean() < 3 * gain.std(ddof=1) / np.sqrt(run.seeds)
 
 

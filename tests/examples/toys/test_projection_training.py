@@ -1,4 +1,4 @@
-"""Noise has the stated cosine, runs reproduce, and what each method keeps of the protected skills."""
+"""Noise has the stated cosine, runs are reproducible, and each method protects skills as far as it should."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_exact_constraints_keep_the_skills_and_noise_loses_them(kind: ProblemKin
     assert pcgrad.violated.mean() > 0.9
     by_noise = [learn_new_skill(kind, "qp", RUN, cosine).forgetting[-1].mean() for cosine in (1.0, 0.9, 0.71, 0.32)]
     assert by_noise == sorted(by_noise)
-    # Most of what plain ascent forgets is forgotten again with a cosine of 0.32.
+    # With a cosine of 0.32, qp forgets most of what plain ascent does.
     assert by_noise[-1] > 0.75 * none.forgetting[-1].mean()
 
 

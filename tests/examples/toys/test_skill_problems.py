@@ -1,4 +1,4 @@
-"""Gradients are those of the values (finite differences), and values have their known ends."""
+"""Gradients match finite differences of the values, and values have their known extremes."""
 
 import numpy as np
 import pytest

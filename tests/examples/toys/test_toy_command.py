@@ -1,4 +1,4 @@
-"""The command: its files, its messages, and that it needs neither torch nor Ray."""
+"""The command: its files and messages; it needs neither torch nor Ray."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from examples.toys.__main__ import main
 
-pytestmark = pytest.mark.slow  # each starts the command
+pytestmark = pytest.mark.slow  # each runs the command
 
 
 def test_credit_writes_table_numbers_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

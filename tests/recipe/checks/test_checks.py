@@ -1,4 +1,4 @@
-"""Every kind of bad input ends in one problem that says what, where and how to fix it."""
+"""Every kind of bad input gives one problem with what is wrong, where, and how to fix it."""
 
 import itertools
 import json
@@ -143,7 +143,7 @@ TOPIC = ["skills=any", "skills.column=topic"]
 
 
 def _with_column(tiny_suite: Path, path: Path, name: str, *values: object) -> Path:
-    """Training rows with one more column, which has these values in turn."""
+    """Training rows with an additional column that cycles through these values."""
     column = itertools.cycle(values)
     return _changed(tiny_suite, path, lambda frame: frame.assign(**{name: list(itertools.islice(column, len(frame)))}))
 
@@ -281,7 +281,7 @@ def test_a_checkpoint_is_not_continued_with_other_weights_of_the_same_shape(tiny
     elsewhere = _config(tiny_arguments, f"actor_rollout_ref.model.path={other}")
     assert "trained from weights other than" in _only(model.check(elsewhere, run))
     kept = json.loads((run.checkpoints / "model.json").read_text())
-    del kept["weights"]  # as in a checkpoint from before weights were remembered
+    del kept["weights"]  # as in a checkpoint without recorded weights
     (run.checkpoints / "model.json").write_text(json.dumps(kept))
     assert model.check(elsewhere, run) == []
 

@@ -1,4 +1,4 @@
-"""Choices of verl's that would leave out or change a part of ours are refused, each with its reason; others are not."""
+"""verl options that would bypass or change a part of ours are refused, each with its reason; others are accepted."""
 
 import pytest
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
@@ -26,15 +26,15 @@ GRADIENT = "would read the gradient of the distillation loss as the policy's"
 
 
 class MyTrainer(SkillCreditTrainer):
-    """A user's own, with all of our hooks."""
+    """A user's class with all of our hooks."""
 
 
 class MyManager(SkillCreditRewardManager):
-    """As above."""
+    """Likewise."""
 
 
 def _refused(*words: str) -> list[str]:
-    run = RunDirectory("nowhere")  # no check of combinations opens it
+    run = RunDirectory("nowhere")  # no combinations check opens it
     return [str(problem) for problem in combinations.check(composed("experiment=quickstart", *words), run)]
 
 
@@ -85,7 +85,7 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
     "words",
     [
         [],
-        ["trainer.v1.trainer_mode=no_such_trainer"],  # of it recipe.checks.names speaks
+        ["trainer.v1.trainer_mode=no_such_trainer"],  # recipe.checks.names reports it
         [f"{MANAGER}.module.path=pkg://{__name__}", f"{MANAGER}.name=MyManager"],
         [OWN_POOL],
         [DISTILLED],

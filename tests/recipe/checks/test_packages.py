@@ -1,4 +1,4 @@
-"""Packages of another checkout are refused before an import of theirs fails."""
+"""Packages of another checkout are refused before their imports can fail."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def test_a_foreign_package_in_the_working_directory_is_refused(tmp_path: Path, n
 
 
 def test_a_foreign_recipe_is_refused(tmp_path: Path) -> None:
-    """An editable install finds our modules below a foreign ``recipe``; here its path is longer by ours."""
+    """An editable install finds our modules under a foreign ``recipe``; here our folder is appended to its path."""
     (tmp_path / "recipe").mkdir()
     (tmp_path / "recipe" / "__init__.py").touch()
     ours = str(packages.CHECKOUT / "recipe")

@@ -1,4 +1,4 @@
-"""Preflight asks the sandbox that the run will use whether it can do what the rows need."""
+"""Preflight checks that the run's sandbox supports what the rows need."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Preflight tries credit on the run's own tokenizer: what it refuses, and that it names the reason."""
+"""Preflight tests credit with the run's own tokenizer, and gives the reason for each refusal."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def check(tiny_arguments, tmp_path, run):
-    """The check of a configuration with credit and a tokenizer of this kind (none: that of the micro model)."""
+    """Check a configuration with credit and a tokenizer of this kind (None: the micro model's)."""
 
     def problems(kind=None, *more):
         words = ["credit=counterfactual", *more]

@@ -1,4 +1,4 @@
-"""Preflight names the tokens that another cluster's nodes do not get from the driver."""
+"""Preflight names the tokens that the nodes of a joined cluster do not get from the driver."""
 
 import pytest
 

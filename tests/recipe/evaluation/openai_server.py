@@ -1,7 +1,7 @@
 """A small HTTP server of the OpenAI protocol, in a thread, or as a process that can die: ``python openai_server.py``.
 
-It answers "say N" with "#### N", or with "#### 0" where the request's seed is odd. A prompt with the word "long" is
-beyond its context.
+It answers "say N" with "#### N", or with "#### 0" if the request's seed is odd. A prompt with the word "long" exceeds
+its context.
 """
 
 import json
@@ -20,9 +20,10 @@ TOKENS = 5
 
 @dataclass
 class Behaviour:
-    """What the server does, and what it was asked. die_after: ends its process, in the middle of a request, after so
-    many answers. answers_as: the model that it names in its answers. text: what it answers to messages. finish: why its
-    answers end.
+    """Behaviour of the server, and the requests that it got.
+
+    die_after: number of answers after which its process exits in the middle of a request. answers_as: model name in its
+    answers. text: its answer to messages. finish: finish reason of its answers.
     """
 
     model: str = MODEL
@@ -82,7 +83,7 @@ def make_server(behaviour: Behaviour) -> ThreadingHTTPServer:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves before its answer is no error of ours."""
+            """A client that disconnects before its answer is not a server error."""
 
     return Server(("127.0.0.1", 0), Handler)
 
@@ -93,7 +94,7 @@ def url_of(server: ThreadingHTTPServer) -> str:
 
 @contextmanager
 def serving(behaviour: Behaviour) -> Iterator[str]:
-    """The url of a server in a thread of this process."""
+    """URL of a server in a thread of this process."""
     server = make_server(behaviour)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""What `recipe.dpo` does around TRL."""
+"""`recipe.dpo` without TRL's training."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_the_packages_that_trl_uses_are_pinned_as_it_needs_them(platform):
 
 @pytest.fixture
 def sampled(tmp_path, monkeypatch):
-    """An evaluation with a good and a bad answer to each of 40 problems, and the arguments that train on it."""
+    """An evaluation with a right and a wrong answer to each of 40 problems, and the arguments that train on it."""
     monkeypatch.setattr(recipe.dpo, "PYTHON", tmp_path)
     make_model(tmp_path / "m")
     tasks = [task(number, role="train") for number in range(40)]

@@ -1,4 +1,4 @@
-"""Answers in several turns: played with a scripted model, and through `recipe.evaluate` with the real sandbox."""
+"""Answers in several turns: with a scripted model, and through `recipe.evaluate` with the real sandbox."""
 
 import json
 
@@ -21,7 +21,7 @@ PROMPT = [{"role": "user", "content": "write"}]
 
 
 async def played(*texts: str, max_turns: int = 3, tokens: int = 100) -> tuple[Answer, list[list[str]]]:
-    """What comes of these turns of ten tokens each, and the messages that each was asked with."""
+    """The episode of these turns of ten tokens each, and the messages of each request."""
     asked: list[list[str]] = []
 
     async def ask(messages, turn, spent):
@@ -85,7 +85,7 @@ def code_rows(path, count=4):
 
 @pytest.mark.slow
 def test_an_evaluation_in_several_turns_reports_its_recovery_rate(tmp_path, capsys):
-    """Of four problems one is solved at once, two after a hint, one never."""
+    """Of four problems, one is solved at once, two after a hint, and one never."""
     code_rows(tmp_path / "plain.parquet")
     assert make_rows([str(tmp_path / "plain.parquet"), "--out", str(tmp_path / "own.parquet")]) == 0
 

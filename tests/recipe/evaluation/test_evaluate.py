@@ -153,7 +153,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, data, c
 
 
 def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on(tmp_path, data, monkeypatch):
-    """The answers are kept: only the judge is asked again."""
+    """The answers are kept; only the verifier runs again."""
     import rewards
     from rewards.verdict import Verdict
 
@@ -192,7 +192,7 @@ def test_a_full_disk_stops_the_evaluation_and_what_was_judged_is_kept(tmp_path, 
 
 
 def test_a_model_that_vllm_cannot_load_ends_with_its_last_error(tmp_path, data, monkeypatch, capsys):
-    """A stand-in for vLLM: a program that fails as it does."""
+    """A stand-in for vLLM: a program that fails the same way."""
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'ValueError: Model architectures [Novel] are not supported'\nexit 1\n")
     python.chmod(0o755)
@@ -221,7 +221,7 @@ def test_answers_that_were_cut_are_a_column_and_a_warning(tmp_path, data, capsys
 
 
 def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, data, monkeypatch, capsys):
-    """vLLM is a stand-in that knows the model by its folder, as the real one does."""
+    """The stand-in for vLLM names the model by its folder, like the real one."""
     folder = make_model(tmp_path / "m")
 
     started = []
@@ -239,5 +239,5 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     kept = (tmp_path / "out/samples.jsonl").read_bytes()
     assert run(tmp_path / "out", data, "--model", str(folder)) == 2
     assert "holds an evaluation with another weights (" in capsys.readouterr().err
-    assert len(started) == 2  # it is refused before a server takes minutes to start
+    assert len(started) == 2  # refused before the minutes-long start of a server
     assert (tmp_path / "out/samples.jsonl").read_bytes() == kept

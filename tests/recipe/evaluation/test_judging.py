@@ -1,5 +1,5 @@
-"""Every command that judges does it as the experiment says: the limits and settings of training reach the verifier,
-and the command's run_info.json has them.
+"""Every command that verifies answers uses the experiment's settings: training's limits and settings reach the
+verifier, and the command's run_info.json records them.
 """
 
 import json
@@ -41,7 +41,7 @@ QUICKSTART = JudgeSettings(partial_credit=False)
 
 @dataclass
 class Command:
-    """What judges in a command's name, its arguments beside `--out` and `--experiment`, and where it records it."""
+    """A command's main function, its arguments other than `--out` and `--experiment`, and the module that verifies."""
 
     main: object
     arguments: list[str]

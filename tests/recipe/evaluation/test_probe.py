@@ -55,7 +55,7 @@ def test_the_verdict_names_what_is_out_of_range_and_what_to_do(found, words):
 
 def test_the_command_keeps_the_prompts_that_carry_signal_and_may_be_trained_on(tmp_path, capsys):
     data, out = tmp_path / "own.parquet", tmp_path / "out"
-    # An answer of "#### 0" is right for the problem whose number is 0, whatever the seed: no signal.
+    # "#### 0" is right for the problem whose number is 0 with any seed: no signal.
     write_task_rows(data, [task(0), task(1, role="train"), task(2)])
     with serving(Behaviour()) as url:
         assert main(["--data", f"own={data}", "--out", str(out), "--url", url, "--samples", "8"]) == 0

@@ -1,4 +1,4 @@
-"""What supervised and preference training report of the model before and after, with the training itself left out."""
+"""Reports of supervised and preference training on the model before and after, without the training itself."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def code_rows(path: Path) -> Path:
 
 @pytest.fixture
 def models(monkeypatch):
-    """Two models: of four programs `before` writes two that do not parse and a wrong one, `after` only right ones."""
+    """Two models: of four programs, `before` writes two that do not parse and a wrong one, `after` only right ones."""
     written = {"before": [BROKEN, BROKEN, WRONG, RIGHT], "after": [RIGHT] * 4}
 
     def evaluate_model(model, data, out, *more):

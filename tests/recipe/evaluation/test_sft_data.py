@@ -82,7 +82,7 @@ def training(folder, max_length: int):
 
 
 def test_demonstrations_over_the_length_are_left_out_and_counted(tmp_path, tiny_suite, capsys):
-    """A byte is a token of this model; the one that is too long would end verl's training with an error."""
+    """Each byte is a token of this model; a row that is too long would fail verl's training."""
     model = tiny_suite / "initial_model"
     write_rows(tmp_path / "train.parquet", [demonstration(0, 20), demonstration(1, 400), demonstration(2, 90)])
     files = demonstration_files(training(tmp_path, 128), model, tmp_path / "out")
@@ -144,7 +144,7 @@ def test_a_folder_takes_no_other_demonstrations_and_settings_and_loses_nothing(t
     config.model = {"path": str(make_model(tmp_path / "m"))}
     config.trainer.total_training_steps = 1
     assert launch(config) == 0
-    assert launch(config) == 0  # the same again
+    assert launch(config) == 0  # the same settings again
     config.trainer.total_training_steps = 10
     assert launch(config) == 2
     assert "another setting 'trainer.total_training_steps': '1' there, '10' here" in capsys.readouterr().err

@@ -72,7 +72,7 @@ def test_equal_answers_make_no_pair():
 
 
 def test_lengths_cancel_over_the_pairs_where_they_can():
-    """Each problem offers a pair whose better answer is longer by 10, and one where it is shorter by 10."""
+    """Each problem has a pair whose better answer is longer by 10, and a pair where it is shorter by 10."""
     offered = [
         [sample(f"p{n}", 0, "", 1.0, tokens=20), sample(f"p{n}", 1, "", 0.0, tokens=10),
          sample(f"p{n}", 2, "", 0.0, tokens=30)]

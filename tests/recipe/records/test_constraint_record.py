@@ -1,4 +1,4 @@
-"""What constraints knew, from the metrics of three steps: one without any, two with those of `write` and `trace`."""
+"""The constraint record from metrics of three steps: one without constraints, two with those of `write` and `trace`."""
 
 import math
 
@@ -8,7 +8,7 @@ from recipe.records.skill_record import constraint_means
 
 
 def steps(**metrics: tuple[float, float]) -> list[dict[str, float]]:
-    """A step before anything is protected, and two with these metrics (``/`` and ``.`` as ``__`` and ``_of_``)."""
+    """A step without protected skills, and two with these metrics (``__`` and ``_of_`` stand for ``/`` and ``.``)."""
     names = {name: name.replace("__", "/").replace("_of_", ".") for name in metrics}
     rows = [{f"actor/projection/{names[name]}": pair[step] for name, pair in metrics.items()} for step in (0, 1)]
     return [{"projection/active_constraints": 0.0}, *rows]

@@ -9,7 +9,7 @@ from recipe.records.intervals import Interval, bootstrap_interval, share_interva
 
 
 def near(value: float) -> Any:
-    """Equal to what is close to this."""
+    """Equal to any number within the tolerance of this one."""
     return pytest.approx(value, abs=1e-5)
 
 
@@ -42,7 +42,7 @@ def test_the_t_interval_covers_the_mean_of_few_runs_in_nineteen_of_twenty_studie
 
 
 def coverage(interval, samples: np.ndarray, mean: float) -> float:
-    """Share of the samples (studies, values) whose interval holds the mean."""
+    """Share of the studies (studies, values) whose interval contains the mean."""
     found = map(interval, samples)
     return float(np.mean([each.low <= mean <= each.high for each in found]))
 

@@ -1,4 +1,4 @@
-"""The file of a study's runs: nothing of a run is lost in it, and a file that is none is refused."""
+"""The file of a study's runs: it keeps all of a run, and other files are refused."""
 
 import gzip
 import json

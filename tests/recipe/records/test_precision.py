@@ -1,4 +1,4 @@
-"""A report says how exact its accuracies are, and where greedy ones are missing."""
+"""A report states the precision of its accuracies, and which greedy ones are missing."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ STUDIES = {"paper_b": 51, "evidence_a": 51, "paper_b_real": 157}  # held-out pro
 
 
 def finished(folder: Path, name: str, *errors: float | None, greedy: bool = True) -> RunDirectory:
-    """A run with a validation for each of these standard errors of `sql`; None: not recorded."""
+    """A run with one validation per standard error of `sql`; None: not recorded."""
     run = RunDirectory.prepare(str(folder), "study", name)
     for step, error in enumerate(errors):
         row = {"skill/sql/accuracy": 0.5, "skill/mean/accuracy": 0.5, "skill/worst/accuracy": 0.5}

@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
         with pytest.raises(RunDirectoryError, match=r"run\.root=FOLDER"):
             RunDirectory.prepare(str(locked), "e", "r")
         return
-    # Permissions do not bind root: a file in the place of the folder does.
+    # Root ignores permissions, so a file takes the folder's place.
     (tmp_path / "file").write_text("")
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "file")], capture_output=True, text=True, check=True

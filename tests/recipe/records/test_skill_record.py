@@ -13,7 +13,7 @@ SKILLS = ["write", "trace", "sql"]
 
 
 def in_stages(*skills: str, steps: int = 2, **projection: str) -> Settings:
-    """Settings of a run that trains one skill after another."""
+    """Settings of a run that trains skills in sequence."""
     return settings(projection, names=SKILLS, stage_steps=steps, skill_sequence=list(skills))
 
 
@@ -21,7 +21,7 @@ def in_stages(*skills: str, steps: int = 2, **projection: str) -> Settings:
 def run(tmp_path: Path) -> RunDirectory:
     """Two stages of two steps, validated at the start and after each; the second step was measured twice.
 
-    In the second stage constraints from rollouts and solutions predicted what happens to `write`.
+    In the second stage, constraints from rollouts and from solutions predict the change of `write`.
     """
     run = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
     for step, write, sql in ((0, 0.4, 0.2), (2, 0.1, 0.1), (2, 0.8, 0.3), (4, 0.5, 0.9)):
@@ -46,7 +46,7 @@ def test_the_ends_of_the_stages_make_the_matrix(run: RunDirectory):
 
 
 def test_a_single_stage_forgets_what_was_named_and_known_before_it(run: RunDirectory):
-    """Sql alone is trained: `write` falls from the start's 0.4 to 0.1 at the end of the first step of two."""
+    """Only `sql` is trained: `write` falls from 0.4 at the start to 0.1 after the first of two steps."""
     run.log_metrics(1, {"skill/write/accuracy": 0.1, "skill/sql/accuracy": 0.7, "skill/mean/accuracy": 0.4})
     for method in ("qp", "off"):  # the arm without protection is measured on the same skills
         named = settings(
@@ -61,7 +61,7 @@ def test_a_single_stage_forgets_what_was_named_and_known_before_it(run: RunDirec
 
 @pytest.mark.parametrize(("source", "change"), [("rollouts", -0.25), ("solutions", -0.25), ("both", 0.75)])
 def test_predictions_are_sums_over_a_stage_of_one_source(run: RunDirectory, source: str, change: float):
-    """With two sources those of rollouts: one has no suffix in its metrics."""
+    """With two sources, the constraints from rollouts count; a single source has no suffix in its metrics."""
     record = read_skill_record(run, in_stages("write", "sql", constraint_source=source))
     assert record is not None
     np.testing.assert_array_equal(record.predicted, [[np.nan, np.nan], [change, np.nan]])
@@ -91,7 +91,7 @@ def test_stages_after_one_that_was_not_measured_do_not_take_its_place(run: RunDi
 
 
 def test_a_skill_that_validation_has_no_prompt_of_is_not_measured_and_the_others_are(run: RunDirectory):
-    """As with a small `data.val_max_samples`."""
+    """As a small `data.val_max_samples` can cause."""
     record = read_skill_record(run, in_stages("write", "trace"))
     assert record is not None
     assert list(record.skills) == ["write", "trace", "sql"]
@@ -114,7 +114,7 @@ def test_without_stages_every_stage_trains_all_skills(run: RunDirectory):
 
 
 def test_levels_of_several_skills_have_the_measures_of_stages(tmp_path: Path):
-    """In the last level `write` falls from 0.8 to 0.5, and the two others are learnt."""
+    """In the last level, `write` falls from 0.8 to 0.5, and the run learns the two others."""
     run = RunDirectory.prepare(str(tmp_path), "paper_b", "r")
 
     def row(step: int, *accuracies: float) -> dict[str, float]:
@@ -126,7 +126,7 @@ def test_levels_of_several_skills_have_the_measures_of_stages(tmp_path: Path):
     run.log_metrics(0, row(0, 0.4, 0.2, 0.1))
     run.log_metrics(2, row(2, 0.8, 0.3, 0.3))
     found = stage_metrics(run, row(4, 0.5, 0.9, 0.7), levels)
-    # Just before their level trace and sql were 0.1 and 0.2 above the start.
+    # Just before their level, trace and sql are 0.1 and 0.2 above the start.
     assert found == pytest.approx({"skill/forgetting": 0.3, "skill/new_skill": 0.8, "skill/forward_transfer": 0.15})
 
 

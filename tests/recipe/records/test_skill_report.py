@@ -1,4 +1,4 @@
-"""Tables, JSON and pictures of a matrix made by hand, with backward transfer and a skill that was not measured."""
+"""Tables, JSON and pictures of a hand-made matrix with backward transfer and an unmeasured skill."""
 
 import json
 import math
@@ -57,7 +57,7 @@ def learner(kept: float, new: float) -> SkillRecord:
 
 
 def bars(axes: Axes) -> list[float]:
-    """Lengths of all error bars that can be seen."""
+    """Lengths of all visible error bars."""
     segments = [np.asarray(part) for lines in axes.collections for part in cast(LineCollection, lines).get_segments()]
     return [float(np.ptp(part, axis=0).max()) for part in segments if part.size and np.isfinite(part).all()]
 
@@ -97,7 +97,7 @@ def test_a_skill_trained_again_last_is_not_an_earlier_one() -> None:
 
 
 def test_levels_of_several_skills_forget_those_of_earlier_levels_and_learn_all_of_the_last_one() -> None:
-    """The last level trains b for the second time and c for the first; a falls from 0.8 to 0.5 in it."""
+    """The last level trains b for the second time and c for the first; a falls from 0.8 to 0.5."""
     accuracy = [[0.8, 0.4, 0.1], [0.5, 0.6, 0.9]]
     record = SkillRecord(["a", "b", "c"], accuracy, [0.2, 0.2, 0.0], trained=[[0, 1], [1, 2]])
     assert record.stages == ["1 a + b", "2 b + c"]
@@ -118,7 +118,7 @@ def test_stages_that_train_the_same_skills_together_share_a_row_of_the_interfere
 
 
 def test_one_stage_forgets_the_skills_that_are_named_to_be_protected() -> None:
-    """Training sql takes `write` from 0.9 to 0.3 and `repair` from 0.5 to 0.6; `trace` is nobody's care."""
+    """Training sql takes `write` from 0.9 to 0.3 and `repair` from 0.5 to 0.6; `trace` is not protected."""
     skills, accuracy, initial = ["write", "repair", "trace", "sql"], [[0.3, 0.6, 0.0, 0.8]], [0.9, 0.5, 0.4, 0.2]
     record = SkillRecord(skills, accuracy, initial, trained=[[3]], protected=["write", "repair", "poetry"])
     assert record.earlier == [0, 1]
@@ -138,7 +138,7 @@ def test_the_most_forgotten_skill_is_one_of_the_earlier_ones() -> None:
 
 
 def test_interference_is_averaged_over_runs_with_other_orders_of_the_skills() -> None:
-    """In one run the changes of (write, trace, sql) are (60, 20, 0), (-30, 30, -10), (10, 10, 70) points."""
+    """The changes of (write, trace, sql) in one run are (60, 20, 0), (-30, 30, -10), (10, 10, 70) points."""
     swapped = SkillRecord(["sql", "write", "trace"], [[0.5, 0.4, 0.0]], [0.2, 0.2, 0.0], trained=[[0]])
     rows = mean_interference([RECORD, swapped])
     assert [row.label for row in rows] == ["sql", "trace", "sql, first", "write, first"]
@@ -148,9 +148,9 @@ def test_interference_is_averaged_over_runs_with_other_orders_of_the_skills() ->
 
 
 def test_a_first_stage_that_helps_every_skill_does_not_hide_what_later_ones_cost() -> None:
-    """Sql costs write 30 points as a second stage in two runs, and comes with a gain of 50 as the first one of a third.
+    """As second stage of two runs, sql costs write 30 points on average; as first stage of a third, write gains 50.
 
-    Together they would be -3.3; the mean of -40 and -20 has an interval of 12.706 times its standard error of 10.
+    The mean over all three would be -3.3; the mean of -40 and -20 has an interval of 12.706 standard errors of 10.
     """
     later = [SkillRecord(["write", "sql"], [[0.9, 0.2], [end, 0.8]], [0.4, 0.2], [[0], [1]]) for end in (0.5, 0.7)]
     first = SkillRecord(["sql", "write"], [[0.8, 0.9], [0.7, 0.9]], [0.2, 0.4], [[0], [1]])
@@ -241,7 +241,7 @@ def test_what_was_not_measured_is_null_and_a_dash_and_is_drawn(tmp_path: Path) -
 def test_pareto_points_are_means_over_seeds_in_the_order_of_epsilon(tmp_path: Path) -> None:
     runs = {
         0.1: [learner(0.5, 0.9), learner(0.7, 0.7)],
-        0.0: [learner(0.8, 0.5), learner(0.8, 0.4), learner(0.8, math.nan)],  # two runs have both measures
+        0.0: [learner(0.8, 0.5), learner(0.8, 0.4), learner(0.8, math.nan)],  # two runs have both measurements
         math.inf: [learner(0.2, 0.9)],
         0.3: [learner(math.nan, 0.9)],
     }
@@ -278,7 +278,7 @@ def test_the_curve_joins_means_of_runs_and_not_single_runs(monkeypatch) -> None:
 
 
 def test_the_arms_say_how_many_runs_they_are_and_one_has_no_bars(monkeypatch) -> None:
-    """An interval of two runs is thirteen standard errors long: it does not push the runs into a corner."""
+    """An interval of two runs is thirteen standard errors long; it must not shrink the rest of the picture."""
     arms = {"grpo": [learner(0.2, 0.9)], "qp": [learner(0.5, 0.9), learner(0.7, 0.7), learner(0.7, math.nan)]}
     figure = drawn(monkeypatch, skill_pictures.draw_arms, arms)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["grpo (1)", "qp (2)"]

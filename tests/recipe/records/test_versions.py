@@ -1,4 +1,4 @@
-"""Old records are read in today's terms; those of a later release, or with a setting that is gone, are refused."""
+"""Old records are upgraded to the current settings; those of a later release or with a removed setting are refused."""
 
 import re
 
@@ -23,8 +23,8 @@ def old() -> DictConfig:
 def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
     config = upgraded(old(), 1, "grpo.s0")
     assert OmegaConf.to_container(config.credit) == {"kind": "counterfactual", "zero_advantage": True, "min_valid": 2}
-    assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's
-    assert set(config) == {"data", "credit", "actor_rollout_ref"}  # no group that it did not have
+    assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
+    assert set(config) == {"data", "credit", "actor_rollout_ref"}  # adds no group
 
 
 def test_records_of_the_current_version_are_read_as_they_are():

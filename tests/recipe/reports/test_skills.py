@@ -31,9 +31,9 @@ def finish(
     method: str = "qp",
     weights: str = "",
 ) -> None:
-    """A run in which `write` falls from 0.8 to this, and `sql` ends at 0.9; a step takes that many seconds.
+    """A run in which `write` falls from 0.8 to `kept`, and `sql` ends at 0.9; `seconds` per step.
 
-    Where `sql` is not learnt, the last validation has no accuracy of it.
+    Without `learnt`, the last validation has no accuracy of `sql`.
     """
     run = RunDirectory.prepare(str(folder), "b", name)
     own = config.copy()
@@ -69,14 +69,14 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
         "| arm | runs | average | against grpo | greedy average | worst skill | forgetting | against grpo "
         "| most forgotten | new skill | against grpo | samples a run | step time |"
     )
-    # Averages 65 and 75 have a standard error of 5; an interval of two reaches 12.7 of them to each side.
+    # Averages 65 and 75 have a standard error of 5; the interval of two values is 12.7 of them to each side.
     assert lines[4] == (
         "| grpo | 2 | 70.0 [6.5, 133.5] | - | - | 50.0 [-77.1, 177.1] | 30.0 [-97.1, 157.1] | - | 30.0 [-97.1, 157.1] "
         "| 90.0 [90.0, 90.0] | - | 384 | - |"
     )
-    # In pairs: with the run of the same order and seed, whose `write` falls to 40%.
+    # Paired with the run of the same order and seed, whose `write` falls to 40%.
     assert lines[5] == "| qp | 1 | 85.0 | +20.0 | - | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
-    # Means over the three steps; nothing else was measured of the constraints.
+    # Means over the three steps; the constraints have no other measurements.
     assert lines[7:11:2] == [
         "The standard error of an accuracy was not recorded in 4 of 4 runs.",
         "Greedy accuracy was not measured in 4 of 4 runs.",
@@ -104,11 +104,11 @@ def test_a_cell_over_fewer_runs_than_its_row_says_so(tmp_path: Path, config: Dic
     cells = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()[5].split(" | ")
     assert cells[:3] == ["| qp", "3", "80.0 [16.5, 143.5] (2 of 3 runs)"]  # the third has no accuracy of `sql`
     assert cells[3] == "+10.0 (1 of 3 runs)"  # one pair
-    assert cells[6] == "10.0 [-14.8, 34.8]"  # all have that of `write`
+    assert cells[6] == "10.0 [-14.8, 34.8]"  # all have the accuracy of `write`
 
 
 def test_arms_are_compared_on_the_skills_that_any_of_them_names(tmp_path: Path, config: DictConfig):
-    """Of one stage, whose arm without protection names no skill: `write` falls from 50% to 40 and 45."""
+    """Runs of one stage, whose unprotected arm names no skill: `write` falls from 50% to 40 and 45."""
     for name, method, kept, protected in (("grpo.s0", "off", 0.4, None), ("qp.s0", "qp", 0.45, ["write"])):
         own = config.copy()
         own.protocol.skill_sequence = ["sql"]
@@ -137,7 +137,7 @@ def test_greedy_accuracy_is_averaged_over_skills_after_the_last_stage(tmp_path: 
 def test_a_sweep_has_a_point_for_each_epsilon_of_its_arms(tmp_path: Path, config: DictConfig):
     finish(tmp_path, config, "grpo.s0", 0.4)
     finish(tmp_path, config, "qp.s0", 0.8)
-    finish(tmp_path, config, "qp.s1", 0.1)  # of a seed that the other epsilon has not: it is no part of the curve
+    finish(tmp_path, config, "qp.s1", 0.1)  # a seed that the other epsilon lacks: not part of the curve
     finish(tmp_path, config, "qp_epsilon0.1.s0", 0.6, epsilon=0.1)
     assert report.main(["skills", str(tmp_path / "b"), "--pareto", "qp", "--out", str(tmp_path / "out")]) == 0
     rows = (tmp_path / "out" / "arms.md").read_text().splitlines()[4:7]

@@ -14,7 +14,7 @@ from recipe.reports import speed
 
 
 def finish(folder: Path, name: str, accuracies: list[float], length: float = 50.0, end: bool = True) -> RunDirectory:
-    """A run of 8 samples an update with a validation at every second one; judging an update takes a second."""
+    """A run of 8 samples per update with a validation at every second update; verifying takes 1 s per update."""
     run = RunDirectory.prepare(str(folder), "a", name)
     run.write_config(OmegaConf.create({"data": {"train_batch_size": 4}, "actor_rollout_ref": {"rollout": {"n": 2}}}))
     run.log_metrics(0, {"skill/mean/accuracy": accuracies[0]})
@@ -55,7 +55,7 @@ def test_training_samples_belong_to_the_policy_before_their_update(tmp_path: Pat
 def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.6])
     finish(tmp_path, "grpo.s1", [0.2, 0.6, 0.8])
-    finish(tmp_path, "delete.s0", [0.2, 0.6, 0.8], length=100.0)  # at 1,600 tokens it has had two of its four updates
+    finish(tmp_path, "delete.s0", [0.2, 0.6, 0.8], length=100.0)  # at 1,600 tokens it has done two of its four updates
     finish(tmp_path, "delete.s1", [0.2, 0.8, 0.9])
     finish(tmp_path, "delete.s2", [0.2, 0.9, 0.9], end=False)
     assert report.main(["speed", str(tmp_path / "a"), "--reach", "0.7"]) == 0
@@ -97,7 +97,7 @@ def test_the_last_greedy_accuracy_stands_in_the_table_where_it_was_measured(tmp_
 
 
 def test_the_window_is_that_of_the_arms_that_learn_and_few_runs_have_no_interval(tmp_path: Path, monkeypatch):
-    """`inverted` falls to nothing, and two runs of `few` would have intervals of 12.7 standard errors to each side."""
+    """`inverted` falls to 0, and the two runs of `few` would have intervals of 12.7 standard errors to each side."""
     ends = {"grpo": (0.7, 0.8, 0.9), "few": (0.6, 0.8), "inverted": (0.0, 0.0, 0.01)}
     for arm, own in ends.items():
         for seed, end in enumerate(own):

@@ -1,4 +1,4 @@
-"""One run at a time may have its own Ray on a machine."""
+"""A run's Ray session: one own Ray per machine at a time, and the environment of its workers."""
 
 import os
 import subprocess

@@ -53,7 +53,7 @@ def test_supervised_training_shows_loss_and_steps():
 @pytest.mark.slow
 def test_lines_appear_while_the_file_grows_and_half_a_line_waits(tmp_path):
     path, stream = tmp_path / "events.jsonl", io.StringIO()
-    path.write_text(json.dumps({"time": 0.0, "event": "step", "step": 99}) + "\n")  # of an earlier start
+    path.write_text(json.dumps({"time": 0.0, "event": "step", "step": 99}) + "\n")  # from an earlier start
     with ProgressReporter(path, TrainingState(), line_every_seconds=0.1, stream=stream) as reporter:
         with open(path, "a") as file:
             file.write(json.dumps({"time": 1.0, "event": "ready", "step": 0, "total_steps": 4, "resumed": False}))

@@ -98,14 +98,14 @@ def test_a_block_that_waits_for_a_worker_that_was_killed_is_ended(impatient):
             return os.getpid()
 
     def wait_for_both() -> None:
-        ray.kill(leaving)  # as it should
+        ray.kill(leaving)  # an intended exit
         time.sleep(2)
         os.kill(number, signal.SIGKILL)
         time.sleep(60)
 
     ray.init(num_cpus=1, include_dashboard=False, namespace="death_watch", log_to_driver=False)
     try:
-        start: Any = Worker  # which the decorator changed
+        start: Any = Worker  # the decorator changes its type
         worker, leaving = start.options(num_cpus=0).remote(), start.options(num_cpus=0).remote()
         number = ray.get(worker.process.remote())
         ray.get(leaving.process.remote())

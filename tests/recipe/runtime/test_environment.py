@@ -1,11 +1,11 @@
-"""What nodes of a cluster get from the shell of the user."""
+"""Environment variables that a cluster's nodes get from the user's shell."""
 
 import pytest
 
 from recipe.runtime.environment import ROOT, forwarded, job_environment
 from recipe.runtime.options import OptionError, Options, forwarded_variables
 
-# What users of the launchers set, by the launchers' own comments.
+# Variables that users of the launchers set, according to the launchers' comments.
 DOCUMENTED = """
     PLATFORM PYTHON DATA OUT EXPERIMENT LENGTH TRAIN EXPORT EVALUATE SAMPLES SFT SFT_EXPERIMENT DPO REWARD REPAIR AGENTS
     WITHOUT PRESET SOURCE SOURCE_OPTIONS FOLDER PROBE NAME TASKS VOLUMES SEQUENCE_PARALLEL OFFLOAD_REF JOBS ARMS

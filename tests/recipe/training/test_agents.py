@@ -1,4 +1,4 @@
-"""Agents with a server that says what the test tells it to: the ids that are trained on, masks, turns, ends."""
+"""Agents with a scripted server: the trained token ids, masks, turns and final states."""
 
 import asyncio
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ ROW = {"raw_prompt": [{"role": "user", "content": "write"}], "reward_model": {"g
 
 
 class Server:
-    """Gives the turns of the script in order, each with its own log-probability, and keeps what it was asked."""
+    """Returns the script's turns in order, each with a distinct log-probability, and records the requests."""
 
     def __init__(self, *turns):
         self.turns = [[*TOKENIZER.encode(turn), TOKENIZER.eos_token_id] for turn in turns]
@@ -74,7 +74,7 @@ def test_the_ids_that_are_trained_on_are_those_that_were_generated(played, role)
     assert trained == generated
     turns = output.extra_fields[EPISODE]["turns"]
     assert [output.response_ids[start:end] for start, end in turns] == server.turns
-    # Each turn was generated from exactly the tokens that stand before it in the trajectory.
+    # Each turn was generated from exactly the tokens before it in the trajectory.
     whole = output.prompt_ids + output.response_ids
     for (_, asked, _), (start, _) in zip(server.asked, turns, strict=True):
         assert asked == whole[: len(output.prompt_ids) + start]
@@ -137,7 +137,7 @@ def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, oth
 def test_a_row_that_stands_twice_in_a_step_is_answered_anew():
     times = TimesBefore()
     assert times.of(3, ["a", "b", "a"]) == [0, 0, 1]
-    assert times.of(3, ["b", "a"]) == [1, 2]  # asked for again in place of what was left out
+    assert times.of(3, ["b", "a"]) == [1, 2]  # requested again to replace the omitted one
     assert times.of(4, ["a"]) == [0]
     row, step = {"extra_info": {"id": "micro/1"}}, {"step": 3, "validate": False}
     numbers = [{"session_id": number, TIMES_BEFORE: times} for times in (0, 1, 2) for number in range(8)]

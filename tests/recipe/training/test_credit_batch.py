@@ -71,7 +71,7 @@ def test_metrics_add_up_costs_and_name_causes():
 
 
 def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
-    """Of two samples of different lengths, one of which has credits."""
+    """A batch of two samples of different lengths, one with credits."""
     credit = CreditSettings(kind="counterfactual", strength=1.0, ablation=ablation, seed=5)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
     advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
@@ -96,7 +96,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def causes(**counts: int) -> list[dict]:
-    """Samples by the cause for which they have no credit; `none`: those that have it."""
+    """Samples by the reason why they have no credit; `none`: samples with credit."""
     return [
         info([], [], "" if cause == "none" else cause) | {"credit_reason": "a reason" if cause == "failed" else ""}
         for cause, count in counts.items()
@@ -114,7 +114,7 @@ def test_a_tenth_of_failures_is_borne(run, infos):
 
 
 def test_more_than_a_tenth_of_those_that_should_have_credit_is_an_event_with_the_reason(run):
-    # Samples that go without on purpose do not thin out the share: it is 2 of 12.
+    # Samples without credit on purpose do not count in the share: it is 2 of 12.
     infos = [{}, *causes(none=9, one_step=1, failed=1, equal_group=80, masked=20)]
     check_failures([*infos, causes(failed=1)[0] | {"credit_reason": "another"}], 3, run)
     (event,) = run.events()
@@ -139,7 +139,7 @@ def test_the_trainer_looks_before_it_shapes(run):
 
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
-    """Three tokens, one step each, of a sample whose own advantage is 0."""
+    """Three tokens, one step each, of a sample with an advantage of 0."""
     credit = CreditSettings(kind="counterfactual", strength=0.5, **keys)
     advantages = jagged([torch.zeros(3)])
     rows, metrics = shaped_by_credit(

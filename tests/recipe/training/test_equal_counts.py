@@ -1,4 +1,4 @@
-"""Each rank gets as many samples as the others: verl gives it, and paper A's method asks for it."""
+"""Every rank gets the same number of samples: verl guarantees it, and paper A's method needs it."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: 
     batch = trainer._balance_batch(batch, {})
     assert set(lengths) <= set(batch.keys)
     assert len(batch.keys) == 16  # whole mini-batches (8 samples), which the ranks divide
-    # verl deals a batch out in consecutive parts; by length alone the last part would hold most of the tokens.
+    # verl splits a batch into consecutive parts; sorted by length alone, the last part would have most of the tokens.
     loads = [sum(tag["seq_len"] for tag in part) for part in _parts(batch.tags, ranks)]
     assert max(loads) <= 1.5 * sum(loads) / ranks
 

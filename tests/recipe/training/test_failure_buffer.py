@@ -1,4 +1,4 @@
-"""Failed prompts: unique by task, first failed first tried, gone when solved, the same after a checkpoint."""
+"""Failed prompts: unique by task, retried in order of failure, removed once solved, kept in checkpoints."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -89,9 +89,9 @@ def verls_batch(self) -> object:
     ("failed", "expected"),
     [
         ([7, 9, 8], [0, 1, 7, 9]),  # half of the batch
-        ([7], [0, 1, 2, 7]),  # no more than there are
-        ([0, 42], [0, 1, 2, 3]),  # one that the batch has anyway, one that the data have no longer
-        ([2], [0, 1, 2, 3]),  # one whose place would be given away stays, and does not come twice
+        ([7], [0, 1, 2, 7]),  # no more than the buffer has
+        ([0, 42], [0, 1, 2, 3]),  # one already in the batch, one missing from the data
+        ([2], [0, 1, 2, 3]),  # a retried prompt of the batch keeps its place and does not appear twice
         ([3, 7], [0, 1, 2, 7]),
         ([], [0, 1, 2, 3]),
     ],

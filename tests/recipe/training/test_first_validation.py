@@ -1,4 +1,4 @@
-"""A run that was killed after a checkpoint and before that step's numbers: the next start writes what it measures."""
+"""After a kill between a checkpoint and that step's metrics, the next start writes its validation's metrics."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ WORDS = ("experiment=paper_b", "protocol.stage_steps=2", "protocol.skill_sequenc
 
 @pytest.fixture
 def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrainer:
-    """As at the start of a process; a validation finds the same accuracies each time."""
+    """The state at the start of a process; every validation finds the same accuracies."""
     accuracies = {"skill/write/accuracy": 0.5, "skill/sql/accuracy": 0.25, "skill/mean/accuracy": 0.375}
     monkeypatch.setattr(PPOTrainerSync, "_validate", lambda self: dict(accuracies))
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
@@ -32,7 +32,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
 
 
 def measured(trainer: SkillCreditTrainer, begins_at: int, step: int) -> list[int]:
-    """The steps in the run's metrics after a validation."""
+    """Steps in the run's metrics after a validation."""
     trainer._start_step, trainer.global_steps = begins_at, step
     trainer._validate()
     return [int(row["step"]) for row in trainer.run_directory.metrics()]
@@ -58,7 +58,7 @@ def test_it_does_not_replace_a_row_that_was(trainer: SkillCreditTrainer):
 
 @pytest.mark.slow
 def test_one_that_only_a_restart_makes_decides_nothing(trainer: SkillCreditTrainer):
-    """A run that was never stopped would not have had it."""
+    """An uninterrupted run would not have this validation."""
     measured(trainer, 3, 3)
     assert not trainer.protector.validated.best
     measured(trainer, 4, 4)

@@ -1,4 +1,4 @@
-"""Each prompt of a validation is answered once more, greedily, with verl's own validation."""
+"""A second, greedy pass of verl's validation over each prompt."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_only_the_accuracies_are_taken_over():
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many answers of each prompt the passes of a validation asked for (0: as many as are configured).
+    """Answers per prompt that each pass of a validation requests (0: the configured number).
 
     A greedy pass finds an accuracy of 0.75, a sampled one of 0.25.
     """

@@ -140,7 +140,7 @@ def test_old_and_new_prompts_of_a_step_are_not_in_the_order_of_skills(baseline: 
 
 
 def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
-    """Where a batch is cut into mini-batches each would be of one skill."""
+    """If a batch were cut into mini-batches, each would be of one skill."""
     drawn = schedule(mixed_plan(dict.fromkeys("abc", 40), BATCH, 9))
     for step in range(1, 10):
         skills = [row // 100 for row in drawn.at(step).rows]
@@ -148,7 +148,7 @@ def test_several_skills_of_a_step_are_not_in_the_order_of_skills():
         assert skills != sorted(skills)
         assert drawn.at(step) == drawn.at(step)
     rows = [row for step in range(1, 8) for row in drawn.at(step).rows]
-    assert len(set(rows)) == len(rows)  # none comes twice before a skill is used up
+    assert len(set(rows)) == len(rows)  # no row repeats before a skill is exhausted
 
 
 def test_fewer_prompts_than_skills_cannot_have_one_of_each():
@@ -164,7 +164,7 @@ def test_a_batch_that_memory_fills_is_refused():
 def test_replay_that_leaves_no_new_prompt_is_refused():
     with pytest.raises(SettingsError, match="stage 2: 0 are memory prompts and 16 replayed ones"):
         plan({"method": "off"}, replay_share=0.99)
-    plan({"method": "off"}, refresh_steps=10)  # its last stage trains on stores
+    plan({"method": "off"}, refresh_steps=10)  # the last stage trains on `stores`
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_forgotten_is_what_a_validation_lies_below_the_best_one():
 
 
 def test_what_lies_below_the_peak_is_the_forgetting_of_the_stages_so_far():
-    """The same peak, over the start and all earlier stages; `below_peak` does not go below 0."""
+    """The same peak, over the start and all earlier stages; `below_peak` is at least 0."""
     initial, stages = [0.9, 0.2, 0.5, 0.4], [[0.3, 0.8, 0.5, 0.4], [0.6, 0.5, 0.7, 0.1], [0.3, 0.9, 0.2, 0.1]]
     protector = Protector(changed({"method": "off"}))
     protector.see_validation(validation(**dict(zip(SKILLS, initial, strict=True))))
@@ -142,7 +142,7 @@ def test_forgetting_can_be_seen_in_the_steps_own_samples_without_a_validation():
     for accuracy in (0.8, 0.8, 0.8):
         protector.see_training({"train_skill/write/accuracy": accuracy})
     protector.see_validation(validation(sql=0.9))
-    protector.see_validation(validation(sql=0.1))  # decides nothing here
+    protector.see_validation(validation(sql=0.1))  # has no effect here
     assert protector.active() == []
     protector.see_training({"train_skill/write/accuracy": 0.6})
     assert protector.active() == ["write"]

@@ -1,4 +1,4 @@
-"""The trainer's batch in a protocol with stages: the rows of the schedule, and which of them are memory."""
+"""The trainer's batch in a protocol with stages: the schedule's rows, and the mask of memory rows."""
 
 from types import SimpleNamespace
 from typing import Any
