@@ -27,6 +27,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
 from workers.displacement import local_gradients, shard_group
+from workers.cpu.attention import register_packed_attention
 from workers.platform_cpu import is_cpu_platform
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
@@ -183,12 +184,17 @@ class CpuValueEngine(FSDPEngineWithValueHead):
 
 
 def register_engines() -> None:
-    """Register our engines under this platform's vendor, which verl prefers to its own entries. Idempotent."""
+    """Register our engines under this platform's vendor, which verl prefers to its own entries. Idempotent.
+
+    On the CPU also register the attention over packed sequences.
+    """
     device, vendor = get_device_name(), get_vendor()
     engines = {"language_model": PolicyEngine} | ({"value_model": CpuValueEngine} if device == "cpu" else {})
     for model_type, engine in engines.items():
         if (device, vendor) not in EngineRegistry._engines[model_type]["fsdp2"]:
             EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)
+    if device == "cpu":
+        register_packed_attention()
 
 
 def prepare_worker_process(timeout_seconds: int | None = None) -> None:

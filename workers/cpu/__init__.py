@@ -1,0 +1,1 @@
+"""What makes verl and vLLM fast on a machine without an accelerator."""
