@@ -1,14 +1,11 @@
 """Verifiers of tasks on two molecules with numbered atoms: each answer maps atoms of the first to the second."""
 
-
-from rewards.verifiers.graphs.task import HardTruth, Lists, register
-from typing import Self
-from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
-from rewards.verifiers.graphs.task import HardTruth, Lists, register
+from typing import Annotated, Self
 
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from rewards.verifiers.graphs.task import HardTruth, Lists, register
 
 Element = Annotated[str, StringConstraints(min_length=1, max_length=8)]
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rewards.verifiers.graphs.task import GraphTruth
 

@@ -1,19 +1,12 @@
 """Verifiers of tasks whose answer is one list of nodes: a set of them, in any order."""
 
-
-from rewards.verifiers.graphs.networks import Network
-from rewards.verifiers.graphs.task import HardTruth, Lists, register
-from rewards.verifiers.graphs.networks import Network
-from rewards.verifiers.graphs.task import HardTruth, Lists, register
-from rewards.verifiers.graphs.networks import Network
-from rewards.verifiers.graphs.task import HardTruth, Lists, register
-from typing import Self
-from pydantic import model_validator
-from rewards.verifiers.graphs.networks import Network, NodeName
-from rewards.verifiers.graphs.task import Lists, register
 from functools import cached_property
-from rewards.verifiers.graphs.networks import Network
-from rewards.verifiers.graphs.task import Lists, register
+from typing import Self
+
+from pydantic import model_validator
+
+from rewards.verifiers.graphs.networks import Network, NodeName
+from rewards.verifiers.graphs.task import HardTruth, Lists, register
 
 
 class CliqueTruth(HardTruth, Network):

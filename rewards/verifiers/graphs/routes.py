@@ -1,21 +1,12 @@
 """Verifiers of tasks whose answer is one list of nodes in order: a path or a tour."""
 
-
-from functools import cached_property
-from typing import Self
-from pydantic import model_validator
-from rewards.verifiers.graphs.networks import Network, NodeName
-from rewards.verifiers.graphs.task import Lists, register
-from functools import cached_property
-from typing import Self
-from pydantic import model_validator
-from rewards.verifiers.graphs.networks import Network
-from rewards.verifiers.graphs.task import Lists, register
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Self
+
 from pydantic import Field, model_validator
-from rewards.verifiers.graphs.networks import NodeName, require_distinct
+
+from rewards.verifiers.graphs.networks import Network, NodeName, require_distinct
 from rewards.verifiers.graphs.task import HardTruth, Lists, register
 
 

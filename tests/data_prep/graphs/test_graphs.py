@@ -31,8 +31,7 @@ from data_prep.ordered_map import Cores
 from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import registry
-from rewards.verifiers.graphs.molecules import EditDistanceTruth
-from rewards.verifiers.graphs.molecules import CommonSubgraphTruth
+from rewards.verifiers.graphs.molecules import CommonSubgraphTruth, EditDistanceTruth
 from tests.data_prep.task_examples import task
 
 SEEDS = st.integers(0, 10**6)
