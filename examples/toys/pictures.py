@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from examples.toys.credit_study import CreditResult
-from examples.toys.projection_study import ProtectionResult
+from examples.toys.credit import CreditResult
+from examples.toys.projection import ProtectionResult
 from recipe.records.figure import plt, save
 from recipe.records.intervals import Interval
 

@@ -26,8 +26,8 @@ from data_prep.graphs.optima import (
     tour_by_integer_programme,
 )
 from data_prep.graphs.problems import FAMILIES, NETWORK_SIZES, SMALL_SIZES, TASKS, random_network
+from data_prep.graphs.suite import Cores
 from data_prep.json_lines import Journal
-from data_prep.ordered_map import Cores
 from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import registry
