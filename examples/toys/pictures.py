@@ -4,8 +4,8 @@ from pathlib import Path
 
 from examples.toys.credit import CreditResult
 from examples.toys.projection import ProtectionResult
-from recipe.records.figure import plt, save
 from recipe.records.intervals import Interval
+from recipe.records.pictures import plt, save
 
 _ARM_COLOURS = {
     "GRPO": "tab:gray",

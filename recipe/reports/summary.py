@@ -3,10 +3,9 @@
 import argparse
 from pathlib import Path
 
-from recipe.records.experiment_page import skill_table
-from recipe.records.figure import markdown_table
-from recipe.records.precision import cautions
+from recipe.records.pages import skill_table
 from recipe.records.run_directory import RunDirectory
+from recipe.records.tables import cautions, markdown_table
 from recipe.reports.study import ReportError
 
 

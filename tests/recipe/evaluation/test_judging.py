@@ -165,7 +165,7 @@ def test_every_setting_can_be_given_without_a_plus(tmp_path):
     config = preflight.compose_training(["experiment=quickstart", *overrides])
     assert experiment.of_config(config).record() == values
     run = RunDirectory(tmp_path)
-    assert reward.check(config, run) == []
+    assert reward.check_settings(config, run) == []
     run.write_config(config)
     assert experiment.of_config(run.read_config()).record() == values
 
