@@ -33,7 +33,7 @@ from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.console import EvaluationState, ProgressReporter
 from recipe.settings import AgentsSettings, SettingsError, read_agents
-from rewards import experiment, setting_names
+from rewards import setting_names
 from rewards.environments import ENVIRONMENTS
 from rewards.settings import JudgeSettings
 
@@ -110,7 +110,7 @@ def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
         RequestError: unknown experiment or key, or invalid value.
     """
     try:
-        settings = experiment.of_experiment(name)
+        settings = JudgeSettings.of_experiment(name)
     except ValueError as error:
         raise RequestError(f"--experiment: {error}") from None
     given = {}

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+
 from examples.toys.credit import CreditResult
 from examples.toys.projection import ProtectionResult
 from recipe.records.intervals import Interval
-from recipe.records.pictures import plt, save
+from recipe.records.pictures import save
 
 _ARM_COLOURS = {
     "GRPO": "tab:gray",

@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 
 from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
-from rewards import experiment
 from rewards.counterfactual.segments import Unit, segment
 from rewards.counterfactual.tokens import token_offsets, token_steps
+from rewards.settings import REWARD_KWARGS, JudgeSettings
 
 KEY = "actor_rollout_ref.model.path"
 FIX = "use a model whose tokenizer preserves the text, or credit=off"
@@ -27,9 +27,9 @@ ANSWERS = (
 def check_settings(config: DictConfig, run: RunDirectory) -> list[Problem]:
     """Refuse unknown reward settings and invalid values, such as a shape that does not exist."""
     try:
-        experiment.of_config(config)
+        JudgeSettings.of_config(config)
     except ValueError as error:
-        return [Problem(str(error), experiment.REWARD_KWARGS, "see the settings in docs/reference/rewards.md")]
+        return [Problem(str(error), REWARD_KWARGS, "see the settings in docs/reference/rewards.md")]
     return []
 
 

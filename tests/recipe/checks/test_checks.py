@@ -16,9 +16,7 @@ from recipe.checks import cluster, combinations, data, machine, model, names, pr
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.schedule import rows_by_skill
-from rewards import experiment
-from rewards.experiment import REWARD_KWARGS
-from rewards.settings import JudgeSettings
+from rewards.settings import REWARD_KWARGS, JudgeSettings
 from tests.composing import composed
 
 
@@ -398,7 +396,7 @@ def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
     config = _config(tiny_arguments)
     with open_dict(config):
         del config.reward.custom_reward_function["reward_kwargs"]
-    assert experiment.of_config(config) == JudgeSettings()
+    assert JudgeSettings.of_config(config) == JudgeSettings()
 
 
 def test_a_reward_function_of_the_users_own_may_have_settings_of_its_own(tiny_arguments, run):
