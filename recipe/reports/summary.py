@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
+from recipe.records.arms import ReportError
 from recipe.records.pages import skill_table
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import cautions, markdown_table
-from recipe.reports.study import ReportError
 
 
 def summarize(runs: list[RunDirectory]) -> str:
