@@ -24,7 +24,7 @@ from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files

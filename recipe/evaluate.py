@@ -23,20 +23,17 @@ import yaml
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
-from recipe.checks.model import weights_digest
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder, weights_digest
 from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
-from recipe.evaluation.metrics import measure
-from recipe.evaluation.metrics_table import Metrics, table
+from recipe.evaluation.metrics import Metrics, measure, table
 from recipe.evaluation.samples import Journal, Problem, Sample, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
-from recipe.records.figure import table_console
-from recipe.records.precision import cut_warnings
+from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.console import EvaluationState, ProgressReporter
 from recipe.settings import AgentsSettings, SettingsError, read_agents
-from rewards import experiment, setting_names
+from rewards import setting_names
 from rewards.environments import ENVIRONMENTS
 from rewards.settings import JudgeSettings
 
@@ -113,7 +110,7 @@ def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
         RequestError: unknown experiment or key, or invalid value.
     """
     try:
-        settings = experiment.of_experiment(name)
+        settings = JudgeSettings.of_experiment(name)
     except ValueError as error:
         raise RequestError(f"--experiment: {error}") from None
     given = {}

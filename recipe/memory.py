@@ -21,7 +21,7 @@ import configs
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.records.figure import table_console
+from recipe.records.tables import table_console
 from recipe.settings import SettingsError
 
 # The workload of the table in docs/how-to/gpus_and_clusters.md; an experiment overrides it.

@@ -4,7 +4,7 @@ Takes the arguments of ``recipe.train``, starts only the embedded sandbox, print
 non-zero if there is any. ``recipe.train`` runs the same checks before it starts Ray.
 """
 
-import recipe.checks.own_packages  # refuses packages of other checkouts before their imports fail
+import recipe.checks.packages  # refuses packages of other checkouts before their imports fail
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import re  # isort: skip
@@ -21,17 +21,14 @@ from recipe.checks import (
     Problem,
     cluster,
     combinations,
-    cpu_engine,
     data,
-    memory,
+    machine,
     model,
     names,
     packages,
     protocol,
     reward,
     sandbox,
-    tokenizer,
-    tokens,
 )
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.settings import SettingsError, did_you_mean, read_settings
@@ -46,12 +43,12 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
     "verl accepts the configuration": combinations.check_rules,
     "the chosen parts of verl are compatible with ours": combinations.check,
     "the data files can be read and fit the schema": data.check,
-    "the reward settings are valid": reward.check,
-    "the engine supports weight updates and seeds": cpu_engine.check,
+    "the reward settings are valid": reward.check_settings,
+    "the engine supports weight updates and seeds": machine.check_engine,
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
-    "credit can be mapped to the tokenizer's tokens": tokenizer.check,
-    "batches divide and memory suffices": memory.check,
+    "credit can be mapped to the tokenizer's tokens": reward.check_tokenizer,
+    "batches divide and memory suffices": machine.check_memory,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
 }
@@ -141,8 +138,8 @@ def main(arguments: list[str]) -> int:
         for problem in problems:
             console.print(f"      {problem}", markup=False)
     if not failed:
-        console.print(memory.describe(config))
-        for line in tokens.notes(config):
+        console.print(machine.describe(config))
+        for line in cluster.token_notes(config):
             console.print(line, markup=False)
     return REFUSED if failed else 0
 

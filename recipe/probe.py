@@ -24,9 +24,8 @@ from recipe.evaluation.metrics import group, measure
 from recipe.evaluation.samples import Problem, Sample, data_files
 from recipe.evaluation.servers import ServerError
 from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict
-from recipe.records.figure import table_console
-from recipe.records.precision import cut_warnings
 from recipe.records.run_directory import write_atomically
+from recipe.records.tables import cut_warnings, table_console
 
 Signals = dict[str, dict[str, Signal]]
 

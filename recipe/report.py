@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from recipe.evaluation.folder import FolderError
+from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
 from recipe.reports import choose, compare, skills, speed, summary
-from recipe.reports.study import ReportError
 
 SUBCOMMANDS = {"compare": compare, "skills": skills, "speed": speed, "choose": choose, "summary": summary}
 REFUSED = 2

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files

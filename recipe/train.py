@@ -5,7 +5,7 @@ resumes it from its last checkpoint. With ``--multirun``, each of several comma-
 after the other; finished runs are skipped (docs/reference/skill_safe.md).
 """
 
-import recipe.checks.own_packages  # refuses packages of other checkouts before their imports fail
+import recipe.checks.packages  # refuses packages of other checkouts before their imports fail
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip
@@ -24,10 +24,10 @@ from rich.table import Table
 
 from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
-from recipe.records.experiment_page import processor, skill_table, source_commit, update_report
-from recipe.records.figure import table_console
+from recipe.records.pages import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
+from recipe.records.tables import table_console
 from recipe.runtime.console import ProgressReporter, TrainingState
 from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypedDict
 
 from pydantic import BaseModel, TypeAdapter
 
-from rewards import experiment
 from rewards.analysis.parsing import parse
 from rewards.extraction import extract_block
 from rewards.sandbox import AssertCase, Program, StdioCase
@@ -217,7 +216,7 @@ def of_config(config: Any, agent_name: str, ground_truth: str) -> Environment:
     return environment_of(
         agent_name,
         ground_truth,
-        experiment.of_config(config),
+        JudgeSettings.of_config(config),
         feedback=config.agents.feedback,
         characters=config.agents.observation_characters,
     )

@@ -92,7 +92,7 @@ def of_program(
     """The first sign of hacking in a program.
 
     correct: whether it passed all tests. passed_inputs: the input of each test that the prompt shows, as words
-    (`rewards.analysis.literals.words_of`), if the program passed all those tests; else empty.
+    (`rewards.analysis.parsing.words_of`), if the program passed all those tests; else empty.
     """
     if not imported_modules(program).isdisjoint(forbidden_imports):
         return "forbidden_import"

@@ -1,14 +1,22 @@
-"""Judge settings: limits and reward settings, with the valid values of each."""
+"""Judge settings: limits and reward settings, with the valid values of each; those of a configuration or experiment.
+
+Training, evaluation and the proof of a data set's solutions share them.
+"""
 
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from rewards.extraction import MAX_ANSWER_CHARACTERS, ThinkOpener
 from rewards.sandbox.server.modes import MODES
 from rewards.shapes import SHAPES
 from rewards.verdict import GuardKind
+
+REWARD_KWARGS = "reward.custom_reward_function.reward_kwargs"
+OURS = "pkg://rewards"
+"""Path of the reward function that reads JudgeSettings; a user's own function may have other settings."""
 
 NumberExtraction = Literal["strict", "flexible", "math_verify"]
 
@@ -98,6 +106,53 @@ class JudgeSettings:
             raise ValueError(f"unknown reward setting '{key}'; valid ones: {', '.join(_RULES)}")
         return cls(**wanted)
 
+    @classmethod
+    def of_config(cls, config: Any) -> "JudgeSettings":
+        """The settings of a composed configuration (groups `reward` and `sandbox`).
+
+        Raises:
+            ValueError: a setting is unknown or has an invalid value.
+        """
+        # Imported late: most processes that judge answers read no configuration.
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            given = config.reward.custom_reward_function.get("reward_kwargs", {})
+            given = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
+        except OmegaConfBaseException as error:
+            raise ValueError(f"invalid reward settings: {str(error).splitlines()[0]}") from None
+        if not isinstance(given, dict):
+            valid = ", ".join(setting_names())
+            raise ValueError(f"reward settings must be a mapping, got {given!r}; valid keys: {valid}")
+        named = {str(key): value for key, value in given.items()}
+        if config.reward.custom_reward_function.path != OURS:
+            named = {key: value for key, value in named.items() if key in setting_names()}
+        return cls.among(named)
+
+    @classmethod
+    def of_experiment(cls, name: str | None) -> "JudgeSettings":
+        """The settings of the experiment of that name (a file of `configs/experiment`); None: all defaults.
+
+        Raises:
+            ValueError: the experiment does not exist, does not compose, or has invalid settings.
+        """
+        if name is None:
+            return cls()
+        valid = experiments()
+        if name not in valid:
+            raise ValueError(f"no experiment '{name}'; valid ones: {', '.join(valid)}")
+        # Imported late: verl's configuration takes seconds to import.
+        from hydra import compose, initialize_config_module
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            with initialize_config_module("configs", version_base=None):
+                return cls.of_config(compose("train", [f"experiment={name}"]))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ValueError(f"experiment '{name}': {error}") from None
+
     def __post_init__(self) -> None:
         for name, rule in _RULES.items():
             if complaint := rule(getattr(self, name)):
@@ -140,3 +195,9 @@ _RULES: dict[str, _Rule] = {
 def setting_names() -> list[str]:
     """Names of the judge settings."""
     return list(_RULES)
+
+
+def experiments() -> list[str]:
+    """Valid names for `experiment=NAME`, sorted."""
+    folder = files("configs") / "experiment"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))

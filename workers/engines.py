@@ -26,8 +26,8 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
-from workers.displacement import local_gradients, shard_group
 from workers.cpu.attention import register_packed_attention
+from workers.displacement import local_gradients, shard_group
 from workers.platform_cpu import is_cpu_platform
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary

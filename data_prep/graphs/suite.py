@@ -5,19 +5,22 @@ one, and `--volumes 45000 60000 90000` writes such subsets of the training probl
 train_45000.jsonl and .parquet and so on. Uses all cores; an interrupted run resumes.
 """
 
+import os
 import random
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from itertools import count
+from itertools import count, islice
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from data_prep.graphs.molecules import origin_here
 from data_prep.graphs.problems import NETWORK_SIZES, TASKS
 from data_prep.json_lines import Journal
-from data_prep.ordered_map import Cores, all_cores
 from data_prep.schema import DataFileError
 from data_prep.sources import procedural
 from data_prep.sources.source import Draft, positive, run, source_parser
@@ -27,6 +30,43 @@ LEVELS = tuple(NETWORK_SIZES)
 _MOLECULE_TASKS = ("mcs", "ged")
 # Number of problems that one process makes at a time.
 _CHUNK = 4
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Cores:
+    """A pool of worker processes."""
+
+    def __init__(self, executor: Executor, count: int) -> None:
+        self._executor, self._count = executor, count
+
+    def ordered_map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """`work` of every item, in order. Runs only a few items ahead, so the items may be endless."""
+        rest = iter(items)
+        waiting: deque[Future[Result]] = deque()
+        try:
+            while True:
+                ahead = islice(rest, self._count + 1 - len(waiting))
+                waiting.extend(self._executor.submit(work, item) for item in ahead)
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def all_cores() -> Iterator[Cores]:
+    """One process per processor available to this one; they stop at the end of the block."""
+    count = len(os.sched_getaffinity(0))
+    executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    try:
+        yield Cores(executor, count)
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def draw(name: str, level: int, rng: random.Random) -> dict[str, Any]:

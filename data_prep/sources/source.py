@@ -22,7 +22,7 @@ from data_prep.json_lines import write_lines
 from data_prep.proving import prove
 from data_prep.schema import DataFileError, explain
 from data_prep.tasks import Task, write_task_rows, write_tasks
-from rewards import experiment, registry
+from rewards import registry
 from rewards.settings import JudgeSettings
 
 
@@ -125,7 +125,7 @@ def source_parser(module: str, description: str | None) -> argparse.ArgumentPars
 def judge_of(options: argparse.Namespace) -> JudgeSettings:
     """The judge settings of the experiment given in the options; DataFileError for an unknown one."""
     try:
-        return experiment.of_experiment(options.experiment)
+        return JudgeSettings.of_experiment(options.experiment)
     except ValueError as error:
         raise DataFileError(f"--experiment: {error}") from error
 

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from examples.toys import credit_study, pictures, projection_study
-from examples.toys.credit_training import CreditRun
-from examples.toys.projection_training import PROTECTED, ProtectionRun
+from examples.toys import credit, pictures, projection
+from examples.toys.credit import CreditRun
+from examples.toys.projection import PROTECTED, ProtectionRun
 
 
 def main(arguments: list[str]) -> int:
@@ -37,8 +37,8 @@ def _credit(options: argparse.Namespace) -> str:
         limit=options.limit,
         seed=options.seed,
     )
-    results = list(credit_study.study(run))
-    table = credit_study.table(results)
+    results = list(credit.study(run))
+    table = credit.table(results)
     record = {"run": asdict(run), "results": list(map(asdict, results))}
     out = _record(options.out or "outputs/toy/credit", table, record)
     title = (
@@ -51,8 +51,8 @@ def _credit(options: argparse.Namespace) -> str:
 
 def _projection(options: argparse.Namespace) -> str:
     run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
-    results = list(projection_study.study(run, options.cosines, options.epsilons))
-    table = projection_study.table(results)
+    results = list(projection.study(run, options.cosines, options.epsilons))
+    table = projection.table(results)
     record = {"run": asdict(run), "results": list(map(asdict, results))}
     out = _record(options.out or "outputs/toy/projection", table, record)
     title = (
@@ -101,11 +101,11 @@ def _add_projection(parser: argparse.ArgumentParser) -> None:
         "--updates", type=int, default=ProtectionRun.updates, help="for the old skills, and for the new"
     )
     parser.add_argument(
-        "--cosines", type=float, nargs="+", default=projection_study.COSINES,
+        "--cosines", type=float, nargs="+", default=projection.COSINES,
         help="cosines of estimated and true constraint gradients: 1 is no noise",
     )  # fmt: skip
     parser.add_argument(
-        "--epsilons", type=float, nargs="*", default=projection_study.EPSILONS,
+        "--epsilons", type=float, nargs="*", default=projection.EPSILONS,
         help="slacks for qp with exact gradients, as cosines",
     )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from examples.toys.credit_study import CreditResult
-from examples.toys.credit_training import CreditRun
-from examples.toys.projection_study import ProtectionResult
-from recipe.records.figure import plt, save
+import matplotlib.pyplot as plt
+
+from examples.toys.credit import CreditResult, CreditRun
+from examples.toys.projection import ProtectionResult
 from recipe.records.intervals import Interval
+from recipe.records.pictures import save
 
 _ARM_COLOURS = {
     "GRPO": "tab:gray",

@@ -1,4 +1,7 @@
-"""Can the run reach the Ray that it would join, and is the dashboard port free that it would open?"""
+"""Can the run reach the Ray that it would join, and is the dashboard port free that it would open?
+
+And which access tokens are set on the driver, but not sent to the nodes of another cluster?
+"""
 
 import os
 import socket
@@ -7,6 +10,13 @@ from omegaconf import DictConfig
 
 from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
+
+# Ray shows a job's variables in its logs and its dashboard, so these are never among them (runtime/environment.py).
+TOKENS = {
+    "HF_TOKEN": "HF_TOKEN_PATH names its file (hf auth login)",
+    "WANDB_API_KEY": "wandb login keeps it in ~/.netrc",
+    "SANDBOX_TOKEN": "SANDBOX_TOKEN_FILE names its file",
+}
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
@@ -31,6 +41,19 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
                 )
             )
     return problems
+
+
+def token_notes(config: DictConfig) -> list[str]:
+    """One line per token that is set here, if the run joins a running cluster; else nothing."""
+    address = config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    if address in (None, "", "local"):
+        return []
+    return [
+        f"{name} is not sent to the Ray at {address}: set it where `ray start` runs on each node, or on shared storage "
+        f"{how}"
+        for name, how in TOKENS.items()
+        if os.environ.get(name)
+    ]
 
 
 def _listens(host: str, port: str | int) -> bool:

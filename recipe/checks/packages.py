@@ -1,6 +1,7 @@
 """Do the packages that Python finds belong to this checkout? A verl checkout has a ``recipe`` too.
 
-Imports nothing from the other packages, so that ``refuse_foreign`` can report before their imports fail.
+Import this module first: it exits if one is foreign, before imports from it can fail. So it imports nothing from the
+other packages.
 """
 
 from __future__ import annotations
@@ -58,3 +59,6 @@ def _folder(name: str) -> Path | None:
     spec = importlib.util.find_spec(name)
     places = list(spec.submodule_search_locations or []) if spec else []
     return Path(places[0]).resolve() if places else None
+
+
+refuse_foreign()

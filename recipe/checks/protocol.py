@@ -93,7 +93,7 @@ def _check_estimator(plan: PromptPlan, estimator: str) -> list[Problem]:
 def _divisions(plan: PromptPlan, sizes: RunSizes) -> list[Problem]:
     """Memory and trained samples each divide over ranks, the latter also into the optimiser's steps."""
     if sizes.prompts % sizes.mini_batch_prompts:
-        return []  # recipe.checks.memory reports it
+        return []  # recipe.checks.machine reports it
     parts = sizes.data_parallel * (sizes.prompts // sizes.mini_batch_prompts)
     for step in range(plan.steps):
         memory = int(plan.memory[step].sum()) * sizes.answers

@@ -11,9 +11,9 @@ from omegaconf import DictConfig, ListConfig
 
 from recipe.checks import Problem
 from recipe.records.run_directory import RunDirectory
-from rewards import experiment
 from rewards.sandbox import InfrastructureError, Sandbox
 from rewards.sandbox.client import readiness
+from rewards.settings import JudgeSettings
 
 PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
 """Verifiers whose answers always run in the sandbox."""
@@ -46,7 +46,7 @@ def packages_needed(config: DictConfig) -> list[str] | None:
 def _extraction(config: DictConfig) -> str | None:
     """The GSM8K extraction of the settings; None if the reward check refuses them."""
     try:
-        return experiment.of_config(config).gsm8k_extraction
+        return JudgeSettings.of_config(config).gsm8k_extraction
     except ValueError:
         return None
 

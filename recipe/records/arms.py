@@ -1,11 +1,14 @@
 """Runs of a study, from a folder of run directories or one file of kept runs, grouped by arm.
 
 Runs are named ``<arm>.<repeat>``, such as ``ewc.forward.s0``. The arm ends at the first point that is not followed by
-a digit, so it may contain a decimal number, as in ``epsilon0.03.s0``.
+a digit, so it may contain a decimal number, as in ``epsilon0.03.s0``. Reports over them share the options at the end.
 """
 
+import argparse
 import re
+import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.records import kept_runs
@@ -79,3 +82,30 @@ def over_runs(text: str, counted: int, runs: int) -> str:
 def _parts(run: RunDirectory) -> tuple[str, str]:
     arm, *repeat = re.split(r"\.(?!\d)", run.path.name, maxsplit=1)
     return arm, "".join(repeat)
+
+
+class ReportError(ValueError):
+    """There is nothing to report on; the message addresses the user."""
+
+
+def add_study_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the runs, the arm to compare with, and the output folder."""
+    parser.add_argument(
+        "runs", type=Path, metavar="RUNS",
+        help="a folder of run directories named <arm>.<repeat>, or a file of runs written by recipe.keep",
+    )  # fmt: skip
+    parser.add_argument("--against", default="grpo", help="the arm to compare with in pairs (default grpo)")
+    parser.add_argument(
+        "--out", type=Path, help="output folder (default: RUNS/summary; for a file, RUNS_summary next to it)"
+    )
+
+
+def output_folder(options: argparse.Namespace) -> Path:
+    """Output folder of a report over a study."""
+    return options.out or summary_folder(options.runs)
+
+
+def warn_of_different_starts(runs: Sequence[RunDirectory]) -> None:
+    """Print a line to standard error for each repeat whose runs began with different weights."""
+    for difference in different_starts(list(runs)):
+        print(difference, file=sys.stderr)

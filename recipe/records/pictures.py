@@ -1,14 +1,22 @@
-"""Figures of a run, drawn from its metrics."""
+"""Figures drawn without a display and saved as PNG and SVG, and those of a run, drawn from its metrics."""
 
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from recipe.records.figure import MARKERS, plt, save
 from recipe.records.run_directory import RunDirectory
+
+matplotlib.use("Agg")
+
+# The same data give the same bytes: ids from a fixed salt, no date. Text stays text, so that it can be searched.
+matplotlib.rcParams.update({"svg.hashsalt": "skillcredit", "svg.fonttype": "none"})
+
+MARKERS = "os^Dv<>PX*hpd8"  # shapes that differ without colour
 
 TRAINING_CURVES = {
     "critic/score/mean": "mean reward of a step's samples",
@@ -18,6 +26,16 @@ TRAINING_CURVES = {
     "response_length/mean": "response length (tokens)",
     "timing_s/step": "seconds per step",
 }
+
+
+def save(figure: plt.Figure, path: Path, dpi: int = 130) -> Path:
+    """Write the PNG and an SVG next to it, each atomically (readers never see a partial file); close the figure."""
+    for file, metadata in ((path, {}), (path.with_suffix(".svg"), {"Date": None})):
+        partial = file.with_name(f".{file.name}")
+        figure.savefig(partial, dpi=dpi, format=file.suffix[1:], metadata=metadata)
+        partial.replace(file)
+    plt.close(figure)
+    return path
 
 
 def series(rows: list[dict[str, float]], key: str) -> tuple[list[float], list[float]]:

@@ -8,10 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
-from recipe.records.figure import MARKERS, plt, save
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, t_interval
+from recipe.records.pictures import MARKERS, save
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
-from recipe.evaluation.metrics_table import Metrics, table
-from recipe.records.figure import table_console
-from recipe.records.precision import cut_warnings
+from recipe.evaluation.metrics import Metrics, table
+from recipe.records.tables import cut_warnings, table_console
 from recipe.reports.compare import OF_THE_MODEL
 
 

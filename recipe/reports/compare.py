@@ -15,10 +15,9 @@ from rich.table import Table
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.evaluation.metrics import group, values
 from recipe.evaluation.samples import Sample
-from recipe.records.figure import table_console
 from recipe.records.intervals import Interval, bootstrap_interval
-from recipe.records.precision import cut_warnings
 from recipe.records.run_directory import write_atomically
+from recipe.records.tables import cut_warnings, table_console
 
 OF_THE_MODEL = ("model", "weights")
 

@@ -24,15 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from recipe.records.arms import arm_of, finished_runs, over_runs, repeat_of
-from recipe.records.figure import markdown_table
+from recipe.records.arms import (
+    ReportError,
+    add_study_options,
+    arm_of,
+    finished_runs,
+    output_folder,
+    over_runs,
+    repeat_of,
+    warn_of_different_starts,
+)
 from recipe.records.intervals import t_interval
-from recipe.records.precision import cautions
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
 from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
-from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
+from recipe.records.tables import cautions, markdown_table
 from recipe.settings import read_settings
 from workers import skill_metrics
 

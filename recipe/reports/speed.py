@@ -12,16 +12,25 @@ from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_hex
 
-from recipe.records.arms import by_arm, finished_runs, over_runs, repeat_of
-from recipe.records.figure import MARKERS, markdown_table, plt, save
+from recipe.records.arms import (
+    ReportError,
+    add_study_options,
+    by_arm,
+    finished_runs,
+    output_folder,
+    over_runs,
+    repeat_of,
+    warn_of_different_starts,
+)
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, Interval, t_interval
 from recipe.records.learning_speed import LearningCurve, read_curve
-from recipe.records.precision import cautions
+from recipe.records.pictures import MARKERS, save
 from recipe.records.run_directory import write_atomically
-from recipe.reports.study import ReportError, add_study_options, output_folder, warn_of_different_starts
+from recipe.records.tables import cautions, markdown_table
 
 Curves = Mapping[str, Mapping[str, LearningCurve]]  # arm -> repeat -> curve
 

@@ -3,11 +3,10 @@
 import argparse
 from pathlib import Path
 
-from recipe.records.experiment_page import skill_table
-from recipe.records.figure import markdown_table
-from recipe.records.precision import cautions
+from recipe.records.arms import ReportError
+from recipe.records.pages import skill_table
 from recipe.records.run_directory import RunDirectory
-from recipe.reports.study import ReportError
+from recipe.records.tables import cautions, markdown_table
 
 
 def summarize(runs: list[RunDirectory]) -> str:

@@ -17,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from data_prep.files import file_hash
-from recipe.checks.model import weights_digest
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder, weights_digest
 from recipe.records.run_directory import write_atomically
 
 FILE = "study.json"

@@ -17,7 +17,7 @@ from typing import TextIO
 
 import yaml
 
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder
 from recipe.runtime.options import Options
 from recipe.studies import manifest
 

@@ -19,8 +19,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from recipe.records.credit_page import write_credit_page
-from recipe.records.experiment_page import failure_logged, update_report
+from recipe.records.pages import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.settings import read_settings

@@ -9,7 +9,7 @@ visible tests explains, count only if the program only looks its parameters up.
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
-from rewards.analysis.literals import words_of
+from rewards.analysis.parsing import words_of
 
 MAX_NODES, MAX_LEVELS = 8192, 64
 _SMALL = frozenset(("", "0", "1", "2", "3", "True", "False", "None"))

@@ -1,1 +1,1 @@
-"""Verifiers: one module per task, each of which judges answers."""
+"""Verifiers: modules of tasks, each of which judges answers."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from rewards import registry
-from rewards.analysis.literals import words_of
+from rewards.analysis.parsing import words_of
 from rewards.sandbox import AssertCase
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict

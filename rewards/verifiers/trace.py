@@ -5,7 +5,7 @@ import ast
 from pydantic import BaseModel, field_validator
 
 from rewards import registry
-from rewards.analysis.literals import typed
+from rewards.analysis.parsing import typed
 from rewards.extraction import extract_last_line
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict

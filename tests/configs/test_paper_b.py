@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
 import configs
-from recipe.checks import combinations, memory, protocol
+from recipe.checks import combinations, machine, protocol
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.train import set_steps
@@ -95,7 +95,7 @@ def test_another_estimator_than_grpos_is_accepted_by_verl(words: list[str], arm:
 def test_the_micro_suite_can_be_run_on_gpus(tiny_suite: Path, tmp_path: Path):
     config = paper_b("arm=qp_both", "platform=gpu_1x8", f"actor_rollout_ref.model.path={tiny_suite}/initial_model")
     run = RunDirectory(tmp_path)
-    assert memory.check(config, run) == protocol.check(config, run) == []
+    assert machine.check_memory(config, run) == protocol.check(config, run) == []
 
 
 @pytest.mark.parametrize("arm", PROTECTING)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recipe.checks.model_folder import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder
 from recipe.studies.manifest import StudyError, claim, read
 from tests.models import make_cached, make_model
 

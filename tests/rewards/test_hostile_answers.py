@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rewards import compute_score, registry
-from rewards.analysis.literals import text_of, typed, words_of
+from rewards.analysis.parsing import text_of, typed, words_of
 from rewards.counterfactual.interventions import KINDS, intervene
 from rewards.counterfactual.segments import segment
 from tests.rewards.examples import EXAMPLES, thought

@@ -1,1 +1,1 @@
-"""Verifiers of graph tasks: six NP-hard ones and four polynomial ones, one file per task."""
+"""Verifiers of graph tasks: six NP-hard ones and four polynomial ones, in modules by the form of their answers."""

@@ -26,13 +26,12 @@ from data_prep.graphs.optima import (
     tour_by_integer_programme,
 )
 from data_prep.graphs.problems import FAMILIES, NETWORK_SIZES, SMALL_SIZES, TASKS, random_network
+from data_prep.graphs.suite import Cores
 from data_prep.json_lines import Journal
-from data_prep.ordered_map import Cores
 from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import registry
-from rewards.verifiers.graphs.graph_edit_distance import EditDistanceTruth
-from rewards.verifiers.graphs.max_common_subgraph import CommonSubgraphTruth
+from rewards.verifiers.graphs.molecules import CommonSubgraphTruth, EditDistanceTruth
 from tests.data_prep.task_examples import task
 
 SEEDS = st.integers(0, 10**6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.toys.projection_training import METHODS, project, unit
+from examples.toys.projection import METHODS, project, unit
 from workers import projection
 
 PROBLEMS, PARAMETERS = 40, 12

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from examples.toys.credit_training import PROBLEMS, STEPS, CausalProblem, delete_credits
+from examples.toys.credit import PROBLEMS, STEPS, CausalProblem, delete_credits
 
 NAMED = {problem.name: problem for problem in PROBLEMS}
 

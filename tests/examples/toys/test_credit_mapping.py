@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.toys.credit_training import group_advantages, shape_advantages
+from examples.toys.credit import group_advantages, shape_advantages
 from workers import credit
 
 

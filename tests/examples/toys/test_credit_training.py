@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.toys.credit_study import study, table
-from examples.toys.credit_training import (
+from examples.toys.credit import (
     ARMS,
     PROBLEMS,
     STEPS,
@@ -13,6 +12,8 @@ from examples.toys.credit_training import (
     expected_reward,
     softmax,
     steps_to_solve,
+    study,
+    table,
 )
 
 NAMED = {problem.name: problem for problem in PROBLEMS}

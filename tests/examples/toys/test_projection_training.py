@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from examples.toys.projection_study import study, table
-from examples.toys.projection_training import (
+from examples.toys.projection import (
     PROBLEMS,
     ProblemKind,
     ProtectionRun,
     Quadratic,
     learn_new_skill,
+    study,
+    table,
     train_protected,
     with_noise,
 )

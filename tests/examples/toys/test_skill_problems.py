@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from examples.toys.projection_training import PROBLEMS, PROTECTED, ProblemKind, Quadratic, SkillProblem, Tabular
+from examples.toys.projection import PROBLEMS, PROTECTED, ProblemKind, Quadratic, SkillProblem, Tabular
 
 each_kind = pytest.mark.parametrize("kind", PROBLEMS, ids=lambda kind: kind.name)
 

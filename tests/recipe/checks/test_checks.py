@@ -12,13 +12,11 @@ from datasets import Dataset
 from omegaconf import DictConfig, open_dict
 
 from recipe import preflight
-from recipe.checks import cluster, combinations, cpu_engine, data, memory, model, names, protocol, reward, sandbox
+from recipe.checks import cluster, combinations, data, machine, model, names, protocol, reward, sandbox
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.schedule import rows_by_skill
-from rewards import experiment
-from rewards.experiment import REWARD_KWARGS
-from rewards.settings import JudgeSettings
+from rewards.settings import REWARD_KWARGS, JudgeSettings
 from tests.composing import composed
 
 
@@ -326,9 +324,9 @@ def test_the_digest_of_large_weights_reads_blocks_from_their_beginning_to_their_
 
 
 def test_batches_that_do_not_divide(tiny_arguments, run):
-    problems = memory.check(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=12"), run)
+    problems = machine.check_memory(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=12"), run)
     assert "ppo_mini_batch_size" in _only(problems)
-    problems = memory.check(
+    problems = machine.check_memory(
         _config(tiny_arguments, "trainer.n_gpus_per_node=2", "actor_rollout_ref.rollout.n=1",
                 "data.train_batch_size=15", "actor_rollout_ref.actor.ppo_mini_batch_size=15"), run)  # fmt: skip
     assert "over 2 data-parallel ranks" in _only(problems)
@@ -338,7 +336,7 @@ def test_batches_that_do_not_divide(tiny_arguments, run):
 def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tiny_arguments, run):
     config = _config(tiny_arguments, "protocol=sequential", "projection=qp", "protocol.memory_per_protected=16")
     assert "leaves no new prompt to train on" in _only(protocol.check(config, run))
-    assert not any("memory prompts" in str(problem) for problem in memory.check(config, run))
+    assert not any("memory prompts" in str(problem) for problem in machine.check_memory(config, run))
 
 
 def test_verls_own_rules_are_asked(tiny_arguments, run):
@@ -391,14 +389,14 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
 def test_a_reward_that_does_not_exist_is_named_with_the_valid_ones(tiny_arguments, run, word, message):
     added = "+" if word.startswith("+") else ""
     config = _config(tiny_arguments, f"{added}{REWARD_KWARGS}.{word.removeprefix('+')}")
-    assert message in _only(reward.check(config, run))
+    assert message in _only(reward.check_settings(config, run))
 
 
 @pytest.mark.parametrize("value", [5, None])
 def test_reward_settings_that_are_none_by_name_are_refused(tiny_arguments, run, value):
     config = _config(tiny_arguments)
     config.reward.custom_reward_function.reward_kwargs = value
-    message = _only(reward.check(config, run))
+    message = _only(reward.check_settings(config, run))
     assert f"reward settings must be a mapping, got {value}; valid keys: partial_credit, " in message
 
 
@@ -406,31 +404,31 @@ def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
     config = _config(tiny_arguments)
     with open_dict(config):
         del config.reward.custom_reward_function["reward_kwargs"]
-    assert experiment.of_config(config) == JudgeSettings()
+    assert JudgeSettings.of_config(config) == JudgeSettings()
 
 
 def test_a_reward_function_of_the_users_own_may_have_settings_of_its_own(tiny_arguments, run):
     own = ("reward.custom_reward_function.path=pkg://mine", f"+{REWARD_KWARGS}.colour=red")
-    assert reward.check(_config(tiny_arguments, *own), run) == []
+    assert reward.check_settings(_config(tiny_arguments, *own), run) == []
 
 
 def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments, run):
-    problem = _only(memory.check(_config(tiny_arguments, "data.max_prompt_length=480"), run))
+    problem = _only(machine.check_memory(_config(tiny_arguments, "data.max_prompt_length=480"), run))
     assert "data.max_prompt_length + data.max_response_length = 544 is more than the model's" in problem
     assert "max_position_embeddings=512" in problem
 
 
 @pytest.mark.parametrize("words", ["actor_rollout_ref.model.lora_rank=0", "+actor_rollout_ref.model.lora.merge=true"])
 def test_base_weights_that_the_engine_on_a_cpu_cannot_take_are_refused(tiny_arguments, run, words: str):
-    problem = _only(cpu_engine.check(_config(tiny_arguments, words), run))
+    problem = _only(machine.check_engine(_config(tiny_arguments, words), run))
     assert "vLLM's CPU build cannot take new base weights" in problem
     assert "adaptation=lora" in problem
-    assert cpu_engine.check(_config(tiny_arguments), run) == []
+    assert machine.check_engine(_config(tiny_arguments), run) == []
 
 
 def test_prompts_in_parts_and_seeded_samples_do_not_go_together_on_a_cpu(tiny_arguments, run):
     in_parts = "actor_rollout_ref.rollout.enable_chunked_prefill=true"
-    problem = _only(cpu_engine.check(_config(tiny_arguments, in_parts), run))
+    problem = _only(machine.check_engine(_config(tiny_arguments, in_parts), run))
     assert "cannot sample with seeds" in problem
     assert "run.seeded_samples=false" in problem
-    assert cpu_engine.check(_config(tiny_arguments, in_parts, "run.seeded_samples=false"), run) == []
+    assert machine.check_engine(_config(tiny_arguments, in_parts, "run.seeded_samples=false"), run) == []

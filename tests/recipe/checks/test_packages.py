@@ -19,7 +19,7 @@ def test_this_checkout_is_accepted() -> None:
 def test_a_foreign_package_in_the_working_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
-    answer = _run(tmp_path, "import recipe.checks.own_packages")
+    answer = _run(tmp_path, "import recipe.checks.packages")
     assert answer.returncode == 2
     assert f"another package named {name}" in answer.stderr
     assert str(tmp_path / name) in answer.stderr
@@ -31,7 +31,7 @@ def test_a_foreign_recipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "recipe").mkdir()
     (tmp_path / "recipe" / "__init__.py").touch()
     ours = str(packages.CHECKOUT / "recipe")
-    answer = _run(tmp_path, f"import recipe; recipe.__path__.append({ours!r}); import recipe.checks.own_packages")
+    answer = _run(tmp_path, f"import recipe; recipe.__path__.append({ours!r}); import recipe.checks.packages")
     assert answer.returncode == 2
     assert "another package named recipe" in answer.stderr
 

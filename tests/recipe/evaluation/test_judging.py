@@ -22,10 +22,9 @@ from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.verified import read_judged
 from recipe.records.run_directory import RunDirectory
 from recipe.sft import verified_files
-from rewards import experiment, setting_names
-from rewards.experiment import REWARD_KWARGS
+from rewards import setting_names
 from rewards.sandbox import CaseResult, CheckResult
-from rewards.settings import JudgeSettings
+from rewards.settings import REWARD_KWARGS, JudgeSettings, experiments
 from tests.composing import composed
 from tests.data_prep.all_sources import SOURCES
 from tests.models import make_model
@@ -82,7 +81,7 @@ def test_a_command_judges_and_records_what_training_would(commands, command, nam
     assert info["experiment"] == name
     assert info.get("settings", info)["judge"] == settings.record()
     overrides = [f"experiment={name}"] if name else []
-    assert experiment.of_config(composed(*overrides)) == settings
+    assert JudgeSettings.of_config(composed(*overrides)) == settings
 
 
 @pytest.mark.parametrize("command", ["evaluate", "probe", "data_prep"])
@@ -120,7 +119,7 @@ def test_an_experiment_of_the_users_own_that_cannot_be_is_refused(text, message,
     (folder / "experiment/own.yaml").write_text(f"# @package _global_\nrun: {{experiment: own}}\n{text}\n")
     composing = hydra.compose
     found = f"hydra.searchpath=[file://{folder},pkg://verl.trainer.config]"
-    monkeypatch.setattr(experiment, "experiments", lambda: ["own"])
+    monkeypatch.setattr("rewards.settings.experiments", lambda: ["own"])
     monkeypatch.setattr(hydra, "compose", lambda name, words: composing(name, [*words, found]))
     arguments = ["--data", f"own={data}", "--url", "http://127.0.0.1:1", "--out", str(tmp_path / "out")]
     assert evaluate.main([*arguments, "--experiment", "own"]) == 2
@@ -153,9 +152,9 @@ def test_single_settings_come_before_those_of_the_experiment(commands, tmp_path)
     assert recorded == JudgeSettings(timeout=30.0, memory_mb=2048, shape="complicated").record()
 
 
-@pytest.mark.parametrize("name", experiment.experiments())
+@pytest.mark.parametrize("name", experiments())
 def test_every_experiment_has_settings_that_are_valid(name):
-    assert experiment.of_experiment(name) == experiment.of_config(composed(f"experiment={name}"))
+    assert JudgeSettings.of_experiment(name) == JudgeSettings.of_config(composed(f"experiment={name}"))
 
 
 def test_every_setting_can_be_given_without_a_plus(tmp_path):
@@ -163,11 +162,11 @@ def test_every_setting_can_be_given_without_a_plus(tmp_path):
     assert values.keys() == set(setting_names())
     overrides = [f"{REWARD_KWARGS}.{name}={json.dumps(value)}" for name, value in values.items()]
     config = preflight.compose_training(["experiment=quickstart", *overrides])
-    assert experiment.of_config(config).record() == values
+    assert JudgeSettings.of_config(config).record() == values
     run = RunDirectory(tmp_path)
-    assert reward.check(config, run) == []
+    assert reward.check_settings(config, run) == []
     run.write_config(config)
-    assert experiment.of_config(run.read_config()).record() == values
+    assert JudgeSettings.of_config(run.read_config()).record() == values
 
 
 def evaluated(folder: Path, judge: JudgeSettings, name: str | None = None) -> Path:

@@ -3,7 +3,7 @@ import pytest
 from recipe.evaluation.budgets import Budget
 from recipe.evaluation.metrics import measure, throughput
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
-from recipe.records.precision import cut_warnings
+from recipe.records.tables import cut_warnings
 
 FOUR = Budget("eval@k", samples=2, temperature=1.0)
 

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from recipe import report
-from recipe.records.figure import MARKERS
 from recipe.records.learning_speed import read_curve
+from recipe.records.pictures import MARKERS
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import speed
 

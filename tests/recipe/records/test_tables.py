@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection
 
-from recipe.records.experiment_page import skill_table
+from recipe.records.pages import skill_table
 from recipe.records.pictures import draw_learning_curve
-from recipe.records.precision import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
 from recipe.records.run_directory import RunDirectory
+from recipe.records.tables import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
 from recipe.training.skill_accuracy import share_error
 from tests.composing import composed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from recipe import preflight
-from recipe.checks import tokenizer
+from recipe.checks import reward
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 from tests.rewards.made_tokenizers import made
@@ -23,7 +23,7 @@ def check(tiny_arguments, tmp_path, run):
         if kind:
             made(kind).save_pretrained(tmp_path / "tokenizer")
             words.append(f"actor_rollout_ref.model.tokenizer_path={tmp_path}/tokenizer")
-        return tokenizer.check(composed(*tiny_arguments, *words), run)
+        return reward.check_tokenizer(composed(*tiny_arguments, *words), run)
 
     return problems
 
@@ -48,20 +48,20 @@ def test_an_error_is_the_reason(check, monkeypatch):
     def broken(*_):
         raise KeyError("no such piece")
 
-    monkeypatch.setattr(tokenizer, "token_offsets", broken)
+    monkeypatch.setattr(reward, "token_offsets", broken)
     (problem,) = map(str, check())
     assert "credit cannot be assigned with the tokenizer of" in problem
     assert "KeyError: 'no such piece'" in problem
 
 
 def test_a_step_without_a_token_is_named(check, monkeypatch):
-    monkeypatch.setattr(tokenizer, "token_offsets", lambda _, ids: [(0, 12)] * len(ids))
+    monkeypatch.setattr(reward, "token_offsets", lambda _, ids: [(0, 12)] * len(ids))
     (problem,) = map(str, check())
     assert "no token belongs to 'total = a'" in problem
 
 
 def test_preflight_asks(tiny_arguments, run, monkeypatch):
-    monkeypatch.setattr(tokenizer, "lost_steps", lambda *_: "the reason")
+    monkeypatch.setattr(reward, "lost_steps", lambda *_: "the reason")
     assert preflight.examine(composed(*tiny_arguments), run) == []
     (problem,) = preflight.examine(composed(*tiny_arguments, "credit=counterfactual"), run)
     assert "the reason" in str(problem)

@@ -1,11 +1,29 @@
-"""Cautions printed in reports: large standard errors, missing greedy answers, truncated answers."""
+"""What reports print: tables in Markdown or on a console, and cautions about measurements too weak for a claim."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
 
+WIDTH_OF_FILES = 160
+
 CUT_SHARE = 0.05
+
+
+def table_console(stderr: bool = False) -> Console:
+    """A console for tables; without a terminal, rich assumes 80 columns, which would wrap their cells."""
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, width=None if terminal else WIDTH_OF_FILES)
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table with its first column aligned left, the others right."""
+    lines = [headers, *rows]
+    head, *body = (f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join([head, "|---|" + "---:|" * (len(headers) - 1), *body])
 
 
 def cut_warnings(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:

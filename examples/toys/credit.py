@@ -13,13 +13,17 @@ per solution and credits c of its steps, with cbar their mean:
     u_t = (c_t - cbar) / (max_k |c_k - cbar| + tolerance),    A_t = A + strength * u_t
 
 and A_t = A, bit for bit, when A is 0 (a group without reward variance) or no credit stands out by `tolerance`.
+
+The study of `python -m examples.toys credit` is at the end: updates that each arm needs on each problem.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from recipe.records.intervals import Interval, bootstrap_interval, share_interval
 
 Array = NDArray[np.float64]
 
@@ -225,3 +229,52 @@ def _policy_gradient(
     gradient_N_C_V = np.zeros_like(logits_N_C_V)
     np.add.at(gradient_N_C_V, (seeds, rows_N_T), gradient_N_T_V)
     return gradient_N_C_V
+
+
+BASELINE = "GRPO"
+
+
+@dataclass(frozen=True)
+class CreditResult:
+    """Result of one arm on one problem, over seeds.
+
+    steps: mean updates to solve; an unsolved run counts as limit + 1. difference: paired difference from GRPO with the
+    same random numbers. solved: share of solved runs. verifier_calls: mean up to the solution.
+    """
+
+    problem: str
+    arm: str
+    steps: Interval
+    difference: Interval
+    solved: Interval
+    verifier_calls: float
+
+
+def study(run: CreditRun) -> Iterator[CreditResult]:
+    """All arms on all problems, in order."""
+    for problem in PROBLEMS:
+        baseline = steps_to_solve(problem, ARMS[BASELINE], run)
+        for name, arm in ARMS.items():
+            steps = baseline if name == BASELINE else steps_to_solve(problem, arm, run)
+            yield CreditResult(
+                problem.name,
+                name,
+                bootstrap_interval(steps),
+                bootstrap_interval(steps - baseline),
+                share_interval(int((steps <= run.limit).sum()), run.seeds),
+                float(steps.mean()) * run.group * arm.verifier_calls,
+            )
+
+
+def table(results: list[CreditResult]) -> str:
+    """The results as a Markdown table."""
+    lines = [
+        "| problem | arm | steps to solve | against GRPO, paired | solved (%) | verifier calls |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row in results:
+        difference = "" if row.arm == BASELINE else row.difference.text(sign="+")
+        solved = row.solved.scaled(100).text(0)
+        cells = [row.problem, row.arm, row.steps.text(), difference, solved, f"{row.verifier_calls:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

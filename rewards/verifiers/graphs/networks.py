@@ -1,46 +1,13 @@
-"""Inputs of graph tasks in ground truths: graphs with named nodes, and molecules with numbered atoms."""
+"""Graphs with named nodes in the ground truths of graph tasks."""
 
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rewards.verifiers.graphs.task import GraphTruth
-
-Element = Annotated[str, StringConstraints(min_length=1, max_length=8)]
-
-
-class Molecule(BaseModel):
-    """Elements of the atoms, numbered from 0, and the pairs of atoms that a bond of any order joins, each pair once."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    atoms: list[Element] = Field(min_length=1)
-    bonds: list[tuple[int, int]]
-
-    @model_validator(mode="after")
-    def _is_simple(self) -> Self:
-        if any(not 0 <= end < len(self.atoms) for bond in self.bonds for end in bond):
-            raise ValueError("a bond names an unknown atom")
-        if any(left == right for left, right in self.bonds):
-            raise ValueError("a bond joins an atom to itself")
-        if len(self.joined) < 2 * len(self.bonds):
-            raise ValueError("a bond is listed twice")
-        return self
-
-    @cached_property
-    def joined(self) -> frozenset[tuple[int, int]]:
-        """The joined pairs of atoms, in both directions."""
-        return frozenset(self.bonds) | {(right, left) for left, right in self.bonds}
-
-
-def atom_numbers(items: list[str], molecule: Molecule) -> list[int] | None:
-    """The atoms that a list names by number; None if one is unknown or repeated."""
-    known = {str(number): number for number in range(len(molecule.atoms))}
-    numbers = [known[item] for item in items if item in known]
-    return numbers if len(items) == len(numbers) == len(set(numbers)) else None
-
 
 # Names that a bracketed list can hold: no commas, brackets or line ends, no quotes or spaces around the name.
 NodeName = Annotated[str, StringConstraints(pattern=r"^[^\[\],'\"\s]([^\[\],\n\r]*[^\[\],'\"\s])?$", max_length=200)]
