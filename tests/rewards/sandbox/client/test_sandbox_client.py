@@ -336,9 +336,9 @@ async def test_a_program_submitted_again_is_not_failed_by_its_first_submission(m
     async with httpx.AsyncClient() as client:
         endpoint = Endpoint("http://127.0.0.1:1", client)
         work = Work({"code": "x"}, Options())
+        monkeypatch.setattr(endpoint, "_flush", lambda _: None)  # the second submission stays in its queue
         first = endpoint.submit(work)
-        endpoint._flush(work.options)
-        monkeypatch.setattr(endpoint, "_flush", lambda _: None)
+        Endpoint._flush(endpoint, work.options)
         second = endpoint.submit(work)
         with pytest.raises(Transient):
             await asyncio.wait_for(first, 5)
