@@ -29,7 +29,7 @@ Script = Callable[["Worker"], Awaitable[None]]
 def job(number: int = 1, sleep: float = 0.0) -> dict[str, Any]:
     """A program that prints its number."""
     code = f"import time\ntime.sleep({sleep})\nprint({number})"
-    return run_job(wire.RunCodeRequest(code=code, language="python"), 256)
+    return run_job(wire.RunCodeRequest.model_validate({"code": code, "language": "python"}), 256)
 
 
 def answer(number: int) -> list[dict[str, Any]]:
