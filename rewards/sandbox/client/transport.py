@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import functools
 import json
+import logging
+import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +21,8 @@ import httpx
 from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, RunResult
 from rewards.sandbox.inside import outcomes
 
+log = logging.getLogger("rewards.sandbox")
+
 
 class Transient(Exception):
     """A failure that a retry may clear. `retry_after`: seconds the server asked to wait."""
@@ -27,6 +31,10 @@ class Transient(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.unreachable = unreachable
+
+
+class ForeignAnswer(Transient):
+    """An answer that does not carry the token of the program that asked: it belongs to another one."""
 
 
 def unreachable(base: str, error: httpx.HTTPError) -> Transient:
@@ -128,11 +136,21 @@ class Options:
 
 @dataclass
 class Work:
-    """One program in flight: its wire form, its options and the future for its results."""
+    """One program to run: its wire form and its options."""
 
     program: dict[str, Any]
     options: Options
-    future: asyncio.Future[list[dict[str, Any]]] = field(init=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Waiter:
+    """One submission of a program: the future for its results, the results so far and the random token that each
+    line of its answer must repeat."""
+
+    program: dict[str, Any]
+    future: asyncio.Future[list[dict[str, Any]]]
+    results: list[dict[str, Any]] = field(default_factory=list)
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 class Endpoint:
@@ -144,10 +162,13 @@ class Endpoint:
         self.under_way = 0
         self.workers = 1
         self.has_batch: bool | None = None
+        self.has_tokens = False
+        self.foreign = 0
+        """How many of its answers belonged to another program."""
         self._discovering = asyncio.Lock()
         self._down_until = 0.0
         self._failures = 0
-        self._queues: dict[Options, list[Work]] = {}
+        self._queues: dict[Options, list[Waiter]] = {}
         self._senders: set[asyncio.Task[None]] = set()
 
     @property
@@ -191,6 +212,7 @@ class Endpoint:
                 answer = response.json()
                 self.workers = max(1, int(answer["workers"]))
                 found = bool(answer["run_batch"]) and bool(answer["checks"])
+                self.has_tokens = bool(answer.get("tokens"))
         self.has_batch = found
         self.note_alive()
 
@@ -224,16 +246,16 @@ class Endpoint:
     def submit(self, work: Work) -> asyncio.Future[list[dict[str, Any]]]:
         """Put a program into the next batch request; the future gets the results, or `Transient`."""
         loop = asyncio.get_running_loop()
-        work.future = loop.create_future()
+        waiter = Waiter(work.program, loop.create_future())
         queue = self._queues.setdefault(work.options, [])
-        queue.append(work)
+        queue.append(waiter)
         if len(queue) == 1:
             # An idle server gets a request at once, with everything that this turn of the event loop submits. A busy
             # one would only queue the programs, so they wait here to be batched.
             loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
         elif len(queue) == FLUSH_PROGRAMS:
             self._flush(work.options)
-        return work.future
+        return waiter.future
 
     def _flush(self, options: Options) -> None:
         batch = self._queues.pop(options, [])
@@ -242,27 +264,35 @@ class Endpoint:
             self._senders.add(task)
             task.add_done_callback(functools.partial(self._sent, batch))
 
-    def _sent(self, batch: list[Work], task: asyncio.Task[None]) -> None:
+    def _sent(self, batch: list[Waiter], task: asyncio.Task[None]) -> None:
         # Not at the end of `_send`: a task cancelled before its first turn never gets there, and its programs' waiters
         # would hang.
         self._senders.discard(task)
         failure = None if task.cancelled() else task.exception()
-        for work in batch:
-            if not work.future.done():
-                work.future.set_exception(failure or Transient(f"{self.base} ended the answer early", unreachable=True))
+        for waiter in batch:
+            if not waiter.future.done():
+                waiter.future.set_exception(
+                    failure or Transient(f"{self.base} ended the answer early", unreachable=True)
+                )
 
-    async def _send(self, batch: list[Work], options: Options) -> None:
+    async def _send(self, batch: list[Waiter], options: Options) -> None:
         try:
             if self.client.is_closed:
                 raise Transient(f"the connections to {self.base} were closed", unreachable=True)
             await self._stream(batch, options)
         except httpx.HTTPError as error:
             raise unreachable(self.base, error) from None
+        except ForeignAnswer as error:
+            self.foreign += 1
+            log.error("%s answered another program: %s", self.base, error)
+            raise
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise Transient(f"{self.base} sent an answer that can't be read: {error!r}") from None
 
-    async def _stream(self, batch: list[Work], options: Options) -> None:
-        body = {"programs": [work.program for work in batch], "ordered": False, **vars(options)}
+    async def _stream(self, batch: list[Waiter], options: Options) -> None:
+        tokens = self.has_tokens
+        programs = [{**waiter.program, "token": waiter.token} if tokens else waiter.program for waiter in batch]
+        body = {"programs": programs, "ordered": False, **vars(options)}
         _share_cases(body)
         content = json.dumps(body, separators=(",", ":")).encode()
         if len(content) > LARGEST_BODY and len(batch) > 1:
@@ -277,13 +307,12 @@ class Endpoint:
                 text = (await response.aread()).decode("utf-8", "replace")
                 require_success(self.base, response.status_code, response.headers, text)
             self.note_alive()
-            results: list[list[dict[str, Any]]] = [[] for _ in batch]
             rest = b""
             async for data in response.aiter_raw():
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     if line:
-                        _take(json.loads(line), batch, results)
+                        _take(json.loads(line), batch, tokens)
 
     async def aclose(self) -> None:
         """Cancel the requests in flight."""
@@ -301,16 +330,24 @@ def _share_cases(body: dict[str, Any]) -> None:
         body["programs"] = [{key: value for key, value in program.items() if key != "cases"} for program in programs]
 
 
-def _take(message: dict[str, Any], batch: list[Work], results: list[list[dict[str, Any]]]) -> None:
+def _take(message: dict[str, Any], batch: list[Waiter], tokens: bool) -> None:
+    """Give one line of an answer to its program; raises `ForeignAnswer` if it belongs to none of the batch, or to
+    another place in it."""
     index = message["index"]
-    future = batch[index].future
-    if future.done():
+    if type(index) is not int or not 0 <= index < len(batch):
+        raise ForeignAnswer(f"a line about program {index!r} of {len(batch)}")
+    waiter = batch[index]
+    if tokens and message.get("token") != waiter.token:
+        raise ForeignAnswer(f"a line with the token of another program than number {index}")
+    if waiter.future.done():
         return
     if "results" in message:
-        results[index] += message["results"]
+        if message.get("first", len(waiter.results)) != len(waiter.results):
+            raise ForeignAnswer(f"results from case {message['first']} on instead of {len(waiter.results)}")
+        waiter.results.extend(message["results"])
         if message["done"]:
-            future.set_result(results[index])
+            waiter.future.set_result(waiter.results)
     elif "refused" in message:
-        future.set_exception(InfrastructureError(message["refused"]))
+        waiter.future.set_exception(InfrastructureError(message["refused"]))
     else:
-        future.set_exception(Transient(str(message["error"])))
+        waiter.future.set_exception(Transient(str(message["error"])))

@@ -10,6 +10,7 @@ limit, even if every second program does, therefore costs the others a quantum i
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,12 +26,12 @@ MOMENT = 0.005
 
 @dataclass(eq=False)
 class Turn:
-    """One program on one slot since `began` (monotonic seconds). `long`: never preempted. `given_up`: preemption
-    requested."""
+    """One program on one slot since `began` (monotonic seconds; infinite until its caller runs and can send the job).
+    `long`: never preempted. `given_up`: preemption requested."""
 
     slot: Slot
     long: bool
-    began: float
+    began: float = math.inf
     given_up: bool = False
 
     def overdue(self, seconds: float) -> bool:
@@ -62,7 +63,13 @@ class Lanes:
         """Wait for a slot. `long`: for a program that was preempted before."""
         queue = self._queues[long]
         if self._idle and not queue and self._has_room(long=long):
-            return self._begin(long)
+            turn = self._begin(long)
+        else:
+            turn = await self._wait(queue)
+        turn.began = time.monotonic()
+        return turn
+
+    async def _wait(self, queue: deque[Waiting]) -> Turn:
         waiting: Waiting = asyncio.get_running_loop().create_future()
         queue.append(waiting)
         self._dispatch()
@@ -97,7 +104,7 @@ class Lanes:
         return len(self._running[True]) < most
 
     def _begin(self, long: bool) -> Turn:
-        turn = Turn(self._idle.pop(), long, time.monotonic())
+        turn = Turn(self._idle.pop(), long)
         self._running[long][turn] = None
         return turn
 
@@ -135,7 +142,8 @@ class Lanes:
                 self._preempt(turn.slot)
             elif self._timer is None:
                 wait = MOMENT if len(self._running[True]) < self.spare else QUANTUM
-                left = turn.began + wait - time.monotonic()
+                now = time.monotonic()
+                left = min(turn.began, now) + wait - now
                 self._timer = asyncio.get_running_loop().call_later(max(left, 0.0) + 0.001, self._look_again)
             return
 

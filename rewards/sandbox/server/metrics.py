@@ -24,6 +24,12 @@ def render(pool: Pool) -> str:
         ("infrastructure_failures_total", "counter", "Programs that could not be run", [("", counters.failed)]),
         ("workers_replaced_total", "counter", "Workers that died or stalled", [("", counters.replaced)]),
         (
+            "foreign_answers_total",
+            "counter",
+            "Answers of workers to another job, never delivered",
+            [("", counters.foreign)],
+        ),
+        (
             "blamed_total",
             "counter",
             "Programs that broke the sandbox twice while a known good one passed",

@@ -13,7 +13,7 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
-from rewards.sandbox.server.slot import Preempted, Slot, SlotFailed, SlotSettings, SlotWasBroken
+from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotFailed, SlotSettings, SlotWasBroken
 
 log = logging.getLogger("rewards.sandbox")
 
@@ -44,6 +44,7 @@ class Counters:
     blamed: int = 0
     preempted: int = 0
     replaced: int = 0
+    foreign: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -178,9 +179,9 @@ class Pool:
             ended, progress.long = True, True
             self.counters.preempted += 1
             self._lanes.finish(turn)
-        except SlotFailed:
+        except SlotFailed as error:
             ended = True
-            self._replace(turn)
+            self._replace(turn, error)
             raise
         finally:
             # The caller stopped early: the worker is busy with an abandoned job.
@@ -194,23 +195,32 @@ class Pool:
         """Whether a known good program passes on a slot of this server."""
         # As a long program, which is never preempted: the answer must not depend on the load.
         turn = await self._lanes.acquire(long=True)
+        ended = False
         try:
             found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
-        except (SlotFailed, Preempted):
-            self._replace(turn)
+            ended = True
+            self._lanes.finish(turn)
+        except (SlotFailed, Preempted) as error:
+            ended = True
+            self._replace(turn, error)
             return False
-        self._lanes.finish(turn)
+        finally:
+            if not ended:
+                self._spawn(self._drop(turn))
         return found == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
 
     async def _drop(self, turn: Turn) -> None:
         try:
             await turn.slot.drop()
-        except SlotFailed:
-            self._replace(turn)
+        except SlotFailed as error:
+            self._replace(turn, error)
         else:
             self._lanes.finish(turn)
 
-    def _replace(self, turn: Turn) -> None:
+    def _replace(self, turn: Turn, error: Exception) -> None:
+        if isinstance(error, ForeignAnswer):
+            self.counters.foreign += 1
+            log.error("slot %d is replaced: %s", turn.slot.number, error)
         self._lanes.forget(turn)
         if self._closed:
             return

@@ -160,23 +160,24 @@ class Service:
         if cases is not None and program.language != "python" and any("stdin" not in case for case in cases):
             refusal = refusal or f"cases that call functions need python, not {program.language}"
         job = self._batch_job(request, program, cases)
+        named = {"index": index} if program.token is None else {"index": index, "token": program.token}
         if shared[1] is not None and not refusal:
             sizes = _sizes(cases) if program.cases else shared[1]
             refusal = wire.excess(frame_size({**job, "cases": None}), frame_size(request.setup), sizes)
         try:
             if refusal:
-                lines.put_nowait(_line({"index": index, "refused": refusal}))
+                lines.put_nowait(_line({**named, "refused": refusal}))
                 return
             async with turn:
                 first = 0
                 async for results, done in self.pool.results(job):
-                    lines.put_nowait(_line({"index": index, "first": first, "results": results, "done": done}))
+                    lines.put_nowait(_line({**named, "first": first, "results": results, "done": done}))
                     first += len(results)
         except SlotFailed as error:
-            lines.put_nowait(_line({"index": index, "error": str(error)}))
+            lines.put_nowait(_line({**named, "error": str(error)}))
         except Exception as error:
             log.exception("a batch program failed in the server")
-            lines.put_nowait(_line({"index": index, "error": f"the server failed: {error!r}"}))
+            lines.put_nowait(_line({**named, "error": f"the server failed: {error!r}"}))
         finally:
             lines.put_nowait(None)
 

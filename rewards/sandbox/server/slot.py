@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -60,6 +61,10 @@ class SlotWasBroken(SlotFailed):
     """The slot had failed before it launched a program of the job."""
 
 
+class ForeignAnswer(SlotWasBroken):
+    """A worker's message belongs to another job: nothing that this worker says counts any more."""
+
+
 @dataclass
 class SlotSettings:
     """Settings shared by all slots of a server."""
@@ -113,7 +118,12 @@ class _Link(asyncio.Protocol):
 
 
 class Slot:
-    """One worker process and the socket to it."""
+    """One worker process and the socket to it.
+
+    Every job has a random token, which the worker repeats in each message about it. A message with another token is
+    never a result of this job, whatever went wrong: it raises `ForeignAnswer`, and the pool replaces the worker. The
+    token stays in the server and the worker, out of reach of programs.
+    """
 
     def __init__(self, number: int, settings: SlotSettings) -> None:
         self.number = number
@@ -122,12 +132,15 @@ class Slot:
         self.missing: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._link = _Link()
+        self._token: str | None = None
+        """The token of the job that the worker has; None once its last message is consumed."""
         self._cancelling = False
 
     async def start(self) -> None:
         """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
         ours = self._spawn()
         self._link = _Link()
+        self._token, self._cancelling = None, False
         await asyncio.get_running_loop().create_connection(lambda: self._link, sock=ours)
         try:
             hello = await anext(self._exchange(self._worker_settings(), STARTUP))
@@ -189,12 +202,16 @@ class Slot:
 
     async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
         """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` if the last is missing."""
+        if self._token is not None:
+            raise SlotWasBroken("its worker has another job")
         cases = job.get("cases")
         seconds = job["timeout"] if cases is None else whole_check(job["timeout"], len(cases), job["total_timeout"])
         allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
-        self._cancelling = False
-        async for message in self._exchange(job, allowed):
+        self._token = secrets.token_hex(8)
+        async for message in self._exchange({**job, "token": self._token}, allowed):
+            self._verify(message)
             if "cancelled" in message:
+                self._token, self._cancelling = None, False
                 raise Preempted
             if "results" not in message:
                 raise (SlotWasBroken if message.get("before") else SlotFailed)(message["broken"])
@@ -204,16 +221,25 @@ class Slot:
             if message["done"]:
                 return
 
+    def _verify(self, message: dict[str, Any]) -> None:
+        """Raise `ForeignAnswer` unless a message is about the current job."""
+        if message.get("token") != self._token:
+            raise ForeignAnswer(f"a worker sent an answer to another job: {str(message)[:200]}")
+
     def cancel(self) -> None:
-        """Preempt the running job; `run` then raises `Preempted`, unless the job has just ended."""
-        if not self._cancelling and self._link.transport is not None:
+        """Preempt the running job; `run` then raises `Preempted`, unless the job has just ended. Without a job: do
+        nothing, for the worker's answer would be read by the next one."""
+        if self._token is not None and not self._cancelling:
             self._cancelling = True
-            self._link.transport.write(frame({"cancel": True}))
+            self._link.transport.write(frame({"cancel": self._token}))
 
     async def _settle(self) -> None:
-        """Consume the answer to a cancellation that crossed the end of its job."""
+        """Consume what is left of an ended job: the answer to a cancellation that crossed its end."""
         while self._cancelling:
-            self._cancelling = "cancelled" not in await self._link.receive()
+            message = await self._link.receive()
+            self._verify(message)
+            self._cancelling = "cancelled" not in message
+        self._token = None
 
     async def drop(self) -> None:
         """Cancel the abandoned running job; raises `SlotFailed` when the worker does not respond."""

@@ -15,7 +15,7 @@ from rewards.sandbox.inside.codec import UNREADABLE, decode
 from rewards.sandbox.inside.frames import MAX_FRAME
 from rewards.sandbox.worker.languages import KNOWN
 
-CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True}
+CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True, "tokens": True}
 """The constant part of the `GET /capabilities` answer; the server adds limits, languages and layers."""
 
 MAX_TIMEOUT = 600.0
@@ -104,9 +104,11 @@ class Case(BaseModel):
 
 
 class BatchProgram(BaseModel):
-    """A program of a batch; omitted fields default to the batch's."""
+    """A program of a batch; omitted fields default to the batch's. `token`: any text, which its lines repeat, so that
+    the client knows whose they are."""
 
     model_config = ConfigDict(extra="forbid")
+    token: str | None = Field(None, max_length=64)
     code: str
     language: str = "python"
     stdin: str | None = None
@@ -125,7 +127,7 @@ class BatchRequest(BaseModel):
     `{"index", "first", "results", "done"}` with the results of consecutive cases (a run has one result) and whether
     they are the last, `{"index", "error"}` for a program that could not be run, `{"index", "refused"}` for one that
     this server can never run; empty lines show that work continues. With `ordered` false, lines arrive as programs
-    finish.
+    finish. Each line about a program with a `token` repeats it.
     """
 
     model_config = ConfigDict(extra="forbid")

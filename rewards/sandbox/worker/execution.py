@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ class Clock:
 
     def __init__(self, front: socket.socket) -> None:
         self._front = front
+        self.token: str | None = None
+        """The token of the current job; only a cancellation of this job may arrive while it runs."""
         self.charged = 0.0
         """Total seconds that `limited` waited for programs, at most its limit each time."""
 
@@ -81,7 +84,9 @@ class Clock:
             order = receive_frame(self._front)
         except (EOFError, OSError):
             raise FrontGone from None
-        raise Cancelled(str(order))
+        if order != {"cancel": self.token}:
+            raise SlotBroken("the server sent another message than a cancellation of the running job")
+        raise Cancelled
 
     def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
         """Like `watch`, for a program's time limit of `seconds`.
@@ -203,7 +208,9 @@ class Child:
         self._killed = False
         null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
         given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
-        message = zygote.LAUNCH.pack(limits.memory_mb, limits.cpu_seconds, flags)
+        # Random: the fork server's reports repeat it, so that no report can be taken for another child's.
+        self.token = os.urandom(8)
+        message = zygote.LAUNCH.pack(self.token, limits.memory_mb, limits.cpu_seconds, flags)
         if fetch:
             message += json.dumps(fetch).encode()
         try:
@@ -280,11 +287,26 @@ class Child:
         return bool(data)
 
     def _ended(self) -> None:
-        self._note_end(*self.server.receive())
+        if not self._hear_server():
+            raise SlotBroken("a fork server answered a question that nobody asked")
 
-    def _note_end(self, message: bytes, descriptors: list[int]) -> None:
-        _, status, killed, cpu = zygote.REPORT.unpack(message)
-        self.report, self.fetched = End(status, killed, cpu), descriptors
+    def _hear_server(self) -> bool:
+        """Read one message about this child; returns whether it has ended. Raises `SlotBroken` for another child's."""
+        message, descriptors = self.server.receive()
+        try:
+            token, kind, status, killed, figure = zygote.REPORT.unpack(message)
+        except struct.error:
+            raise SlotBroken(f"a fork server sent {message[:100]!r} instead of a report") from None
+        if token != self.token:
+            raise SlotBroken("a fork server sent the report of another child")
+        if kind == zygote.WAITING:
+            self.waited = figure
+            return False
+        self._note_end(End(status, killed, figure), descriptors)
+        return True
+
+    def _note_end(self, report: End, descriptors: list[int]) -> None:
+        self.report, self.fetched = report, descriptors
         # Every writer is dead: the pipes hold all remaining output.
         self._drain_rest()
         while self._control_open and self._read_control():
@@ -311,13 +333,9 @@ class Child:
         if self.report is not None:
             return self.waited
         self.server.order(zygote.WAITED)
-        message, descriptors = self.server.receive()
-        kind, _, _, seconds = zygote.REPORT.unpack(message)
-        if kind == zygote.WAITING:
-            self.waited = float(seconds)
-            return self.waited
-        # The report crossed our question; the fork server ignores a question about a child that has ended.
-        self._note_end(message, descriptors)
+        # If the report crossed our question, it is the answer: the fork server ignores a question about a child that
+        # has ended.
+        self._hear_server()
         return self.waited
 
     def end(self, clock: Clock) -> End:

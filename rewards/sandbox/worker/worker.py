@@ -55,6 +55,7 @@ class Worker:
         self.front = front
         self.settings = settings
         self.clock = Clock(front)
+        self.token: str | None = None
         zygote.preload()
         self.programs, hello = self._start_server(settings["user"])
         self.judges, judge_hello = self._start_server(settings["user"] + 2)
@@ -101,18 +102,24 @@ class Worker:
                 os._exit(0)
             except (SlotBroken, BadFrame) as error:
                 with contextlib.suppress(OSError):
-                    send_frame(self.front, {"broken": str(error), "before": isinstance(error, ServerGone)})
+                    self._send({"broken": str(error), "before": isinstance(error, ServerGone)})
                 os._exit(1)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Send a message about the job with the current token, by which the server knows which job it is about."""
+        send_frame(self.front, {"token": self.token, **message})
 
     def _serve_one(self, message: dict[str, Any]) -> None:
         if "cancel" in message:
             # The cancellation crossed the end of its job.
-            send_frame(self.front, {"cancelled": True})
+            self.token = message["cancel"]
+            self._send({"cancelled": True})
             return
+        self.token = self.clock.token = message["token"]
         try:
             self._answer(message)
         except Cancelled:
-            send_frame(self.front, {"cancelled": True})
+            self._send({"cancelled": True})
 
     def _answer(self, job: dict[str, Any]) -> None:
         # Results of quick cases are sent together: a message per case would cost more than the case.
@@ -128,13 +135,13 @@ class Worker:
                 if result.get("lost") and job.get("kill_ends"):
                     break  # the server runs it again: further results would be discarded
                 if now - sent > CHUNK_SECONDS:
-                    send_frame(self.front, {"results": chunk, "done": False})
+                    self._send({"results": chunk, "done": False})
                     chunk, sent = [], now
             done = True
         finally:
             # Results known so far of a cancelled or failed job are sent, so that they are not computed again.
             if done or chunk:
-                send_frame(self.front, {"results": chunk, "done": done})
+                self._send({"results": chunk, "done": done})
 
     def results(self, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the results of a job: one for a run, one per case for a check."""

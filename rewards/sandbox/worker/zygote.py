@@ -39,11 +39,12 @@ _LOOKING = 0.2
 """Maximum share of a CPU that these checks may take."""
 MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
-LAUNCH = struct.Struct("!IIB")
-"""A launch: memory in MiB, CPU seconds, flags; followed by the JSON list of files to fetch, if any."""
+LAUNCH = struct.Struct("!8sIIB")
+"""A launch: token, memory in MiB, CPU seconds, flags; followed by the JSON list of files to fetch, if any."""
 EXECUTES, KEEP_FOLDER = 1, 2
-REPORT = struct.Struct("!ciid")
-"""An answer: kind, wait status, reason of the kill, CPU seconds (or seconds of waiting for a CPU)."""
+REPORT = struct.Struct("!8sciid")
+"""An answer: token of its launch, kind, wait status, reason of the kill, CPU seconds (or seconds of waiting for a
+CPU)."""
 ENDED, WAITING = b"e", b"w"
 NOT_KILLED, BY_ORDER, FOR_MEMORY = 0, 1, 2
 _PAGE = resource.getpagesize()
@@ -131,25 +132,26 @@ class ForkServer:
         os._exit(0)
 
     def _serve_one(self, message: bytes, descriptors: list[int]) -> None:
-        memory_mb, cpu_seconds, flags = LAUNCH.unpack_from(message)
+        token, memory_mb, cpu_seconds, flags = LAUNCH.unpack_from(message)
         pid = os.fork()
         if pid == 0:
             self._become_child(memory_mb, cpu_seconds, flags, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        killed = self._watch(pid, memory_mb << 20)
+        killed = self._watch(pid, token, memory_mb << 20)
         _, status, used = os.wait4(pid, 0)
         self._kill_all()
         files: list[int] = []
         if len(message) > LAUNCH.size:
             files = [open_inside(self.folder.path, path) for path in json.loads(message[LAUNCH.size :])]
-        socket.send_fds(self.link, [REPORT.pack(ENDED, status, killed, used.ru_utime + used.ru_stime)], files)
+        report = REPORT.pack(token, ENDED, status, killed, used.ru_utime + used.ru_stime)
+        socket.send_fds(self.link, [report], files)
         for descriptor in files:
             os.close(descriptor)
         if not flags & KEEP_FOLDER:
             self.folder.renew()
 
-    def _watch(self, pid: int, memory: int) -> int:
+    def _watch(self, pid: int, token: bytes, memory: int) -> int:
         """Wait for the child's exit; returns the reason of the kill, or NOT_KILLED."""
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
@@ -162,7 +164,7 @@ class ForkServer:
                 if pidfd in ready:
                     return killed
                 if ready:
-                    killed = self._obey(pid) or killed
+                    killed = self._obey(pid, token) or killed
                 elif not killed and self.sees_processes:
                     began = time.process_time()
                     if self._uses_more_than(memory):
@@ -173,10 +175,10 @@ class ForkServer:
         finally:
             os.close(pidfd)
 
-    def _obey(self, pid: int) -> int:
+    def _obey(self, pid: int, token: bytes) -> int:
         order = self.link.recv(16)
         if order == WAITED:
-            self.link.send(REPORT.pack(WAITING, 0, 0, self._seconds_waited(pid)))
+            self.link.send(REPORT.pack(token, WAITING, 0, 0, self._seconds_waited(pid)))
             return NOT_KILLED
         if not order:
             self._leave()

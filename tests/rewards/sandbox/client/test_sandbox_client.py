@@ -98,6 +98,31 @@ class BatchStub(Stub):
         return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in done)
 
 
+class TokenStub(BatchStub):
+    """A server with tokens that answers `print(number)` with the number. `edit`: turns its lines (one per program)
+    into others, given those of the request before."""
+
+    def __init__(self, edit: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+        super().__init__(lambda number: False)
+        self.edit = edit
+        self.before: list[Any] = []
+
+    def _answer(self, path: str, body: bytes) -> Answer:
+        if path == "/capabilities":
+            return 200, {}, b'{"workers": 2, "run_batch": true, "checks": true, "tokens": true}'
+        self.batches += 1
+        lines = []
+        for index, program in enumerate(json.loads(body)["programs"]):
+            number = program["code"][6:-1]
+            streams = {"stdout": f"{number}\n", "stderr": "", "stdout_truncated": False, "stderr_truncated": False}
+            ended = {"outcome": "passed", "return_code": 0, "error_type": None, "error_line": None, "time": 0.0}
+            result = {**streams, **ended}
+            lines.append({"index": index, "token": program["token"], "first": 0, "results": [result], "done": True})
+        edited = self.edit(lines, self.before)
+        self.before = lines
+        return 200, {}, b"".join(json.dumps(line).encode() + b"\n" for line in edited)
+
+
 @asynccontextmanager
 async def stub(*answers: Any) -> AsyncIterator[Stub]:
     async with listening(Stub(list(answers))) as made:
@@ -305,6 +330,62 @@ async def test_a_batch_cancelled_before_it_is_sent_fails_and_leaves_no_caller_wa
         await endpoint.aclose()
         with pytest.raises(Transient):
             await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_program_submitted_again_is_not_failed_by_its_first_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with httpx.AsyncClient() as client:
+        endpoint = Endpoint("http://127.0.0.1:1", client)
+        work = Work({"code": "x"}, Options())
+        monkeypatch.setattr(endpoint, "_flush", lambda _: None)  # the second submission stays in its queue
+        first = endpoint.submit(work)
+        Endpoint._flush(endpoint, work.options)
+        second = endpoint.submit(work)
+        with pytest.raises(Transient):
+            await asyncio.wait_for(first, 5)
+        assert not second.done()
+
+
+def _moved(lines: list[Any]) -> list[Any]:
+    """Every result under the next program's index."""
+    indices = [line["index"] for line in lines]
+    return [{**line, "index": index} for line, index in zip(lines, indices[1:] + indices[:1], strict=True)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(lambda lines, before: before[: len(lines)] or lines, id="the answer to the request before"),
+        pytest.param(lambda lines, _: _moved(lines) if len(lines) > 1 else lines, id="indices moved by one"),
+        pytest.param(lambda lines, _: [*lines[1:], {**lines[0], "index": -1}], id="index counted from the end"),
+        pytest.param(lambda lines, _: [{**line, "token": None} for line in lines], id="without token"),
+        pytest.param(lambda lines, _: [{**line, "first": 1} for line in lines], id="a result is missing"),
+    ],
+)
+async def test_an_answer_to_another_program_is_never_a_result(
+    edit: Callable[[list[Any], list[Any]], list[Any]],
+) -> None:
+    async def asked(sandbox: Sandbox, number: int) -> str:
+        try:
+            result = await sandbox.run(f"print({number})")
+        except InfrastructureError:
+            return "infrastructure"
+        return "right" if result.stdout == f"{number}\n" else "WRONG"
+
+    async with listening(TokenStub(edit)) as server, Sandbox(server.url, attempts=2) as sandbox:
+        results = [
+            result
+            for start in range(0, 12, 4)
+            for result in await asyncio.gather(*(asked(sandbox, start + number) for number in range(4)))
+        ]
+        assert "WRONG" not in results
+        assert "infrastructure" in results
+        assert (await sandbox._servers.connect()).endpoints[0].foreign > 0
+
+
+async def test_an_answer_with_its_token_is_a_result() -> None:
+    async with listening(TokenStub(lambda lines, _: lines)) as server, Sandbox(server.url, attempts=1) as sandbox:
+        results = await asyncio.gather(*(sandbox.run(f"print({number})") for number in range(20)))
+        assert [result.stdout for result in results] == [f"{number}\n" for number in range(20)]
 
 
 async def test_a_dropped_connection_affects_only_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> None:

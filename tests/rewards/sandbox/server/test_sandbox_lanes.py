@@ -140,6 +140,26 @@ async def test_a_caller_that_disconnects_frees_its_slot() -> None:
     assert bench.running(long=False) == 1
 
 
+async def test_a_program_is_not_preempted_before_its_caller_can_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: now))
+    bench = Bench(1)
+    held = [await taken(bench), await taken(bench, long=True)]
+    first, second = await waits(bench), await waits(bench)
+    bench.lanes.finish(held[0])
+    assert bench.running(long=False) == 1
+    assert not first.done()
+    now += 10 * lanes.QUANTUM  # the server is suspended before the caller of `first` runs
+    bench.lanes._dispatch()
+    assert bench.preempted == []
+    turn = await first
+    assert turn.began == now
+    now += lanes.QUANTUM
+    bench.lanes._dispatch()
+    assert bench.preempted == [turn.slot]
+    second.cancel()
+
+
 @pytest.mark.usefixtures("no_time_passes")
 async def test_a_slot_that_is_replaced_comes_back() -> None:
     bench = Bench(1)
