@@ -2,9 +2,9 @@
 
 import random
 import re
-from functools import partial
+from functools import cache, partial
 
-from data_prep.english.problem import EnglishProblem, Unsuitable
+from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
 from data_prep.english.stories import Story, random_story
 from data_prep.hidden_databases import hidden_databases
 from data_prep.sources.sql import Schema, random_question, random_schema
@@ -27,10 +27,11 @@ _WORD = (
 _CODE = ("Reply with the code only.", "Give only the function.", "Write nothing but the code.")
 
 
-def sql_problem(rng: random.Random, level: int) -> EnglishProblem:
+def sql_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A question over a small schema; the answer is a query, checked on databases that the prompt does not show."""
     schema = random_schema(rng)
     question = random_question(rng, schema, level)
+    require(accept, question.query)
     words = re.sub(r"\ba (?=[aeiou])", "an ", question.words)
     prompt = rng.choice(_SQL).format(tables=schema.tables(), words=words, only=rng.choice(_QUERY))
     wrong = tuple(dict.fromkeys((*question.wrong, *_off_by_one(question.query))))
@@ -46,11 +47,12 @@ def sql_problem(rng: random.Random, level: int) -> EnglishProblem:
     )
 
 
-def word_problem(rng: random.Random, level: int) -> EnglishProblem:
+def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A story with a question; the answer is a program whose statements depend on each other."""
     story = random_story(rng, level)
     if story is None:
         raise Unsuitable("the numbers make no sense")
+    require(accept, story.key())
     answer = story.value()
     wrong = {other.program() for other in story.neighbours() if other.value() != answer}
     return EnglishProblem(
@@ -73,6 +75,7 @@ def _off_by_one(query: str) -> list[str]:
     return [f"{query[: last.start(1)]}{int(last[1]) + change}{query[last.end(1) :]}" for change in (1, -1)]
 
 
+@cache
 def _databases(query: str, wrong: tuple[str, ...], schema: Schema, ordered: bool) -> SqlTruth:
     """Hidden databases that distinguish the query from the wrong ones; the same for the same query."""
     rng = random.Random(query)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from data_prep.english.functions import Cases, Function, distinguishing_cases, literal, random_argument, random_function
 from data_prep.english.operation import Value
-from data_prep.english.problem import EnglishProblem, Unsuitable, sentence
+from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require, sentence
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.trace import TraceTruth
 
@@ -46,9 +46,9 @@ _FORM = (
 _LARGEST_TRACED, _LONGEST_TRACED = 400, 28
 
 
-def write_problem(rng: random.Random, level: int) -> EnglishProblem:
+def write_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A description with an example; the answer is the function."""
-    function, cases = _function(rng, level)
+    function, cases = _function(rng, level, accept)
     argument = cases.arguments[0]
     example = f"`{function.call(argument)}` returns `{function.outcome(argument)}`"
     prompt = rng.choice(_WRITE).format(
@@ -60,9 +60,9 @@ def write_problem(rng: random.Random, level: int) -> EnglishProblem:
     return _coding_problem("write", level, function, cases, prompt)
 
 
-def repair_problem(rng: random.Random, level: int) -> EnglishProblem:
+def repair_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A description, the function with one step misread, and a call that shows it; the answer is the function."""
-    function, cases = _function(rng, level)
+    function, cases = _function(rng, level, accept)
     bug = rng.choice(cases.wrong)
     showing = [one for one in cases.arguments if function.outcome(one) != bug.outcome(one)]
     if not showing:
@@ -77,34 +77,44 @@ def repair_problem(rng: random.Random, level: int) -> EnglishProblem:
     return _coding_problem("repair", level, function, ordered, prompt, first_wrong=bug)
 
 
-def trace_problem(rng: random.Random, level: int) -> EnglishProblem:
+def trace_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A function and a call; the answer has the value after each step, and the result on the last line."""
-    function, cases = _function(rng, level)
+    function = random_function(rng, level)
     argument = random_argument(rng, function.kind, largest=12)
+    key = f"{function.key()}\n{literal(argument)}"
+    require(accept, key)
+    cases = _cases(rng, function)
     result = function.outcome(argument)
     if result.endswith("Error") or not all(map(_is_short, function.states(argument))):
         raise Unsuitable("the values are too long to trace")
     form = rng.choice(_FORM).format(variable=function.variable)
     prompt = rng.choice(_TRACE).format(call=function.call(argument), source=function.source(), form=form)
-    others = {_traced(other, argument) for other in cases.wrong if other.outcome(argument) != result}
+    others = {_traced(other, argument) for other in cases.wrong if other.outcome(argument) != result} - {""}
+    if not others:
+        raise Unsuitable("every misreading gives the same result")
     return EnglishProblem(
         skill="trace",
         verifier="trace",
         prompt=prompt,
         gold=_traced(function, argument),
-        wrong=tuple(sorted(others - {""})),
+        wrong=tuple(sorted(others)),
         truth=lambda: TraceTruth(expected=repr(function.states(argument)[-1])),
-        key=f"{function.key()}\n{literal(argument)}",
+        key=key,
         level=level,
     )
 
 
-def _function(rng: random.Random, level: int) -> tuple[Function, Cases]:
+def _function(rng: random.Random, level: int, accept: Accept) -> tuple[Function, Cases]:
     function = random_function(rng, level)
+    require(accept, function.key())
+    return function, _cases(rng, function)
+
+
+def _cases(rng: random.Random, function: Function) -> Cases:
     cases = distinguishing_cases(rng, function)
     if cases is None:
         raise Unsuitable("a step changes nothing")
-    return function, cases
+    return cases
 
 
 def _coding_problem(

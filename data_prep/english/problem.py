@@ -1,5 +1,6 @@
 """One problem of the English suite."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from data_prep.micro.problems import MicroProblem
@@ -14,7 +15,22 @@ class EnglishProblem(MicroProblem):
 
 
 class Unsuitable(ValueError):
-    """A random problem is ambiguous or trivial; draw another one."""
+    """A random problem is ambiguous, trivial or not wanted; draw another one."""
+
+
+# Whether a problem of this key is wanted; asked before the costly parts of a problem are made.
+Accept = Callable[[str], bool]
+
+
+def require(accept: Accept, key: str) -> None:
+    """Raise Unsuitable unless the key is wanted."""
+    if not accept(key):
+        raise Unsuitable("not wanted")
+
+
+def anything(key: str) -> bool:
+    """Accept every problem."""
+    return True
 
 
 def sentence(text: str) -> str:

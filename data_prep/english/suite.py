@@ -20,13 +20,14 @@ from rich.progress import track
 from data_prep.english.asking import sql_problem, word_problem
 from data_prep.english.coding import repair_problem, trace_problem, write_problem
 from data_prep.english.manifest import write_manifest
-from data_prep.english.problem import EnglishProblem, Unsuitable
+from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
 from data_prep.hidden_databases import Ambiguous
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
 
-SKILLS: dict[str, Callable[[random.Random, int], EnglishProblem]] = {
+Maker = Callable[[random.Random, int, Accept], EnglishProblem]
+SKILLS: dict[str, Maker] = {
     "write": write_problem,
     "repair": repair_problem,
     "trace": trace_problem,
@@ -39,22 +40,26 @@ DEFAULT_LEVELS: Levels = dict.fromkeys(SKILLS, (1, 2))
 
 # A problem's key alone decides its split.
 _SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
-_ATTEMPTS_PER_ROW = 400
+_ATTEMPTS_PER_ROW = 4000
 
 
-def split_of(problem: EnglishProblem) -> str:
-    """The split to which a problem belongs."""
-    return split_by_hash(f"{problem.skill}/{problem.key}", _SHARES)
+def split_of(skill: str, key: str) -> str:
+    """The split to which the problem of this key belongs."""
+    return split_by_hash(f"{skill}/{key}", _SHARES)
 
 
 def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[int]) -> Iterator[EnglishProblem]:
     """Distinct problems of one skill and split, of random levels; the same arguments give the same problems."""
     rng = random.Random(f"{skill}/{split}/{seed}/{','.join(map(str, levels))}")
     seen: set[str] = set()
+
+    def accept(key: str) -> bool:
+        return key not in seen and split_of(skill, key) == split
+
     for _ in range(count):
         for _ in range(_ATTEMPTS_PER_ROW):
-            problem = _draw(rng, skill, levels)
-            if problem is not None and problem.key not in seen and split_of(problem) == split and _is_clear(problem):
+            problem = _draw(rng, skill, levels, accept)
+            if problem is not None:
                 break
         else:
             raise DataFileError(
@@ -65,20 +70,14 @@ def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[
         yield problem
 
 
-def _draw(rng: random.Random, skill: str, levels: Sequence[int]) -> EnglishProblem | None:
+def _draw(rng: random.Random, skill: str, levels: Sequence[int], accept: Accept) -> EnglishProblem | None:
+    """A problem whose ground truth distinguishes it from all wrong answers, or None."""
     try:
-        return SKILLS[skill](rng, rng.choice(levels))
-    except Unsuitable:
-        return None
-
-
-def _is_clear(problem: EnglishProblem) -> bool:
-    """Whether its ground truth distinguishes it from all wrong answers."""
-    try:
+        problem = SKILLS[skill](rng, rng.choice(levels), accept)
         problem.truth()
-    except Ambiguous:
-        return False
-    return True
+    except (Unsuitable, Ambiguous):
+        return None
+    return problem
 
 
 def rows(split: str, levels: Levels, *, seed: int, count: int) -> list[Row]:
@@ -165,7 +164,7 @@ def parse_levels(texts: Iterable[str], skills: Sequence[str]) -> Levels:
             found = (0,)
         if not set(found) <= set(LEVELS) or (given and skill not in skills):
             raise ValueError(
-                f"--levels {text}: give levels {LEVELS} or SKILL=LEVEL,... with one of {', '.join(skills)}"
+                f"--levels {text}: give levels 1, 2 or 3, or SKILL=LEVEL,... with one of {', '.join(skills)}"
             )
         if given:
             special[skill] = found

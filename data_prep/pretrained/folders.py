@@ -1,5 +1,6 @@
 """A model's Hugging Face folder: its description, and the checks of a folder that is used as it is."""
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -133,7 +134,9 @@ def _parameters(weights: list[Path]) -> int:
 
 
 def _licence(folder: Path) -> str:
-    """The licence in the front matter of the model card, if there is one."""
+    """The licence as this command's description or the front matter of the model card states it."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads((folder / DESCRIPTION).read_text())["licence"])
     card = folder / "README.md"
     lines = card.read_text(errors="replace").splitlines()[:60] if card.is_file() else []
     stated = [line.partition(":")[2].strip() for line in lines if line.startswith("license:")]

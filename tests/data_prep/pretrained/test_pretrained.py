@@ -276,16 +276,20 @@ def test_available_memory_is_that_of_the_system(tmp_path):
 
 
 def test_a_folder_is_checked_and_used_as_it_is(folder, tmp_path, capsys):
-    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-    try:
-        assert check_folder(folder).licence == "mit"
-        assert main(["--source", str(folder)]) == 0
-    finally:
-        (folder / "README.md").unlink()
+    assert main(["--source", str(folder)]) == 0
     parameters = json.loads((folder / DESCRIPTION).read_text())["parameters"]
     printed = capsys.readouterr().out
     assert f"LlamaForCausalLM, {parameters:,} parameters" in printed
     assert printed.endswith(f"model folder: {folder}\n")
+
+
+def test_a_foreign_folder_has_the_licence_of_its_card(folder, tmp_path):
+    for path in folder.iterdir():
+        if path.name != DESCRIPTION:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert check_folder(tmp_path).licence == "not stated; see the model's page"
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    assert check_folder(tmp_path).licence == "mit"
 
 
 @pytest.mark.parametrize(
