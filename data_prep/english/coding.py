@@ -11,7 +11,7 @@ from rewards.verifiers.trace import TraceTruth
 
 _WRITE = (
     "Write a Python function `{call}` that takes {takes}. It should {chain}.\n\nFor example, {example}.\n\n{only}",
-    "I need a Python function called `{name}`. Given {takes} `{variable}`, it should {chain}.\n\n"
+    "I need a Python function called `{name}` for {takes} `{variable}`. It should {chain}.\n\n"
     "Example: {example}.\n\n{only}",
     "Please implement `{call}` in Python. The argument is {takes}.\n\n{steps}\n\nExample: {example}.\n\n{only}",
     'Complete this Python function:\n\n```python\ndef {call}:\n    """{docstring}\n\n    >>> {input}\n    {output}\n'

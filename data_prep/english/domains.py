@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PEOPLE = (
-    "Maya", "Tom", "Ana", "Leo", "Sara", "Ben", "Nina", "Omar", "Lucy", "Sam", "Ivy", "Max", "Emma", "Jack", "Lily",
+    "Maya", "Tom", "Ana", "Leo", "Sara", "Ben", "Nina", "Omar", "Lucy", "Sam", "Ivy", "Finn", "Emma", "Jack", "Lily",
     "Noah", "Rosa", "Adam", "Kate", "Paul", "Zoe", "Mark", "Ella", "Hugo", "Mia", "Luke",
 )  # fmt: skip
 

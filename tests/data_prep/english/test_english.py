@@ -16,13 +16,12 @@ from data_prep.sources.agents import for_agent
 from rewards import compute_score
 
 FILES = ("train", "val", "test", "sft_train", "sft_val")
-SIZES = {"limit": 16, "demonstration_count": 16}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("english")
-    sizes = make(out, seed=3, **SIZES)
+    sizes = make(out, seed=3, limit=16, demonstration_count=16)
     assert sizes == {"train": 80, "val": 10, "test": 10, "sft_train": 80, "sft_val": 5}
     return out
 
@@ -42,7 +41,7 @@ def drawn():
 
 
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
-    make(tmp_path, seed=3, **SIZES)
+    make(tmp_path, seed=3, limit=16, demonstration_count=16)
     for name in (*(f"{split}.parquet" for split in FILES), MANIFEST):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 

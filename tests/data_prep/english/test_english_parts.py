@@ -6,9 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_prep.english.domains import DOMAINS
 from data_prep.english.functions import Function, distinguishing_cases, literal, random_argument, random_function
 from data_prep.english.steps import TABLES, Step
-from data_prep.english.stories import DOMAINS, Event, Story, random_story
+from data_prep.english.stories import Event, Story, random_story
 from rewards import compute_score
 from rewards.verifiers.code import CodeTruth
 

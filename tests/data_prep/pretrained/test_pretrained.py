@@ -4,6 +4,7 @@ import json
 import subprocess
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def folder(tiny, tmp_path_factory):
     return out
 
 
-def release_of(tiny, tmp_path, **changes) -> tuple[Release, object]:
+def release_of(tiny, tmp_path, **changes) -> tuple[Release, Path]:
     """A release whose wheel holds the tiny file, and that wheel."""
     wheel = tmp_path / "index" / "tiny-1.0-py3-none-any.whl"
     wheel.parent.mkdir(exist_ok=True)
