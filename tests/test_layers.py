@@ -42,7 +42,8 @@ SANDBOX = (
     Layer("inside"),
 )
 DATA_PREP = (
-    Layer("govern", "micro", "graphs", independent=True),
+    Layer("english"),
+    Layer("govern", "micro", "graphs", "pretrained", independent=True),
     Layer("sources"),
     Layer("proving", "governance", independent=True),
     Layer("tasks"),

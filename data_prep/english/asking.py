@@ -1,0 +1,86 @@
+"""Problems of the skills sql and word."""
+
+import random
+import re
+from functools import cache, partial
+
+from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
+from data_prep.english.stories import Story, random_story
+from data_prep.hidden_databases import hidden_databases
+from data_prep.sources.sql import Schema, random_question, random_schema
+from rewards.verifiers.code import CodeTruth
+from rewards.verifiers.sql import SqlTruth
+
+_SQL = (
+    "I have a SQLite database with these tables:\n\n```sql\n{tables}\n```\n\nWrite a query for {words}. {only}",
+    "Given this schema:\n\n```sql\n{tables}\n```\n\nHow do I get {words}? {only}",
+    "```sql\n{tables}\n```\n\nPlease write one SQL query for these tables: {words}. {only}",
+    "My database looks like this:\n\n```sql\n{tables}\n```\n\nI need {words}. {only}",
+)
+_QUERY = ("Reply with the SQL query only.", "Answer with one query and nothing else.", "Give only the query.")
+_WORD = (
+    "{story}\n\nWrite a Python function `solution()` that computes the answer step by step and returns it. {only}",
+    "Solve this problem with a Python function `solution()`, one statement per step:\n\n{story}\n\n{only}",
+    "{story} Answer with a Python function `solution()` that returns the result. {only}",
+    "Here is a word problem:\n\n{story}\n\nPlease write a short Python function `solution()` that works it out. {only}",
+)
+_CODE = ("Reply with the code only.", "Give only the function.", "Write nothing but the code.")
+
+
+def sql_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
+    """A question over a small schema; the answer is a query, checked on databases that the prompt does not show."""
+    schema = random_schema(rng)
+    question = random_question(rng, schema, level)
+    require(accept, question.query)
+    words = re.sub(r"\ba (?=[aeiou])", "an ", question.words)
+    prompt = rng.choice(_SQL).format(tables=schema.tables(), words=words, only=rng.choice(_QUERY))
+    wrong = tuple(dict.fromkeys((*question.wrong, *_off_by_one(question.query))))
+    return EnglishProblem(
+        skill="sql",
+        verifier="sql",
+        prompt=prompt,
+        gold=f"{question.query};",
+        wrong=wrong,
+        truth=partial(_databases, question.query, wrong, schema, question.ordered),
+        key=question.query,
+        level=level,
+    )
+
+
+def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
+    """A story with a question; the answer is a program whose statements depend on each other."""
+    story = random_story(rng, level)
+    if story is None:
+        raise Unsuitable("the numbers make no sense")
+    require(accept, story.key())
+    answer = story.value()
+    wrong = {other.program() for other in story.neighbours() if other.value() != answer}
+    return EnglishProblem(
+        skill="word",
+        verifier="code",
+        prompt=rng.choice(_WORD).format(story=story.text(), only=rng.choice(_CODE)),
+        gold=story.program(),
+        wrong=tuple(sorted(wrong)),
+        truth=partial(_answer, story),
+        key=story.key(),
+        level=level,
+    )
+
+
+def _off_by_one(query: str) -> list[str]:
+    """The query with the last number in it one larger and one smaller."""
+    *_, last = [None, *re.finditer(r"(?:[<>=]|LIMIT) (\d+)", query)]
+    if last is None:
+        return []
+    return [f"{query[: last.start(1)]}{int(last[1]) + change}{query[last.end(1) :]}" for change in (1, -1)]
+
+
+@cache
+def _databases(query: str, wrong: tuple[str, ...], schema: Schema, ordered: bool) -> SqlTruth:
+    """Hidden databases that distinguish the query from the wrong ones; the same for the same query."""
+    rng = random.Random(query)
+    return SqlTruth(databases=hidden_databases(query, wrong, partial(schema.setup, rng)), ordered=ordered)
+
+
+def _answer(story: Story) -> CodeTruth:
+    return CodeTruth(tests=[f"assert solution() == {story.value()}"])

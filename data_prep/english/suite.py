@@ -1,0 +1,198 @@
+"""The English suite: `python -m data_prep.english --out DIR [--seed S] [--limit N] [--levels 1 2 [word=1 ...]]`.
+
+Five skills (write, repair, trace, sql, word) as a person would ask an instruct model for them. Writes train, val and
+test (rows for reinforcement learning), sft_train and sft_val (demonstrations: the reference answers), and
+manifest.json. No problem is in two files, whatever the seed and the wording.
+"""
+
+import argparse
+import hashlib
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import track
+
+from data_prep.english.asking import sql_problem, word_problem
+from data_prep.english.coding import repair_problem, trace_problem, write_problem
+from data_prep.english.manifest import write_manifest
+from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
+from data_prep.hidden_databases import Ambiguous
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.sources.source import positive
+from data_prep.splits import split_by_hash
+
+Maker = Callable[[random.Random, int, Accept], EnglishProblem]
+SKILLS: dict[str, Maker] = {
+    "write": write_problem,
+    "repair": repair_problem,
+    "trace": trace_problem,
+    "sql": sql_problem,
+    "word": word_problem,
+}
+LEVELS = (1, 2, 3)
+Levels = Mapping[str, Sequence[int]]
+DEFAULT_LEVELS: Levels = dict.fromkeys(SKILLS, (1, 2))
+
+# A problem's key alone decides its split.
+_SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
+_ATTEMPTS_PER_ROW = 4000
+
+
+def split_of(skill: str, key: str) -> str:
+    """The split to which the problem of this key belongs."""
+    return split_by_hash(f"{skill}/{key}", _SHARES)
+
+
+def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[int]) -> Iterator[EnglishProblem]:
+    """Distinct problems of one skill and split, of random levels; the same arguments give the same problems."""
+    rng = random.Random(f"{skill}/{split}/{seed}/{','.join(map(str, levels))}")
+    seen: set[str] = set()
+
+    def accept(key: str) -> bool:
+        return key not in seen and split_of(skill, key) == split
+
+    for _ in range(count):
+        for _ in range(_ATTEMPTS_PER_ROW):
+            problem = _draw(rng, skill, levels, accept)
+            if problem is not None:
+                break
+        else:
+            raise DataFileError(
+                f"skill '{skill}' has only about {len(seen)} problems for the split '{split}' at the levels "
+                f"{', '.join(map(str, levels))}, {count} were asked for; lower the number or add a level"
+            )
+        seen.add(problem.key)
+        yield problem
+
+
+def _draw(rng: random.Random, skill: str, levels: Sequence[int], accept: Accept) -> EnglishProblem | None:
+    """A problem whose ground truth distinguishes it from all wrong answers, or None."""
+    try:
+        problem = SKILLS[skill](rng, rng.choice(levels), accept)
+        problem.truth()
+    except (Unsuitable, Ambiguous):
+        return None
+    return problem
+
+
+def rows(split: str, levels: Levels, *, seed: int, count: int) -> list[Row]:
+    """`count` rows of every skill, shuffled."""
+    drawn = _shuffled(split, levels, seed, count)
+    return [row(problem, split, index) for index, problem in enumerate(drawn)]
+
+
+def row(problem: EnglishProblem, split: str, index: int) -> Row:
+    """A problem as a row for reinforcement learning."""
+    return Row(
+        data_source=problem.verifier,
+        prompt=[Message(role="user", content=problem.prompt)],
+        ability=problem.skill,
+        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
+        skill=problem.skill,
+        extra_info=_extra_info(problem, split, index),
+    )
+
+
+def demonstrations(split: str, levels: Levels, *, seed: int, count: int) -> list[Demonstration]:
+    """`count` problems of every skill with their reference answers, shuffled."""
+    return [
+        Demonstration(
+            messages=[Message(role="user", content=one.prompt), Message(role="assistant", content=one.gold)],
+            skill=one.skill,
+            correct=True,
+            extra_info=_extra_info(one, split, index),
+        )
+        for index, one in enumerate(_shuffled(split, levels, seed, count))
+    ]
+
+
+def _shuffled(split: str, levels: Levels, seed: int, count: int) -> list[EnglishProblem]:
+    drawn = [
+        one
+        for skill, allowed in levels.items()
+        for one in problems(skill, split, seed=seed, count=count, levels=allowed)
+    ]
+    random.Random(f"{split}/{seed}").shuffle(drawn)
+    return drawn
+
+
+def _extra_info(problem: EnglishProblem, split: str, index: int) -> ExtraInfo:
+    digest = hashlib.sha256(problem.key.encode()).hexdigest()[:12]
+    facts = {"split": split, "index": index, "id": f"english/{problem.skill}/{digest}", "level": problem.level}
+    return ExtraInfo.model_validate(facts)
+
+
+def make(
+    out: Path, *, seed: int = 0, limit: int = 1024, demonstration_count: int = 1024, levels: Levels = DEFAULT_LEVELS
+) -> dict[str, int]:
+    """Write the five files and the manifest into `out` and return the number of rows of each file.
+
+    limit: training rows per skill; val and test have an eighth of it. demonstration_count: per skill; sft_val has a
+    sixteenth of it. levels: by skill, the skills that are wanted.
+    """
+    counts = {"train": limit, "val": max(1, limit // 8), "test": max(1, limit // 8)}
+    shown = {"sft_train": demonstration_count, "sft_val": max(1, demonstration_count // 16)}
+    sizes: dict[str, int] = {}
+    dealt: dict[str, dict[str, int]] = {}
+    for split in track([*counts, *shown], "making the English suite", console=Console(stderr=True)):
+        drawn: Sequence[BaseModel]
+        if split in counts:
+            drawn = rows(split, levels, seed=seed, count=counts[split])
+        else:
+            drawn = demonstrations(split, levels, seed=seed, count=shown[split])
+        sizes[split] = write_rows(out / f"{split}.parquet", drawn)
+        dealt[split] = dict(sorted(Counter(f"{one.skill}/{one.extra_info.level}" for one in drawn).items()))  # type: ignore[attr-defined]
+    settings = {"seed": seed, "limit": limit, "demonstrations": demonstration_count, "levels": dict(levels)}
+    write_manifest(out, settings, sizes, dealt)
+    return sizes
+
+
+def parse_levels(texts: Iterable[str], skills: Sequence[str]) -> Levels:
+    """Levels by skill, of texts such as `1`, `2` (for all skills) and `word=1,3`; ValueError for any other."""
+    common: list[int] = []
+    special: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        skill, given, numbers = text.rpartition("=")
+        try:
+            found = tuple(int(number) for number in numbers.split(","))
+        except ValueError:
+            found = (0,)
+        if not set(found) <= set(LEVELS) or (given and skill not in skills):
+            raise ValueError(
+                f"--levels {text}: give levels 1, 2 or 3, or SKILL=LEVEL,... with one of {', '.join(skills)}"
+            )
+        if given:
+            special[skill] = found
+        else:
+            common += found
+    return {skill: special.get(skill, tuple(common) or DEFAULT_LEVELS[skill]) for skill in skills}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.english", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the parquet files")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=positive, default=1024, help="training rows per skill")
+    parser.add_argument("--demonstrations", type=positive, default=1024, help="per skill")
+    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
+    parser.add_argument("--levels", nargs="+", default=[], help="1, 2, 3, or SKILL=LEVEL,... (default: 1 2)")
+    options = parser.parse_args(arguments)
+    try:
+        sizes = make(
+            options.out,
+            seed=options.seed,
+            limit=options.limit,
+            demonstration_count=options.demonstrations,
+            levels=parse_levels(options.levels, options.skills),
+        )
+    except (ValueError, OSError) as error:
+        print(f"data_prep.english: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"{options.out / split}.parquet: {size} rows" for split, size in sizes.items()))
+    return 0

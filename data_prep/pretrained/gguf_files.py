@@ -1,0 +1,92 @@
+"""Reads the header of a GGUF file and refuses what could not be converted faithfully, before any weight is read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_prep.pretrained.errors import PretrainedError
+
+_INSTALL = "bash scripts/setup.sh installs it (extra `gguf` of pyproject.toml)"
+
+# How a byte-level tokenizer splits a text, as `tokenizer.ggml.pre` names it. transformers ignores the name; for others
+# than these its result would split texts differently from the model's training.
+PRE_TOKENIZERS = ("smollm", "gpt-2", "default", "qwen2")
+
+
+@dataclass(frozen=True)
+class Header:
+    """Facts about a GGUF file.
+
+    special: token ids by role (bos, eos, padding, unknown). tokenizer: `gpt2` (byte-level) or `llama` (sentencepiece).
+    """
+
+    architecture: str
+    name: str
+    licence: str
+    parameters: int
+    context: int
+    chat_template: str
+    tokenizer: str
+    pre_tokenizer: str
+    special: dict[str, int]
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file that transformers can convert; raises PretrainedError for any other file."""
+    if not path.is_file():
+        raise PretrainedError(f"{path}: no such file")
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise PretrainedError(f"the package gguf is missing: {_INSTALL}") from error
+    try:
+        reader: Any = GGUFReader(path)
+        fields = dict(reader.fields)
+        architecture = str(fields["general.architecture"].contents())
+    except Exception as error:  # a damaged file fails in many ways inside the reader
+        raise PretrainedError(f"{path}: not a readable GGUF file ({type(error).__name__}: {error})") from error
+
+    def value(key: str, default: Any = "") -> Any:
+        return fields[key].contents() if key in fields else default
+
+    roles = ("bos", "eos", "padding", "unknown")
+    ids = {role: value(f"tokenizer.ggml.{role}_token_id", None) for role in roles}
+    header = Header(
+        architecture=architecture,
+        name=str(value("general.name", path.stem)),
+        licence=str(value("general.license", "not stated")),
+        parameters=sum(int(tensor.n_elements) for tensor in reader.tensors),
+        context=int(value(f"{architecture}.context_length", 0)),
+        chat_template=str(value("tokenizer.chat_template")),
+        tokenizer=str(value("tokenizer.ggml.model")),
+        pre_tokenizer=str(value("tokenizer.ggml.pre", "default")),
+        special={role: int(number) for role, number in ids.items() if number is not None},
+    )
+    _require_convertible(path, header)
+    return header
+
+
+def _require_convertible(path: Path, header: Header) -> None:
+    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+    instead = "take the model's own Hugging Face folder instead"
+    if header.architecture not in GGUF_SUPPORTED_ARCHITECTURES:
+        raise PretrainedError(
+            f"{path}: transformers can't convert the GGUF architecture '{header.architecture}'; it converts "
+            f"{', '.join(sorted(GGUF_SUPPORTED_ARCHITECTURES))}; {instead}"
+        )
+    if not header.chat_template:
+        raise PretrainedError(
+            f"{path}: its tokenizer has no chat template (tokenizer.chat_template), so it is no instruct model; take "
+            "an instruct version of the model"
+        )
+    if header.tokenizer not in ("gpt2", "llama") or "eos" not in header.special:
+        raise PretrainedError(
+            f"{path}: its tokenizer ('{header.tokenizer or 'none'}') is not byte-level BPE (gpt2) or sentencepiece "
+            f"(llama) with an end token; {instead}"
+        )
+    if header.tokenizer == "gpt2" and header.pre_tokenizer not in PRE_TOKENIZERS:
+        raise PretrainedError(
+            f"{path}: how its tokenizer splits texts ('{header.pre_tokenizer}') is unknown here; known: "
+            f"{', '.join(PRE_TOKENIZERS)}; {instead}"
+        )

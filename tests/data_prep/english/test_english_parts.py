@@ -1,0 +1,147 @@
+"""Laws of the English suite's functions and stories."""
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.english.domains import DOMAINS
+from data_prep.english.functions import Function, distinguishing_cases, literal, random_argument, random_function
+from data_prep.english.steps import TABLES, Step
+from data_prep.english.stories import Event, Story, random_story
+from rewards import compute_score
+from rewards.verifiers.code import CodeTruth
+
+seeds = st.integers(0, 10**9)
+levels = st.sampled_from((1, 2, 3))
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=60, deadline=None)
+def test_cases_expose_every_wrong_function(seed, level):
+    rng = random.Random(seed)
+    function = random_function(rng, level)
+    cases = distinguishing_cases(rng, function)
+    if cases is None:
+        return
+    assert len(cases.arguments) >= 5
+    for wrong in cases.wrong:
+        assert any(wrong.outcome(one) != function.outcome(one) for one in cases.arguments)
+    keys = {wrong.key() for wrong in cases.wrong}
+    for place in range(len(function.steps) - 1):
+        forgotten = replace(function, steps=(*function.steps[:place], *function.steps[place + 1 :]))
+        assert forgotten.key() in keys
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=60, deadline=None)
+def test_names_and_wording_do_not_change_the_key_of_a_function(seed, level):
+    function = random_function(random.Random(seed), level)
+    steps = tuple(replace(step, phrase=step.phrase + 1) for step in function.steps)
+    assert replace(function, name="other", variable="z", steps=steps).key() == function.key()
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=60, deadline=None)
+def test_neighbours_differ_from_the_function(seed, level):
+    function = random_function(random.Random(seed), level)
+    assert all(other.key() != function.key() for part, other in function.neighbours() if part)
+
+
+@given(seed=seeds, kind=st.sampled_from(list(TABLES)))
+@settings(max_examples=60, deadline=None)
+def test_an_argument_is_of_its_kind(seed, kind):
+    argument = random_argument(random.Random(seed), kind)
+    expected = {"number": int, "numbers": list, "text": str, "words": list}[kind]
+    assert isinstance(argument, expected)
+    assert Function("f", "v", kind, (Step(kind, "return"),)).outcome(argument) == literal(argument)
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=100, deadline=None)
+def test_a_story_keeps_its_quantity_positive_and_its_answer_is_the_last_one(seed, level):
+    story = random_story(random.Random(seed), level)
+    if story is None:
+        return
+    values = story.values()
+    assert min(values) > 0
+    assert values[-1] == story.value()
+    for event in story.events:
+        for number in event.numbers:
+            assert str(number) in story.text()
+    assert "{" not in story.text() + story.program()
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=60, deadline=None)
+def test_other_people_and_words_do_not_change_the_key_of_a_story(seed, level):
+    story = random_story(random.Random(seed), level)
+    if story is None:
+        return
+    events = tuple(replace(event, phrase=event.phrase + 1) for event in story.events)
+    other = replace(story, people=("Ada", "Alan"), events=events)
+    assert (other.key(), other.value()) == (story.key(), story.value())
+    assert all(neighbour.key() != story.key() for neighbour in story.neighbours())
+
+
+async def test_every_operation_computes_what_its_code_says():
+    rng = random.Random(0)
+    sources, tests = [], []
+    for kind, table in TABLES.items():
+        for name, operation in table.items():
+            constants = tuple(rng.choice(values) for values in operation.draws)
+            step = Step(kind, name, ("a", "b") if name == "exchange" else constants)
+            steps = (step,) if operation.code.startswith("return") else (step, Step(kind, "return"))
+            function = Function(f"{kind}_{name}", "v", kind, steps)
+            sources.append(function.source())
+            arguments = [random_argument(rng, kind) for _ in range(3)]
+            tests += [f"assert {function.call(one)} == {function.outcome(one)}" for one in arguments]
+    verdict = await compute_score("code", "\n".join(sources), CodeTruth(tests=tests).model_dump_json())
+    assert (verdict["score"], verdict["error"]) == (1.0, "none")
+
+
+def test_operations_on_known_values():
+    examples = {"number": 7, "numbers": [4, 7, 12, 3, 10], "text": "a great road", "words": ["apple", "sea", "train"]}
+    expected = {
+        ("number", "remainder", (4,)): 3,
+        ("number", "branch", (5, 2, 9)): 5,
+        ("number", "branch_below", (5, 2, 9)): 16,
+        ("numbers", "multiples", (4,)): [4, 12],
+        ("numbers", "last", (2,)): [3, 10],
+        ("numbers", "descend", ()): [12, 10, 7, 4, 3],
+        ("text", "replace", ("a", "x")): "x grext roxd",
+        ("text", "count", ("a",)): 3,
+        ("words", "without", ("a",)): [],
+        ("words", "join", ()): "apple sea train",
+    }
+    for (kind, name, constants), value in expected.items():
+        assert Step(kind, name, constants).apply(examples[kind]) == value
+
+
+def test_a_story_is_told_and_computed_as_written():
+    domain = next(one for one in DOMAINS if one.variable == "apples")
+    events = (Event("start", (12,)), Event("loss", (5,)), Event("many_gain", (3, 4)), Event("friend", (2,)))
+    story = Story(domain, ("Maya", "Tom"), events)
+    assert story.text() == (
+        "Maya has 12 apples. Maya gives 5 of them to Tom. Maya buys 3 bags with 4 apples in each. Tom has 2 times as "
+        "many apples as Maya. How many apples do they have together?"
+    )
+    assert story.program() == (
+        "def solution():\n    apples = 12\n    apples = apples - 5\n    bought = 3 * 4\n    apples = apples + bought\n"
+        "    tom = apples * 2\n    together = apples + tom\n    return together"
+    )
+    assert (story.value(), story.values()) == (57, [12, 7, 19, 57])
+
+
+def test_a_function_is_written_traced_and_keyed_as_expected():
+    steps = (Step("numbers", "above", (4,)), Step("numbers", "multiply", (3,)), Step("numbers", "sum"))
+    function = Function("total_scores", "scores", "numbers", steps)
+    assert function.source("Doc.") == (
+        'def total_scores(scores):\n    """Doc."""\n    scores = [n for n in scores if n > 4]\n'
+        "    scores = [n * 3 for n in scores]\n    return sum(scores)"
+    )
+    assert function.states([2, 5, 8]) == [[5, 8], [15, 24], 39]
+    assert function.call([2, 5, 8]) == "total_scores([2, 5, 8])"
+    empty = replace(function, steps=(steps[0], Step("numbers", "largest")))
+    assert empty.outcome([1]) == "ValueError"
