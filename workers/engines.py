@@ -27,6 +27,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
 from workers.cpu.attention import register_packed_attention
+from workers.cpu.head import predicting_positions, use_fast_head
 from workers.displacement import local_gradients, shard_group
 from workers.platform_cpu import is_cpu_platform
 
@@ -150,7 +151,8 @@ def limit_groups(*meshes: DeviceMesh | None) -> None:
 class PolicyEngine(FSDPEngineWithLMHead):
     """verl's engine of the policy; `wanted_parts` makes it split the next training pass by skill.
 
-    Its groups (shards, replicas, sequence parallelism) have the time limit of the process's own.
+    Its groups (shards, replicas, sequence parallelism) have the time limit of the process's own. On a CPU its fused
+    kernels are those of workers.cpu.
     """
 
     wanted_parts: WantedParts | None = None
@@ -158,6 +160,22 @@ class PolicyEngine(FSDPEngineWithLMHead):
     def _init_device_mesh(self) -> None:
         super()._init_device_mesh()
         limit_groups(self.device_mesh, self.ulysses_device_mesh)
+
+    @property
+    def _fast_head(self) -> bool:
+        return is_cpu_platform() and self.model_config.use_fused_kernels and self.model_config.use_remove_padding
+
+    def _build_module(self) -> torch.nn.Module:
+        module: PreTrainedModel = super()._build_module()
+        if self._fast_head:
+            use_fast_head(module)
+        return module
+
+    def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        inputs, outputs = super().prepare_model_inputs(micro_batch)
+        if self._fast_head:
+            inputs["positions"] = predicting_positions(micro_batch)
+        return inputs, outputs
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Loss, forward_only: bool = False) -> Any:
         wanted = self.wanted_parts
