@@ -7,4 +7,4 @@ def platform() -> str | None:
     """Our CPU platform on verl's platform ``cpu``; None anywhere else, where vLLM decides."""
     if os.environ.get("VERL_PLATFORM", "").strip().lower() != "cpu":
         return None
-    return "workers.cpu.vllm_platform.OneAdapterCpuPlatform"
+    return "workers.cpu.vllm_platform.TrainingCpuPlatform"
