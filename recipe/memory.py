@@ -23,6 +23,7 @@ from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.records.tables import table_console
 from recipe.settings import SettingsError
+from workers.cpu.processor import settle_precision
 
 # The workload of the table in docs/how-to/gpus_and_clusters.md; an experiment overrides it.
 WORKLOAD = (
@@ -49,6 +50,7 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
     """
     with initialize_config_module("configs", version_base=None):
         config: DictConfig = compose("train", overrides)
+    settle_precision(config, "run.precision")
     memory = psutil.virtual_memory().total / GIB if config.trainer.device == "cpu" else gpu_memory_gib
     return plan_memory(config, shape_of(config.actor_rollout_ref.model.path), memory)
 

@@ -32,6 +32,7 @@ from recipe.checks import (
 )
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.settings import SettingsError, did_you_mean, read_settings
+from workers.cpu.processor import settle_precision
 
 REFUSED = 2
 
@@ -81,6 +82,7 @@ def compose_training(overrides: list[str]) -> DictConfig:
         if OmegaConf.is_missing(config.run, "experiment"):
             available = sorted(path.removesuffix(".yaml") for path in _experiments())
             raise SettingsError(f"no experiment named: add experiment=NAME. Valid: {', '.join(available)}")
+    settle_precision(config, "run.precision")
     return config
 
 

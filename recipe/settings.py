@@ -23,6 +23,7 @@ from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
 from workers.aggregators import AGGREGATORS, Aggregator
+from workers.cpu.processor import Precision
 from workers.credit import Ablation, Normalization
 from workers.penalties import PenaltyKind
 from workers.projection import EpsilonKind, Solver
@@ -50,6 +51,7 @@ class RunSettings(Group):
     greedy_validation: bool
     max_masked_share: float = Field(ge=0, le=1)
     generations_per_step: int = Field(ge=0)
+    precision: Precision = "auto"
     gpu_memory_gib: float = Field(gt=0)
     line_every_seconds: float = Field(gt=0)
     directory: str | None = None

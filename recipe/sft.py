@@ -30,6 +30,7 @@ from recipe.evaluation.verified import demonstrations, read_judged, read_verifie
 from recipe.report import main as print_report
 from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.studies.manifest import StudyError, claim
+from workers.cpu.processor import settle_precision, threads_per_rank
 
 REFUSED, FAILED = 2, 1
 # Groups of the configuration that affect the result.
@@ -205,8 +206,7 @@ def _environment(config: DictConfig, metrics: Path) -> dict[str, str]:
     if config.trainer.device == "cpu":
         variables["VERL_PLATFORM"] = "cpu"
         variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        threads = max(1, (os.cpu_count() or 1) // config.trainer.n_gpus_per_node)
-        variables.setdefault("OMP_NUM_THREADS", str(threads))
+        variables.setdefault("OMP_NUM_THREADS", str(threads_per_rank(config.trainer.n_gpus_per_node)))
     return variables
 
 
@@ -229,6 +229,7 @@ def train(config: DictConfig) -> None:
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="sft")
 def main(config: DictConfig) -> None:
+    settle_precision(config, "precision")
     if "LOCAL_RANK" in os.environ:
         train(config)
     else:

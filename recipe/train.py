@@ -33,6 +33,7 @@ from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray
 from recipe.runtime.sweep import in_multirun, run_job
 from recipe.settings import Settings, SettingsError, read_settings
+from workers.cpu.processor import settle_precision
 
 REFUSED, FAILED = 2, 1
 
@@ -159,6 +160,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")
 def main(config: DictConfig) -> None:
     console, errors = table_console(), Console(stderr=True)
+    settle_precision(config, "run.precision")
     try:
         if in_multirun():
             run_job(config, HydraConfig.get().overrides.task)

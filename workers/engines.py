@@ -26,6 +26,7 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
+from workers.cpu.adapter import use_lora_products
 from workers.cpu.attention import register_packed_attention
 from workers.cpu.head import predicting_positions, use_fast_head
 from workers.displacement import local_gradients, shard_group
@@ -170,6 +171,12 @@ class PolicyEngine(FSDPEngineWithLMHead):
         if self._fast_head:
             use_fast_head(module)
         return module
+
+    def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        adapted: torch.nn.Module = super()._build_lora_module(module)
+        if is_cpu_platform():
+            use_lora_products(adapted)
+        return adapted
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
         inputs, outputs = super().prepare_model_inputs(micro_batch)

@@ -8,10 +8,11 @@ To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` h
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 2
+VERSION = 3
 KEY = "records_version"
 
 
@@ -32,7 +33,7 @@ class Change:
 
     added: Mapping[str, object] = field(default_factory=dict)
     replaced: Mapping[str, object] = field(default_factory=dict)
-    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    renamed: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     removed: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -68,6 +69,24 @@ CHANGES: dict[int, Change] = {
             "critic.fsdp.seed": "${data.seed}",
         },
         renamed={"projection.method": {"none": "measure"}},
+    ),
+    # On a CPU, attention over packed sequences, which computes the same to rounding.
+    3: Change(
+        added={"run.precision": "float32"},
+        renamed={
+            key: {"sdpa": "packed", "fp32": "float32", False: True}
+            for key in (
+                "actor_rollout_ref.model.use_remove_padding",
+                "actor_rollout_ref.model.override_config.attn_implementation",
+                "actor_rollout_ref.actor.use_remove_padding",
+                "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
+                "actor_rollout_ref.ref.use_remove_padding",
+                "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
+                "critic.model.use_remove_padding",
+                "critic.model.override_config.attn_implementation",
+                "critic.fsdp.mixed_precision.param_dtype",
+            )
+        },
     ),
 }
 

@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.environment import forwarded
 from recipe.runtime.node_packages import differences, installed, on_nodes
+from workers.cpu.processor import threads_per_rank
 
 
 class ClusterError(RuntimeError):
@@ -56,7 +57,7 @@ def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> d
     assert isinstance(chosen, dict)
     environment = OmegaConf.merge(
         get_ppo_ray_runtime_env(config),
-        {"env_vars": run_environment(run)},
+        {"env_vars": run_environment(run) | processor_environment(config)},
         interpreter(python),
         # verl's configuration has null for each unset key.
         {key: value for key, value in chosen.items() if value is not None},
@@ -114,6 +115,13 @@ def run_environment(run: RunDirectory) -> dict[str, str]:
         "WANDB_DIR": str(run.path),
         "WANDB_SILENT": "true",
     }
+
+
+def processor_environment(config: DictConfig) -> dict[str, str]:
+    """Threads of a run without accelerators: Ray would give each process one."""
+    if config.trainer.device != "cpu":
+        return {}
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_per_rank(config.trainer.n_gpus_per_node)))}
 
 
 def require_accelerators(config: DictConfig) -> None:

@@ -82,6 +82,7 @@ def test_workers_that_find_packages_of_another_checkout_are_found(tmp_path: Path
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    variables["PYTHONPATH"] = str(ROOT)  # what a node needs on whose path another package is named recipe
     done = subprocess.run(
         [sys.executable, "-c", JOB, *([str(tmp_path)] if foreign else [])],
         cwd=ROOT, env=variables, capture_output=True, text=True, timeout=300,
