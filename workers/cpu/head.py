@@ -68,9 +68,7 @@ class _TokenStatistics(torch.autograd.Function):
         return d_hidden, None if d_weight is None else d_weight.to(weight.dtype), None, None
 
 
-def token_statistics(
-    hidden: Tensor, weight: Tensor, labels: Tensor, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def token_statistics(hidden: Tensor, weight: Tensor, labels: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Log-probabilities of labels and entropies of their distributions, both (N) in float32.
 
     Args:
