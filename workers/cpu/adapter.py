@@ -38,7 +38,7 @@ def use_lora_products(model: nn.Module) -> None:
 
 
 def _forward(self: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """peft's result, to rounding: by products for one plain adapter without dropout, by peft's own forward otherwise."""
+    """peft's result, to rounding: by products for one plain adapter without dropout, by its own forward otherwise."""
     (name, *others) = self.active_adapters or [None]
     base = self.base_layer
     plain = (

@@ -50,8 +50,8 @@ def packed_attention(
     lengths = sequence_lengths(position_ids)
     if sliding_window is not None and max(lengths) > sliding_window:
         raise ValueError(
-            f"attn_implementation={NAME} has no sliding window: a sequence of {max(lengths)} tokens exceeds the model's "
-            f"{sliding_window}; shorten data.max_prompt_length or data.max_response_length"
+            f"attn_implementation={NAME} has no sliding window: a sequence of {max(lengths)} tokens exceeds the "
+            f"model's {sliding_window}; shorten data.max_prompt_length or data.max_response_length"
         )
     parts = zip(*(states.float().split(lengths, dim=2) for states in (query, key, value)), strict=True)
     attended = [

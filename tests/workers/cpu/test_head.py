@@ -1,5 +1,6 @@
 """Log-probabilities in blocks are those of the full logits; the positions are those whose outputs verl's losses use."""
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_blocks_hold_each_row_once_and_at_most_their_size(rows: int, vocabulary:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head, "BLOCK", size)
         blocks = [list(range(rows))[block] for block in head._blocks(rows, vocabulary)]
-    assert sum(blocks, []) == list(range(rows))
+    assert [*chain(*blocks)] == list(range(rows))
     assert all(0 < len(block) <= max(1, size // vocabulary) for block in blocks)
 
 
@@ -135,7 +136,7 @@ def jagged(rows: list[list[int]]) -> Tensor:
 
 PROMPTS, RESPONSES = [[1, 2, 3], [4], [5, 6]], [[11, 12], [13, 14, 15], [16]]
 SEQUENCES = [prompt + response for prompt, response in zip(PROMPTS, RESPONSES, strict=True)]
-PACKED = torch.tensor(sum(SEQUENCES, []))
+PACKED = torch.tensor([*chain(*SEQUENCES)])
 """1 2 3 11 12 | 4 13 14 15 | 5 6 16"""
 
 
@@ -190,7 +191,7 @@ def test_each_position_comes_before_a_response_token(lengths: list[tuple[int, in
     whole = [[0] * len(p) + [1] * len(r) for p, r in zip(prompts, responses, strict=True)]
     fields = {"input_ids": jagged(whole), "prompts": jagged(prompts), "responses": jagged(responses)}
     sft = {"input_ids": jagged(whole), "loss_mask": jagged(whole)}
-    expected = [index - 1 for index, generated in enumerate(sum(whole, [])) if generated]
+    expected = [index - 1 for index, generated in enumerate(chain(*whole)) if generated]
     for batch in (fields, sft):
         assert predicting_positions(TensorDict(batch, batch_size=len(whole))).tolist() == expected
 
