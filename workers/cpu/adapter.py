@@ -38,7 +38,7 @@ def use_lora_products(model: nn.Module) -> None:
 
 
 def _forward(self: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """peft's result, to rounding: by products for one plain adapter without dropout, by peft's own forward otherwise."""
+    """peft's result, to rounding: by products for one plain adapter without dropout, by its own forward otherwise."""
     (name, *others) = self.active_adapters or [None]
     base = self.base_layer
     plain = (
@@ -47,12 +47,14 @@ def _forward(self: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
         and name not in self.lora_variant
         and isinstance(self.lora_dropout[name], nn.Identity)
         and base.bias is None
+        and not self.lora_bias[name]
         and not base.weight.requires_grad
     )
     if not plain:
         result: Tensor = Linear.forward(self, x, *arguments, **options)
         return result
-    weight, a, b = base.weight, self.lora_A[name].weight, self.lora_B[name].weight
-    rows = x.reshape(-1, x.shape[-1]).to(weight.dtype)
-    product: Tensor = _LoraProduct.apply(rows, weight, a.to(weight.dtype), b.to(weight.dtype), self.scaling[name])  # type: ignore[no-untyped-call]
-    return product.view(*x.shape[:-1], -1)
+    kind = x.device.type  # products in place are not autocast: their factors have one precision before
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else base.weight.dtype
+    factors = (x.reshape(-1, x.shape[-1]), base.weight, self.lora_A[name].weight, self.lora_B[name].weight)
+    product: Tensor = _LoraProduct.apply(*(factor.to(dtype) for factor in factors), self.scaling[name])  # type: ignore[no-untyped-call]
+    return product.view(*x.shape[:-1], product.shape[-1])

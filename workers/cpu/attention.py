@@ -25,6 +25,7 @@ def packed_attention(
     dropout: float = 0.0,
     scaling: float | None = None,
     position_ids: Tensor | None = None,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each of the sequences that one row holds, as transformers calls it.
@@ -38,7 +39,8 @@ def packed_attention(
     Returns:
         (1, tokens, heads, head size), and no attention weights.
 
-    Raises ValueError for several rows, which would be padded, or without positions.
+    Raises ValueError for several rows, which would be padded, without positions, or for a sequence that is longer than
+    the model's sliding window.
     """
     if query.shape[0] != 1 or attention_mask is not None or position_ids is None:
         raise ValueError(
@@ -46,6 +48,11 @@ def packed_attention(
             f"{query.shape[0]} rows: set actor_rollout_ref.model.use_remove_padding=true"
         )
     lengths = sequence_lengths(position_ids)
+    if sliding_window is not None and max(lengths) > sliding_window:
+        raise ValueError(
+            f"attn_implementation={NAME} has no sliding window: a sequence of {max(lengths)} tokens exceeds the "
+            f"model's {sliding_window}; shorten data.max_prompt_length or data.max_response_length"
+        )
     parts = zip(*(states.float().split(lengths, dim=2) for states in (query, key, value)), strict=True)
     attended = [
         scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=True, enable_gqa=True)
