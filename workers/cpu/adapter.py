@@ -16,14 +16,14 @@ class _LoraProduct(torch.autograd.Function):
     """y = x W' + scale (x A') B', for inputs (rows, inputs); W is frozen."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
         low = x @ a.T
         ctx.save_for_backward(x, weight, a, b, low)
         ctx.scale = scale
         return (x @ weight.T).addmm_(low, b.T, alpha=scale)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, a, b, low = ctx.saved_tensors
         d_low = (dy @ b).mul_(ctx.scale)
         dx = (dy @ weight).addmm_(d_low, a) if ctx.needs_input_grad[0] else None

@@ -22,9 +22,7 @@ class _TokenStatistics(torch.autograd.Function):
     """Log-probabilities and entropies (N) of labels under a linear head."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         log_probs, entropies, normalizers = (hidden.new_empty(len(labels), dtype=torch.float32) for _ in range(3))
         for rows in _blocks(len(labels), len(weight)):
             logits = _logits(hidden[rows], weight, temperature)
@@ -41,7 +39,7 @@ class _TokenStatistics(torch.autograd.Function):
         return log_probs, entropies
 
     @staticmethod
-    def backward(ctx: Any, d_log_probs: Tensor | None, d_entropies: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d_log_probs: Tensor | None, d_entropies: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, labels, normalizers, entropies = ctx.saved_tensors
         d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         d_weight = torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
@@ -110,7 +108,7 @@ def predicting_positions(batch: TensorDict) -> Tensor:
 
 def use_fast_head(model: PreTrainedModel) -> None:
     """Give one causal model the forward below, in place of verl's fused one."""
-    model.forward = types.MethodType(_forward, model)  # type: ignore[method-assign]
+    model.forward = types.MethodType(_forward, model)
 
 
 def _forward(
@@ -126,4 +124,4 @@ def _forward(
     labels = shift_labels[0, positions]
     found = token_statistics(hidden[positions], self.lm_head.weight, labels, temperature)
     log_probs, entropies = (torch.zeros(hidden.shape[0]).index_put((positions,), values)[None] for values in found)
-    return CausalLMOutputForPPO(log_probs=log_probs, entropy=entropies)
+    return CausalLMOutputForPPO(log_probs=log_probs, entropy=entropies)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 97
@@ -12,7 +13,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def tiny_model(kind: str = "llama", **settings: Any) -> PreTrainedModel:
+def tiny_model(kind: str = "llama", dtype: torch.dtype = torch.float32, **settings: Any) -> PreTrainedModel:
     """Two layers of width 64 with four heads, two of keys; the same weights at each call."""
     torch.manual_seed(0)
     config, model = KINDS[kind]
@@ -26,4 +27,5 @@ def tiny_model(kind: str = "llama", **settings: Any) -> PreTrainedModel:
         "initializer_range": 0.2,
     }
     built: PreTrainedModel = model(config(**shape | settings)).eval()
+    nn.Module.to(built, dtype)  # transformers' own method has no types
     return built

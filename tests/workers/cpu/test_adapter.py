@@ -20,7 +20,7 @@ TOKENS = torch.arange(2 * 7).view(2, 7) % VOCABULARY
 def adapted(kind: str = "llama", dtype: torch.dtype = torch.float32, **settings: Any) -> PeftModel:
     """A tiny model with an adapter on each linear layer whose two factors are both random."""
     config = LoraConfig(r=4, lora_alpha=10, target_modules="all-linear", **settings)
-    model = get_peft_model(tiny_model(kind).to(dtype), config)
+    model = get_peft_model(tiny_model(kind, dtype), config)
     randomize(model)
     return model.eval()
 
@@ -168,7 +168,8 @@ def test_several_adapters_are_left_to_peft(products: Products):
     model = adapted()
     model.add_adapter("second", LoraConfig(r=2, target_modules="all-linear"))
     randomize(model)
-    model.base_model.set_adapter(["default", "second"])
+    tuner: Any = model.base_model
+    tuner.set_adapter(["default", "second"])
     expected = outcome(model)
     use_lora_products(model)
     assert_near(outcome(model), expected, 1e-6)

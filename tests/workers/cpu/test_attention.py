@@ -21,7 +21,7 @@ def positions_of(lengths: list[int]) -> Tensor:
 def models(kind: str, dtype: torch.dtype = torch.float32) -> tuple[PreTrainedModel, PreTrainedModel]:
     """The same model twice: with our attention, and with transformers' own in float32."""
     register_packed_attention()
-    ours = tiny_model(kind, attn_implementation=NAME).to(dtype)
+    ours = tiny_model(kind, dtype, attn_implementation=NAME)
     theirs = tiny_model(kind, attn_implementation="eager")
     theirs.load_state_dict(ours.state_dict())
     return ours, theirs

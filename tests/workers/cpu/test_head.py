@@ -114,6 +114,19 @@ def test_bfloat16_is_near_float32_and_statistics_are_float32():
         assert cosine_similarity(ours.float().flatten(), theirs.float().flatten(), dim=0) > 0.999
 
 
+def test_under_autocast_values_and_gradients_are_near_those_in_float32():
+    inputs = problem(11)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        log_probs, entropies = token_statistics(*inputs, 0.7)
+    assert log_probs.dtype == entropies.dtype == torch.float32
+    found = torch.autograd.grad((log_probs + entropies).sum(), inputs[:2])
+    exact = reference(*inputs, 0.7)
+    assert_equal([log_probs, entropies], [*exact], 0.05)
+    for ours, theirs in zip(found, torch.autograd.grad((exact[0] + exact[1]).sum(), inputs[:2]), strict=True):
+        assert ours.dtype == torch.float32
+        assert cosine_similarity(ours.flatten(), theirs.flatten(), dim=0) > 0.999
+
+
 def test_no_rows_have_no_statistics_and_no_gradient():
     log_probs, entropies, d_hidden, d_weight = results(token_statistics, problem(0), 1.0, "both")
     assert log_probs.shape == entropies.shape == (0,)
@@ -220,7 +233,7 @@ def test_a_models_statistics_are_verls_at_the_positions_and_zero_elsewhere(tied:
     batch = nested_batch()
     positions = predicting_positions(batch)
     found = ours(**packed_inputs(), positions=positions)
-    expected = forward_with_torch_backend(theirs, **packed_inputs())
+    expected: Any = forward_with_torch_backend(theirs, **packed_inputs())
     elsewhere = torch.ones(len(PACKED), dtype=torch.bool).index_fill(0, positions, False)
     for name in ("log_probs", "entropy"):
         assert found[name].shape == (1, len(PACKED))
