@@ -20,7 +20,7 @@ SFT_FILES = ("configs/sft.yaml", "configs/sft_experiment/micro.yaml", "configs/s
 
 
 @dataclass(frozen=True)
-class Part:
+class StartPart:
     """One part of the start: `command` makes `result` from the sources of `modules` and from `inputs`.
 
     scratch: a folder that `command` fills; it must not exist before. finish: called after `command`.
@@ -35,24 +35,24 @@ class Part:
     finish: Callable[[], None] = lambda: None
 
 
-def parts(folder: Path, options: Sequence[str]) -> list[Part]:
+def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     """The parts of a start, in order."""
     model, initial, scratch = folder / "model", folder / "initial_model", folder / "sft"
     train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
     return [
-        Part(
+        StartPart(
             "micro data: four skills, train, validation and test",
             folder / "train.parquet",
             ("data_prep.micro.__main__",),
             ("data_prep.micro", "--out", str(folder), *options),
         ),
-        Part(
+        StartPart(
             "micro model: tokenizer and random weights",
             initial,
             ("data_prep.micro.model",),
             ("data_prep.micro.model", "--out", str(initial)),
         ),
-        Part(
+        StartPart(
             "supervised start on demonstrations of which a part is wrong (about 5 minutes)",
             model,
             ("recipe.sft", "data_prep.micro.model"),
@@ -67,7 +67,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[Part]:
     ]  # fmt: skip
 
 
-def make(number: int, part: Part, folder: Path, run: Callable[[Sequence[str]], None]) -> None:
+def make(number: int, part: StartPart, folder: Path, run: Callable[[Sequence[str]], None]) -> None:
     """Make a part unless it exists, made from the same inputs; `run` gets the arguments after ``python -m``."""
     kept = folder / f".{number}.key"
     wanted = key(part.command, [*sources(part.modules), *part.inputs])

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from recipe.checks import (
-    Problem,
+    Finding,
     cluster,
     combinations,
     data,
@@ -36,7 +36,7 @@ from recipe.settings import SettingsError, did_you_mean, read_settings
 REFUSED = 2
 
 # In this order: cheap and informative checks first.
-CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
+CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
     "optional packages in use are installed": names.check_optional_packages,
@@ -54,12 +54,12 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
 }
 
 
-def examine(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def examine(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """All problems found by all checks."""
     return [problem for _, problems in _examine(config, run) for problem in problems]
 
 
-def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Problem]]]:
+def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Finding]]]:
     for title, check in CHECKS.items():
         yield title, check(config, run)
 
