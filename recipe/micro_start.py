@@ -105,6 +105,10 @@ def _run(command: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str], run: Callable[[Sequence[str]], None] = _run) -> int:
     """Run the command line; returns the exit status."""
+    if arguments and arguments[0].startswith("-"):
+        wants_help = arguments[0] in ("-h", "--help")
+        print(__doc__ if wants_help else f"{arguments[0]}: name a folder before the options", file=sys.stderr)
+        return 0 if wants_help else 2
     folder = Path(arguments[0] if arguments else "data/micro")
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:

@@ -120,6 +120,9 @@ def compose_or_explain(arguments: list[str]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Print the result of every check; returns the exit status, 0 if all passed."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
     console = Console(soft_wrap=True, highlight=False)
     try:
         config = compose_training(arguments)
