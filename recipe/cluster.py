@@ -61,6 +61,9 @@ def _join() -> None:
 def main(arguments: list[str]) -> int:
     """Run the command line; returns the exit status."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {"room": room, "run": run}
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
     if len(arguments) < 2 or arguments[0] not in actions:
         print(__doc__, file=sys.stderr)
         return REFUSED

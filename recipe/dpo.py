@@ -29,7 +29,7 @@ from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.servers import last_error
-from recipe.evaluation.verified import Judged, Pair, pairs, read_judged, read_verified
+from recipe.evaluation.verified import JudgedSamples, Pair, pairs, read_judged, read_verified
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
 from recipe.studies.manifest import StudyError, claim
@@ -41,7 +41,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 PYTHON = PROJECT / ".venv-dpo" / "bin" / "python"
 
 
-class RequestError(ValueError):
+class DpoError(ValueError):
     """The request is invalid; the message addresses the user."""
 
 
@@ -54,13 +54,13 @@ def line(pair: Pair) -> dict[str, Any]:
 
 
 def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
-    """Write `train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; RequestError if one would be empty."""
+    """Write `train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; DpoError if one would be empty."""
     shares = {"val": HELD_OUT_PERCENT, "train": 100 - HELD_OUT_PERCENT}
     files = {split: out / f"{split}_pairs.jsonl" for split in shares}
     for split, path in files.items():
         lines = [line(pair) for pair in found if split_by_hash(pair.problem.id, shares) == split]
         if not lines:
-            raise RequestError(
+            raise DpoError(
                 f"{len(found)} pairs are too few to hold some out: use more samples or problems, or a smaller --margin"
             )
         write_lines(path, lines)
@@ -110,22 +110,22 @@ def train(settings: DpoSettings, out: Path) -> int:
     return 0
 
 
-def prepare(options: argparse.Namespace) -> tuple[DpoSettings, Judged]:
+def prepare(options: argparse.Namespace) -> tuple[DpoSettings, JudgedSamples]:
     """Write the pairs and return the settings and the pairs' judge settings, before anything expensive starts.
 
     Raises:
-        RequestError, ModelError, StudyError, FolderError, DataFileError: with a message for the user.
+        DpoError, ModelError, StudyError, FolderError, DataFileError: with a message for the user.
     """
     if not PYTHON.exists():
-        raise RequestError(f"no {PYTHON}: TRL needs a separate environment; create it with bash scripts/setup.sh dpo")
+        raise DpoError(f"no {PYTHON}: TRL needs a separate environment; create it with bash scripts/setup.sh dpo")
     model = model_folder(options.model)
     if gone := [str(path) for path in data_files(options.report).values() if not path.is_file()]:
-        raise RequestError(f"--report: no such file: {', '.join(gone)}")
+        raise DpoError(f"--report: no such file: {', '.join(gone)}")
     if (options.out / "model").exists():
-        raise RequestError(f"{options.out / 'model'} exists already; choose another --out")
+        raise DpoError(f"{options.out / 'model'} exists already; choose another --out")
     ranks = 1 if options.platform == "cpu" else options.ranks or gpus()
     if options.batch_size % (ranks * options.micro_batch_size):
-        raise RequestError(
+        raise DpoError(
             f"--batch-size {options.batch_size} is not a multiple of {ranks} processes x --micro-batch-size "
             f"{options.micro_batch_size}"
         )
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
     try:
         settings, judged = prepare(options)
-    except (RequestError, ModelError, StudyError, FolderError, DataFileError) as error:
+    except (DpoError, ModelError, StudyError, FolderError, DataFileError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
     report = ("--platform", options.platform, *judged.options(shlex.split(options.report_options)))

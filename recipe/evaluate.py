@@ -28,7 +28,7 @@ from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import Metrics, measure, table
-from recipe.evaluation.samples import Journal, Problem, Sample, data_files, read_data_sets
+from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.console import EvaluationState, ProgressReporter
@@ -196,7 +196,7 @@ async def _collect(
     agents: AgentsSettings | None,
     urls: Sequence[str],
     name: str | None,
-) -> Journal:
+) -> SampleJournal:
     endpoints = Endpoints(urls, key=os.environ.get("OPENAI_API_KEY", "none"), retries=options.retries)
     try:
         servers = await endpoints.find_model(name)

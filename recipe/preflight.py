@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from recipe.checks import (
-    Problem,
+    Finding,
     cluster,
     combinations,
     data,
@@ -37,7 +37,7 @@ from workers.cpu.processor import settle_precision
 REFUSED = 2
 
 # In this order: cheap and informative checks first.
-CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
+CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
     "optional packages in use are installed": names.check_optional_packages,
@@ -55,12 +55,12 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Problem]]] = {
 }
 
 
-def examine(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def examine(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """All problems found by all checks."""
     return [problem for _, problems in _examine(config, run) for problem in problems]
 
 
-def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Problem]]]:
+def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Finding]]]:
     for title, check in CHECKS.items():
         yield title, check(config, run)
 
@@ -122,6 +122,9 @@ def compose_or_explain(arguments: list[str]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Print the result of every check; returns the exit status, 0 if all passed."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
     console = Console(soft_wrap=True, highlight=False)
     try:
         config = compose_training(arguments)

@@ -1,7 +1,7 @@
 """A study from its data to its table: ``python -m recipe.study NAME ARGUMENT ...``; the launchers of scripts/ call it.
 
 Its options are environment variables (`recipe.runtime.options`), such as TRAIN, SEEDS, LENGTH; with DRY_RUN=1 its
-commands are shown and none runs. A study that was stopped goes on where it was.
+commands are shown and none runs. A study that was stopped resumes.
 """
 
 import inspect
@@ -48,6 +48,9 @@ STUDIES: dict[str, Callable[..., str | None]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status. What a study chose is the only line on the standard output."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in (["-h"], ["--help"]):
+        print(f"{__doc__}\nStudies: {', '.join(STUDIES)}")
+        return 0
     try:
         study, values = _study(given)
         chosen = study(Steps(Options.of(os.environ)), *values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerProperties:
     """Properties of an answer that a shape scores.
 
     feasible: the answer parses and satisfies the constraints of its problem. optimal: it reaches the optimum. quality:
@@ -24,13 +24,13 @@ class Answer:
     repeats: bool
 
 
-Part = Callable[[Answer], float]
+Part = Callable[[AnswerProperties], float]
 
 
 def result(optimal: float, *, worse: float = 0.0, infeasible: float = 0.0, steep: bool = False) -> Part:
     """Pays `optimal`, or `worse` times the quality of a feasible answer, or `infeasible`."""
 
-    def pay(answer: Answer) -> float:
+    def pay(answer: AnswerProperties) -> float:
         if not answer.feasible:
             return infeasible
         return optimal if answer.optimal else worse * answer.quality ** (answer.steepness if steep else 1)
@@ -61,6 +61,6 @@ SHAPES: dict[str, tuple[Part, ...]] = {
 }
 
 
-def score(answer: Answer, shape: str) -> float:
+def score(answer: AnswerProperties, shape: str) -> float:
     """The reward of an answer under a shape of SHAPES."""
     return sum(part(answer) for part in SHAPES[shape])

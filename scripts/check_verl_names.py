@@ -157,6 +157,9 @@ def _is_assigned(owner: type, attribute: str) -> bool:
 
 
 def main() -> int:
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
     uses = Reader("verl").read(PROJECT, PACKAGES)
     if "--write" in sys.argv[1:]:
         SNAPSHOT.write_text(json.dumps(snapshot_of(uses), indent=1) + "\n")

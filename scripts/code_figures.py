@@ -53,6 +53,9 @@ def _tokens(text: str) -> tuple[int, int]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit status."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
     for name, value in figures(Path(arguments[0] if arguments else ".")).items():
         print(f"{name:38} {value:9,.{0 if value == int(value) else 1}f}")
     return 0

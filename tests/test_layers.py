@@ -48,7 +48,7 @@ DATA_PREP = (
     Layer("proving", "governance", independent=True),
     Layer("tasks"),
     Layer("schema"),
-    Layer("files", "splits", independent=True),
+    Layer("files", "splits", "made_from", independent=True),
 )
 
 

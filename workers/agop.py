@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from workers.constraints import MEMORY, Source, negative_objective, passed_rows
+from workers.constraints import MEMORY, GradientSource, negative_objective, passed_rows
 
 AGOP = "skillcredit_agop"  # key of a batch's extra information: P, if the trainer asks for the statistics
 PART = "agop_part"  # (B,) long, the part of each sample; samples of a prompt are in the same part
@@ -29,12 +29,12 @@ def prompt_parts(prompts: Sequence[str], parts: int) -> Tensor:
     return torch.tensor([numbers[prompt] % parts for prompt in prompts])
 
 
-def part_sources(data: TensorDict, parts: int) -> list[Source]:
+def part_sources(data: TensorDict, parts: int) -> list[GradientSource]:
     """This rank's trained samples of each part, as sources of policy gradients (`workers.constraints`)."""
     memory = data[MEMORY] if MEMORY in set(data.keys()) else torch.zeros(len(data), dtype=torch.bool)
     rows = [torch.nonzero((data[PART] == part) & ~memory).flatten().tolist() for part in range(parts)]
     passed = passed_rows(data)
-    return [Source(passed, (own, []), len(own), negative_objective) for own in rows]
+    return [GradientSource(passed, (own, []), len(own), negative_objective) for own in rows]
 
 
 def spectrum(gram: Tensor) -> dict[str, float]:

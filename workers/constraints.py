@@ -67,7 +67,7 @@ Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Source:
+class GradientSource:
     """Input of one gradient: this rank's rows of ``data`` that count, in two halves by prompt, and the loss.
 
     total: sum of the weights of this rank's samples in the mean; those in neither half have a gradient of zero.
@@ -81,7 +81,7 @@ class Source:
     weights: Tensor | None = None
 
 
-def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> Source:
+def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> GradientSource:
     """This rank's samples of a skill, from the `passed_rows` of an update with SKILL and HALF.
 
     token_mean: weight each sample by its number of tokens.
@@ -92,9 +92,9 @@ def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> So
     live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
     halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
     if not token_mean:
-        return Source(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
+        return GradientSource(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
     lengths = token_counts(data)
-    return Source(data, (halves[0], halves[1]), int(lengths[own].sum()), negative_objective, lengths)
+    return GradientSource(data, (halves[0], halves[1]), int(lengths[own].sum()), negative_objective, lengths)
 
 
 def token_counts(data: TensorDict) -> Tensor:
@@ -113,14 +113,14 @@ def passed_rows(data: TensorDict) -> TensorDict:
     return data.select(*kept, *images)
 
 
-def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> Source | None:
+def solution_source(solutions: Sequence[Solution], temperature: float, rank: int, ranks: int) -> GradientSource | None:
     """This rank's share of stored solutions; None if none are stored."""
     if not solutions:
         return None
     every = list(range(len(solutions)))
     halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
     own = len(halves[0]) + len(halves[1])
-    return Source(solution_batch(solutions, temperature), halves, own, negative_log_likelihood)
+    return GradientSource(solution_batch(solutions, temperature), halves, own, negative_log_likelihood)
 
 
 def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorDict:
@@ -142,7 +142,7 @@ def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorD
 
 
 def constraint_gradients(
-    engine: Any, sources: Sequence[Source | None], gradients: Sequence[Tensor], micro_batch: dict[str, Any]
+    engine: Any, sources: Sequence[GradientSource | None], gradients: Sequence[Tensor], micro_batch: dict[str, Any]
 ) -> list[float]:
     """Fill in the ascent gradients of these sources; return the cosine between the halves of each, NaN without two.
 
@@ -190,7 +190,9 @@ def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: flo
     return fisher
 
 
-def _accumulate(engine: Any, parameters: list[Any], source: Source, micro_batch: dict[str, Any]) -> list[Tensor] | None:
+def _accumulate(
+    engine: Any, parameters: list[Any], source: GradientSource, micro_batch: dict[str, Any]
+) -> list[Tensor] | None:
     """Add both halves' gradients to the parameters'; return the first's ascent gradient, None without a second half."""
     group, ranks = engine.get_data_parallel_group(), engine.get_data_parallel_size()
     total = torch.tensor(source.total)

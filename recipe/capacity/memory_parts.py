@@ -26,7 +26,7 @@ ENTROPY_ROWS = 2048
 
 
 @dataclass(frozen=True)
-class TrainingState:
+class TrainingStateBytes:
     """The training state that persists between steps, in bytes on one rank."""
 
     weights: int
@@ -43,7 +43,7 @@ def trainable_parameters(shape: ModelShape, model: TrainedModel) -> int:
     return shape.lora_parameters(model.lora_rank, model.target_modules) if model.lora_rank else shape.parameters
 
 
-def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> TrainingState:
+def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> TrainingStateBytes:
     """Weights, gradients and Adam's two moments, sharded (ZeRO stage 3, Rajbhandari et al. 2020, section 5).
 
     FSDP2 keeps all four in the dtype of the weights: 16 bytes per trained parameter in fp32, and w per frozen one.
@@ -51,7 +51,7 @@ def training_state(shape: ModelShape, model: TrainedModel, shards: int) -> Train
     trained = trainable_parameters(shape, model)
     stored = shape.parameters + (trained if model.lora_rank else 0)
     size = model.weight_bytes
-    return TrainingState(stored * size // shards, trained * size // shards, 2 * trained * size // shards)
+    return TrainingStateBytes(stored * size // shards, trained * size // shards, 2 * trained * size // shards)
 
 
 def pinned(size: int, shape: ModelShape, bytes_each: int, shards: int) -> int:

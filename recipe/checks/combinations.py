@@ -12,12 +12,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.checks import Problem
+from recipe.checks import Finding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import Settings, SettingsError, read_settings
 
 
-def check_rules(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def check_rules(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """Problems that ``verl.utils.config.validate_config`` finds in a copy of the configuration."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -28,7 +28,7 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[Problem]:
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(trial, use_reference_policy=need_reference_policy(trial), use_critic=need_critic(trial))
     except (AssertionError, ValueError, NotImplementedError) as error:
-        return [Problem(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")]
+        return [Finding(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")]
     return []
 
 
@@ -48,7 +48,7 @@ PLAN_BATCHES = ("protocol", "failures.share")
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedOption:
     """An option of verl that is incompatible with parts of ours.
 
     key: verl's. chosen: whether a configuration sets the option. why: the reason; ``{parts}`` is replaced by those of
@@ -126,14 +126,14 @@ _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
 REFUSALS = (
-    Refusal(
+    RefusedOption(
         "trainer.v1.trainer_mode",
         _another_trainer,
         "a trainer without this plug-in's hooks: it would train on unverified samples as wrong, and silently ignore "
         "protocol, failures, credit, projection, penalty, agop and the run's records",
         "trainer.v1.trainer_mode=skillcredit, which is verl's synchronous trainer; asynchronous ones are not supported",
     ),
-    Refusal(
+    RefusedOption(
         "reward.reward_manager",
         _another_reward_manager,
         "not this plug-in's reward manager: it would not mask unverified samples, report a sample's skill, or compute "
@@ -141,21 +141,21 @@ REFUSALS = (
         "leave reward_manager as reward=verified sets it, or name a subclass of rewards.manager."
         "SkillCreditRewardManager; for a custom reward set reward.custom_reward_function",
     ),
-    Refusal(
+    RefusedOption(
         "reward.reward_model.enable",
         _reward_model(own_pool=False),
         "a colocated reward model scores after sampling, from prompts and responses alone: the verifiers would miss "
         "data_source and ground_truth, and fail at step 1",
         "reward.reward_model.enable=false; a reward.custom_reward_function may call a model that is served elsewhere",
     ),
-    Refusal(
+    RefusedOption(
         "reward.reward_model.enable",
         _reward_model(own_pool=True),
         "the reward model would be loaded and never used: the reward manager scores with "
         "reward.custom_reward_function alone",
         "reward.reward_model.enable=false; a reward.custom_reward_function may call a model that is served elsewhere",
     ),
-    Refusal(
+    RefusedOption(
         "distillation.enabled",
         _is_true("distillation.enabled"),
         "{parts} would read the gradient of the distillation loss as the policy's, and its top-k losses need the "
@@ -163,45 +163,45 @@ REFUSALS = (
         "distillation.enabled=false, or turn the others off",
         READ_GRADIENTS,
     ),
-    Refusal(
+    RefusedOption(
         "distillation.enabled",
         _is_true("distillation.enabled"),
         "{parts} shapes advantages, which the distillation loss does not use",
         "distillation.enabled=false, or credit=off",
         ("credit",),
     ),
-    Refusal(
+    RefusedOption(
         "algorithm.filter_groups.enable",
         _is_true("algorithm.filter_groups.enable"),
         f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts can be retried",
         _DEFAULT,
         PLAN_BATCHES,
     ),
-    Refusal(
+    RefusedOption(
         "trainer.v1.sampler.sync_refill_failed_groups",
         _is_true("trainer.v1.sampler.sync_refill_failed_groups"),
         _ONE_BY_ONE,
         _DEFAULT,
         PLAN_BATCHES,
     ),
-    Refusal(
+    RefusedOption(
         "data.gen_batch_size",
         _another_fetch,
         "fetches partial batches, while {parts} plans whole batches",
         _DEFAULT,
         PLAN_BATCHES,
     ),
-    Refusal(
+    RefusedOption(
         "run.seeded_samples",
         _ignores_seeds,
         "SGLang uses the seeds of samples in its deterministic mode alone, and silently ignores them otherwise",
         "run.seeded_samples=false, or +actor_rollout_ref.rollout.engine_kwargs.sglang."
         "enable_deterministic_inference=true",
     ),
-    Refusal(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
+    RefusedOption(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
             READ_GRADIENTS),
     *(
-        Refusal(
+        RefusedOption(
             group,
             _is_set(group),
             f"{group}.* are keys of older versions of verl, which the trainer ignores",
@@ -212,7 +212,7 @@ REFUSALS = (
 )  # fmt: skip
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """A problem for each refusal whose option and incompatible part are both in the configuration."""
     try:
         settings = read_settings(config)
@@ -222,5 +222,5 @@ def check(config: DictConfig, run: RunDirectory) -> list[Problem]:
     for refusal in REFUSALS:
         used = [part for part in refusal.parts if PARTS[part](settings)]
         if (used or not refusal.parts) and refusal.chosen(config):
-            problems.append(Problem(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
+            problems.append(Finding(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
     return problems

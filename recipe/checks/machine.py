@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.checks import Problem
+from recipe.checks import Finding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 
@@ -15,16 +15,16 @@ from recipe.settings import SettingsError
 STACK_GIB = 7.0
 
 
-def check_memory(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def check_memory(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """The memory plan's refusals, such as batches that do not divide, and too little free memory on a CPU machine."""
     problems = []
     plan = _plan(config)
     if plan is not None:
-        problems = [Problem(text, "memory and batches", "change the keys it names") for text in plan.refusals]
+        problems = [Finding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
     available = psutil.virtual_memory().available / GIB
     if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
-            Problem(
+            Finding(
                 f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
                 "this machine",
                 "stop other programs, or use a larger machine",
@@ -50,14 +50,14 @@ def _plan(config: DictConfig) -> MemoryPlan | None:
         return None
 
 
-def check_engine(config: DictConfig, run: RunDirectory) -> list[Problem]:
+def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
     """On the CPU platform, require adapters that are sent unmerged, and no chunked prefill with seeded samples."""
     if config.trainer.device != "cpu":
         return []
     return [*_weight_updates(config), *_seeded_prefill(config)]
 
 
-def _weight_updates(config: DictConfig) -> list[Problem]:
+def _weight_updates(config: DictConfig) -> list[Finding]:
     """vLLM's CPU build packs the base weights on loading, keeps no other copy, and accepts no new ones: the run would
     hang when the weights are first sent (tried with ``adaptation=full``).
     """
@@ -65,7 +65,7 @@ def _weight_updates(config: DictConfig) -> list[Problem]:
     if model.lora_rank > 0 and not model.lora.get("merge", False):
         return []
     return [
-        Problem(
+        Finding(
             "vLLM's CPU build cannot take new base weights",
             "adaptation" if model.lora_rank == 0 else "actor_rollout_ref.model.lora.merge",
             "train adapters (adaptation=lora, without merging), or use a GPU platform",
@@ -73,14 +73,14 @@ def _weight_updates(config: DictConfig) -> list[Problem]:
     ]
 
 
-def _seeded_prefill(config: DictConfig) -> list[Problem]:
+def _seeded_prefill(config: DictConfig) -> list[Finding]:
     """With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
     generator does not support: the engine dies in the first step whose prompts do not fit into one batch.
     """
     if not (config.run.seeded_samples and config.actor_rollout_ref.rollout.enable_chunked_prefill):
         return []
     return [
-        Problem(
+        Finding(
             "vLLM on a CPU cannot sample with seeds when it prefills prompts in chunks",
             "actor_rollout_ref.rollout.enable_chunked_prefill",
             "set it to false, or run.seeded_samples=false",

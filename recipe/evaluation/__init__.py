@@ -1,1 +1,1 @@
-"""Parts of an evaluation: protocols, servers, samples, metrics, the output folder."""
+"""Parts of an evaluation: budgets, servers, samples, metrics, the output folder."""

@@ -1,4 +1,4 @@
-"""Evaluation protocols: the number of answers per problem, how they are sampled, and pass@k.
+"""Sampling budgets: the number of answers per problem, how they are sampled, and pass@k.
 
 EVAL@1: one greedy answer. EVAL@k: ``samples`` answers, scored with the unbiased pass@k. EVAL@budget: answers until a
 budget of generated tokens is spent.
@@ -35,7 +35,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.name not in get_args(BudgetName):
-            raise ValueError(f"unknown protocol '{self.name}'; valid ones: {', '.join(get_args(BudgetName))}")
+            raise ValueError(f"unknown --protocol '{self.name}'; valid ones: {', '.join(get_args(BudgetName))}")
         if min(self.samples, self.max_tokens) < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
             raise ValueError("samples and max_tokens must be positive, temperature >= 0 and top_p in (0, 1]")
         if self.name == "eval@1" and (self.samples, self.temperature) != (1, 0.0):
@@ -43,7 +43,7 @@ class Budget:
         if self.name != "eval@1" and self.temperature == 0:
             raise ValueError(f"{self.name} with temperature 0 repeats the same answer: set a temperature")
         if (self.name == "eval@budget") != (self.budget is not None) or (self.budget is not None and self.budget < 1):
-            raise ValueError("eval@budget needs a budget of at least one token, and other protocols take none")
+            raise ValueError("eval@budget needs a budget of at least one token, and the others take none")
 
     @property
     def chains(self) -> list[range | None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import rewards
 from recipe.evaluation.budgets import Budget
-from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Journal, Problem, Sample
+from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Problem, Sample, SampleJournal
 from recipe.evaluation.servers import Endpoints, ServerError
 from recipe.records.run_directory import write_atomically
 from recipe.settings import AgentsSettings
@@ -103,7 +103,7 @@ class Collector:
         self,
         endpoints: Endpoints,
         budget: Budget,
-        journal: Journal,
+        journal: SampleJournal,
         *,
         judge: JudgeSettings | None = None,
         concurrency: int = 64,

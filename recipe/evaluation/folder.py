@@ -11,7 +11,7 @@ from typing import Any
 
 from data_prep.files import file_hash
 from data_prep.json_lines import write_lines
-from recipe.evaluation.samples import Journal, Problem, Sample, read_data_sets
+from recipe.evaluation.samples import Problem, Sample, SampleJournal, read_data_sets
 from recipe.records.run_directory import write_atomically
 
 PACKAGES = ("verl-skillcredit", "verl", "vllm", "transformers", "torch", "openai")
@@ -53,8 +53,8 @@ class EvaluationFolder:
         """Data set -> metrics; FolderError if the evaluation is not finished."""
         return self._read("metrics.json")
 
-    def journal(self) -> Journal:
-        return Journal(self.path / "samples.jsonl")
+    def journal(self) -> SampleJournal:
+        return SampleJournal(self.path / "samples.jsonl")
 
     def problems(self) -> list[Problem]:
         """The evaluated problems, from their data files; FolderError if one is missing or has changed."""
@@ -73,7 +73,7 @@ class EvaluationFolder:
         servers: dict[str, Any],
         files: dict[str, str] | None = None,
         experiment: str | None = None,
-    ) -> Journal:
+    ) -> SampleJournal:
         """The journal of a new evaluation, or of one that resumes with the same settings.
 
         files: data set -> absolute path of its data file; the path does not count as a setting. experiment: the source

@@ -126,7 +126,7 @@ class Sample:
         return self.judged or self.answer.finish == TOO_LONG
 
 
-class Journal:
+class SampleJournal:
     """`samples.jsonl`: one line per sample, appended and flushed; of two lines for one sample the later one counts."""
 
     def __init__(self, path: Path):

@@ -19,7 +19,7 @@ Solved = dict[tuple[str, str], tuple[Problem, list[Sample]]]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedSamples:
     """Judge settings of evaluations, and the experiment that the settings come from."""
 
     evaluations: list[str]
@@ -43,7 +43,7 @@ class Judged:
         return [*named, *(["--judge", *settings] if settings else []), *others]
 
 
-def read_judged(folders: Sequence[Path]) -> Judged:
+def read_judged(folders: Sequence[Path]) -> JudgedSamples:
     """Judge settings of these evaluations; FolderError if they differ, or a folder holds no evaluation."""
     infos = [EvaluationFolder(folder).run_info for folder in folders]
     found = [info["settings"].get("judge", {}) for info in infos]
@@ -55,7 +55,7 @@ def read_judged(folders: Sequence[Path]) -> Judged:
             )
     experiments = {info.get("experiment") for info in infos}
     experiment = experiments.pop() if len(experiments) == 1 else None  # None for several with the same judge settings
-    return Judged([str(folder) for folder in folders], experiment, found[0])
+    return JudgedSamples([str(folder) for folder in folders], experiment, found[0])
 
 
 def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:

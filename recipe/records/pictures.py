@@ -8,6 +8,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator
+from PIL import Image
 
 from recipe.records.run_directory import RunDirectory
 
@@ -33,9 +34,18 @@ def save(figure: plt.Figure, path: Path, dpi: int = 130) -> Path:
     for file, metadata in ((path, {}), (path.with_suffix(".svg"), {"Date": None})):
         partial = file.with_name(f".{file.name}")
         figure.savefig(partial, dpi=dpi, format=file.suffix[1:], metadata=metadata)
+        if file.suffix == ".png":
+            _reduce_colours(partial)
         partial.replace(file)
     plt.close(figure)
     return path
+
+
+def _reduce_colours(file: Path) -> None:
+    """Store a PNG with a palette of 256 colours: a third of its size, with no difference to the eye."""
+    with Image.open(file) as picture:
+        reduced = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    reduced.save(file, format="PNG", optimize=True)
 
 
 def series(rows: list[dict[str, float]], key: str) -> tuple[list[float], list[float]]:

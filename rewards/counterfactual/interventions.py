@@ -9,14 +9,14 @@ reference for comparisons.
 import ast
 import random
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from rewards.analysis.parsing import LineOffsets, parse, statements, written
 from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
 from rewards.extraction import find_block
 
 Kind = Literal["delete", "truncate", "replace"]
-KINDS: tuple[Kind, ...] = ("delete", "truncate", "replace")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def intervene(

@@ -22,15 +22,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rewards.counterfactual.interventions import Edits, ProgramEdits, Solution, TurnEdits
 from rewards.counterfactual.segments import UNITS, NoSteps, Step, Unit, segment
 
 Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
-METHODS: tuple[Method, ...] = ("delete", "truncate", "replace", "shapley", "resample")
+METHODS: tuple[Method, ...] = get_args(Method)
 Choice = Literal["longest", "uniform"]
-CHOICES: tuple[Choice, ...] = ("longest", "uniform")
+CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 class TimedOut(Exception):

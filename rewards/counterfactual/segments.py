@@ -7,13 +7,13 @@ tools the assistant's turns can be the steps; the output of a tool never is.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from rewards.analysis.parsing import LineOffsets, parse, statements, stripped
 from rewards.extraction import find_block
 
 Unit = Literal["statement", "line", "paragraph", "turn"]
-UNITS: tuple[Unit, ...] = ("statement", "line", "paragraph", "turn")
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 # A solution with more steps gets no credit: the few that a budget covers are no evidence about the rest.
 MAX_STEPS = 2_000

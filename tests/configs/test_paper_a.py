@@ -31,5 +31,5 @@ def test_there_are_the_methods_and_both_controls():
 def test_the_experiment_rewards_each_line_and_has_room_for_lines_that_are_too_many():
     config = composed("experiment=evidence_a")
     assert config.reward.custom_reward_function.reward_kwargs.partial_credit is True
-    assert config.data.max_response_length >= 111  # tests/data_prep/test_micro_parts.py, and the end of the turn
+    assert config.data.max_response_length >= 111  # tests/data_prep/micro/test_micro_parts.py, and the end of the turn
     assert read_settings(config).skills.names == ["parts"]

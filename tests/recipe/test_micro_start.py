@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from data_prep import made_from
 from recipe import micro_start
 from recipe.micro_start import SFT_FILES
 
 pytestmark = pytest.mark.slow
 
-ROOT = micro_start.ROOT
+ROOT = made_from.ROOT
 # Stand-ins for the commands, which take minutes: they write the same files.
 RUN = """
 import sys
@@ -105,6 +106,12 @@ def test_a_failed_command_ends_the_start_and_is_tried_again(tree: Path) -> None:
     assert start(tree) == ["data_prep.micro"]
 
 
+def test_an_option_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [micro_start.main([option]) for option in ("--help", "--skills")] == [0, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_module_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no module data_prep\.micro"):
-        micro_start.sources(["data_prep.micro"], tmp_path)
+        made_from.sources(["data_prep.micro"], tmp_path)

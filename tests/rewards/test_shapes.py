@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.shapes import SHAPES, Answer, score
+from rewards.shapes import SHAPES, AnswerProperties, score
 
 
-def answer(kind: str, *, formatted: bool = False, repeats: bool = False, steepness: int = 1) -> Answer:
+def answer(kind: str, *, formatted: bool = False, repeats: bool = False, steepness: int = 1) -> AnswerProperties:
     feasible, optimal, quality = {
         "optimal": (True, True, 1.0),
         "worse": (True, False, 0.5),
         "infeasible": (False, False, 0.0),
     }[kind]
-    return Answer(feasible, optimal, quality, steepness, formatted, repeats)
+    return AnswerProperties(feasible, optimal, quality, steepness, formatted, repeats)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_each_shape_pays_what_the_study_states(shape, optimal, worse, worse_tour
 def test_a_better_answer_is_never_worth_less(shape, low, high, formatted, repeats):
     low, high = sorted((low, high))
     answers = [
-        Answer(False, False, 0.0, 2, formatted, repeats),
-        Answer(True, False, low, 2, formatted, repeats),
-        Answer(True, False, high, 2, formatted, repeats),
-        Answer(True, True, 1.0, 2, formatted, repeats),
+        AnswerProperties(False, False, 0.0, 2, formatted, repeats),
+        AnswerProperties(True, False, low, 2, formatted, repeats),
+        AnswerProperties(True, False, high, 2, formatted, repeats),
+        AnswerProperties(True, True, 1.0, 2, formatted, repeats),
     ]
     scores = [score(one, shape) for one in answers]
     assert scores == sorted(scores)

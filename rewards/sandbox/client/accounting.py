@@ -27,7 +27,7 @@ def capped(timeout: float) -> float:
 
 
 @dataclass
-class Busy:
+class BusyTime:
     """Sandbox usage of a caller.
 
     seconds: total worker time for starting, running and stopping programs, without queueing. timeouts: runs and cases
@@ -38,13 +38,13 @@ class Busy:
     timeouts: int = 0
 
 
-_callers: ContextVar[tuple[Busy, ...]] = ContextVar("callers", default=())
+_callers: ContextVar[tuple[BusyTime, ...]] = ContextVar("callers", default=())
 
 
 @contextmanager
-def counted() -> Iterator[Busy]:
+def counted() -> Iterator[BusyTime]:
     """Count sandbox usage within the block, including in tasks started there; blocks may be nested."""
-    busy = Busy()
+    busy = BusyTime()
     token = _callers.set((*_callers.get(), busy))
     try:
         yield busy

@@ -10,7 +10,7 @@ from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Progra
 from rewards.sandbox.client import accounting, fusion
 from rewards.sandbox.client.accounting import capped
 from rewards.sandbox.client.servers import DEFAULT_CONCURRENCY, Servers, process_limit
-from rewards.sandbox.client.transport import Endpoint, Options, Transient, Work, check_result, run_result
+from rewards.sandbox.client.transport import BatchOptions, Endpoint, Transient, Work, check_result, run_result
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.server_token import read_token
 
@@ -78,7 +78,7 @@ class Sandbox:
         if not _is_text(code):
             return _unencodable()
         program = {"code": code, "language": language, "stdin": _text(stdin), "files": files or {}}
-        options = Options(timeout=capped(timeout), memory_mb=memory_mb, output_limit=output_limit)
+        options = BatchOptions(timeout=capped(timeout), memory_mb=memory_mb, output_limit=output_limit)
         result = await self._servers.retried(lambda endpoint: _run_at(endpoint, program, options))
         accounting.note(result.busy_seconds, result.outcome == outcomes.TIMEOUT)
         return result
@@ -105,7 +105,7 @@ class Sandbox:
         the rest count as timed out without being run; with `stop_on_failure` the rest count as wrong after the first
         failure. Raises `InfrastructureError`, and `ValueError` or `TypeError` for cases that can't be sent.
         """
-        options = Options(
+        options = BatchOptions(
             timeout=capped(timeout),
             memory_mb=memory_mb,
             setup=setup,
@@ -117,7 +117,7 @@ class Sandbox:
         return await self._check(program, list(cases), [case.to_wire() for case in cases], options)
 
     async def _check(
-        self, program: Program, cases: list[Case], wire: list[dict[str, Any]], options: Options
+        self, program: Program, cases: list[Case], wire: list[dict[str, Any]], options: BatchOptions
     ) -> CheckResult:
         if not cases:
             return CheckResult([])
@@ -148,7 +148,7 @@ class Sandbox:
         Equal programs run once. `on_result(index, result)` is called as each one finishes. Other arguments as for
         `check`.
         """
-        options = Options(
+        options = BatchOptions(
             timeout=capped(timeout),
             memory_mb=memory_mb,
             setup=setup,
@@ -195,7 +195,7 @@ def _unencodable() -> RunResult:
     return RunResult(outcomes.SYNTAX_ERROR, stderr=line, return_code=1, error_type="SyntaxError", error_line=line)
 
 
-async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: Options) -> RunResult:
+async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: BatchOptions) -> RunResult:
     if endpoint.has_batch:
         (answer,) = await endpoint.submit(Work(program, options))
         return run_result(answer)
@@ -203,7 +203,7 @@ async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: Options)
 
 
 async def _check_at(
-    endpoint: Endpoint, program: Program, cases: list[Case], body: dict[str, Any], options: Options
+    endpoint: Endpoint, program: Program, cases: list[Case], body: dict[str, Any], options: BatchOptions
 ) -> CheckResult:
     if endpoint.has_batch:
         answers = await endpoint.submit(Work(body, options))

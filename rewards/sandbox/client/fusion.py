@@ -16,7 +16,7 @@ from typing import Any
 
 from rewards.sandbox import inside
 from rewards.sandbox.cases import Case, CaseResult, CheckResult, Program, RunResult, StdioCase, whole_check
-from rewards.sandbox.client.transport import Endpoint, Options, Transient, fusion_result
+from rewards.sandbox.client.transport import BatchOptions, Endpoint, Transient, fusion_result
 from rewards.sandbox.inside import fusion_driver, outcomes
 from rewards.sandbox.inside.compare import same_output
 from rewards.sandbox.inside.frames import BadFrame, parse
@@ -31,7 +31,7 @@ _MODULES = (
 )  # fmt: skip
 
 
-def request_body(program: dict[str, Any], options: Options) -> dict[str, Any]:
+def request_body(program: dict[str, Any], options: BatchOptions) -> dict[str, Any]:
     """The body of a `/run_code` request."""
     return {
         "code": program["code"],
@@ -44,14 +44,14 @@ def request_body(program: dict[str, Any], options: Options) -> dict[str, Any]:
     }
 
 
-async def run(endpoint: Endpoint, program: dict[str, Any], options: Options) -> RunResult:
+async def run(endpoint: Endpoint, program: dict[str, Any], options: BatchOptions) -> RunResult:
     """Run one program through `/run_code`; raises `Transient` or `InfrastructureError`."""
     # The program's own time starts only when the server gets to it.
     patience = options.timeout + options.compile_timeout + QUEUE_PATIENCE
     return fusion_result(await endpoint.run_code(request_body(program, options), patience))
 
 
-async def check(endpoint: Endpoint, program: Program, cases: list[Case], options: Options) -> CheckResult:
+async def check(endpoint: Endpoint, program: Program, cases: list[Case], options: BatchOptions) -> CheckResult:
     """Check through `/run_code`: one request per case with stdin and one per row of consecutive other cases."""
     results: list[CaseResult] = []
     while len(results) < len(cases):
@@ -71,7 +71,7 @@ async def check(endpoint: Endpoint, program: Program, cases: list[Case], options
     return CheckResult(results)
 
 
-def _skipped(results: list[CaseResult], options: Options, count: int) -> CaseResult | None:
+def _skipped(results: list[CaseResult], options: BatchOptions, count: int) -> CaseResult | None:
     total = whole_check(options.timeout, count, options.total_timeout)
     if sum(result.busy_seconds for result in results) >= total:
         return CaseResult(outcomes.TIMEOUT, f"not run: the {total:g} s for all cases are used up")
@@ -83,7 +83,7 @@ def _skipped(results: list[CaseResult], options: Options, count: int) -> CaseRes
     return None
 
 
-async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Options) -> CaseResult:
+async def _printed(endpoint: Endpoint, program: Program, case: Any, options: BatchOptions) -> CaseResult:
     body = {"code": program.code, "language": program.language, "files": program.files, "stdin": case.stdin}
     result = await run(endpoint, body, options)
     outcome, detail = result.outcome, result.error_line
@@ -93,7 +93,7 @@ async def _printed(endpoint: Endpoint, program: Program, case: Any, options: Opt
 
 
 async def _judged(
-    endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
+    endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: BatchOptions
 ) -> list[CaseResult]:
     """Results of the cases up to and including the first one that kills the program; of all cases if it can't be
     loaded.
@@ -113,7 +113,7 @@ async def _judged(
 
 
 async def _once(
-    endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: Options
+    endpoint: Endpoint, program: Program, row: list[dict[str, Any]], options: BatchOptions
 ) -> list[CaseResult] | str:
     """The results of one request, or the reason why there are none."""
     nonce = secrets.token_hex(16)
@@ -129,7 +129,7 @@ async def _once(
     stdin = "".join(f"{len(text)}\n{text}" for text in (json.dumps(program.code), json.dumps(tests)))
     body = {"code": wrapper(), "language": "python", "files": program.files, "stdin": stdin}
     seconds = total + options.timeout + 2
-    result = await run(endpoint, body, Options(timeout=seconds, memory_mb=options.memory_mb))
+    result = await run(endpoint, body, BatchOptions(timeout=seconds, memory_mb=options.memory_mb))
     try:
         loaded, verdicts = _messages(result.stdout, nonce)
     except BadFrame as error:

@@ -33,7 +33,7 @@ class Transient(Exception):
         self.unreachable = unreachable
 
 
-class ForeignAnswer(Transient):
+class ForeignLine(Transient):
     """An answer that does not carry the token of the program that asked: it belongs to another one."""
 
 
@@ -120,7 +120,7 @@ SILENCE = 30.0
 
 
 @dataclass(frozen=True)
-class Options:
+class BatchOptions:
     """Options shared by all programs of one batch request. Times in seconds, sizes in MiB, `output_limit` in bytes."""
 
     timeout: float = 10.0
@@ -139,7 +139,7 @@ class Work:
     """One program to run: its wire form and its options."""
 
     program: dict[str, Any]
-    options: Options
+    options: BatchOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class Endpoint:
         self._discovering = asyncio.Lock()
         self._down_until = 0.0
         self._failures = 0
-        self._queues: dict[Options, list[Waiter]] = {}
+        self._queues: dict[BatchOptions, list[Waiter]] = {}
         self._senders: set[asyncio.Task[None]] = set()
 
     @property
@@ -257,7 +257,7 @@ class Endpoint:
             self._flush(work.options)
         return waiter.future
 
-    def _flush(self, options: Options) -> None:
+    def _flush(self, options: BatchOptions) -> None:
         batch = self._queues.pop(options, [])
         if batch:
             task = asyncio.get_running_loop().create_task(self._send(batch, options))
@@ -275,21 +275,21 @@ class Endpoint:
                     failure or Transient(f"{self.base} ended the answer early", unreachable=True)
                 )
 
-    async def _send(self, batch: list[Waiter], options: Options) -> None:
+    async def _send(self, batch: list[Waiter], options: BatchOptions) -> None:
         try:
             if self.client.is_closed:
                 raise Transient(f"the connections to {self.base} were closed", unreachable=True)
             await self._stream(batch, options)
         except httpx.HTTPError as error:
             raise unreachable(self.base, error) from None
-        except ForeignAnswer as error:
+        except ForeignLine as error:
             self.foreign += 1
             log.error("%s answered another program: %s", self.base, error)
             raise
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise Transient(f"{self.base} sent an answer that can't be read: {error!r}") from None
 
-    async def _stream(self, batch: list[Waiter], options: Options) -> None:
+    async def _stream(self, batch: list[Waiter], options: BatchOptions) -> None:
         tokens = self.has_tokens
         programs = [{**waiter.program, "token": waiter.token} if tokens else waiter.program for waiter in batch]
         body = {"programs": programs, "ordered": False, **vars(options)}
@@ -331,19 +331,19 @@ def _share_cases(body: dict[str, Any]) -> None:
 
 
 def _take(message: dict[str, Any], batch: list[Waiter], tokens: bool) -> None:
-    """Give one line of an answer to its program; raises `ForeignAnswer` if it belongs to none of the batch, or to
+    """Give one line of an answer to its program; raises `ForeignLine` if it belongs to none of the batch, or to
     another place in it."""
     index = message["index"]
     if type(index) is not int or not 0 <= index < len(batch):
-        raise ForeignAnswer(f"a line about program {index!r} of {len(batch)}")
+        raise ForeignLine(f"a line about program {index!r} of {len(batch)}")
     waiter = batch[index]
     if tokens and message.get("token") != waiter.token:
-        raise ForeignAnswer(f"a line with the token of another program than number {index}")
+        raise ForeignLine(f"a line with the token of another program than number {index}")
     if waiter.future.done():
         return
     if "results" in message:
         if message.get("first", len(waiter.results)) != len(waiter.results):
-            raise ForeignAnswer(f"results from case {message['first']} on instead of {len(waiter.results)}")
+            raise ForeignLine(f"results from case {message['first']} on instead of {len(waiter.results)}")
         waiter.results.extend(message["results"])
         if message["done"]:
             waiter.future.set_result(waiter.results)

@@ -110,7 +110,7 @@ def verdict_of(response: str, truth: GraphTruth, settings: JudgeSettings) -> Ver
     if answer is None:
         error = "extract"
     formatted = extraction.is_well_formed(response, settings.think_opener)
-    seen = shapes.Answer(feasible, optimal, quality, truth.steepness, formatted, repeats_itself(response))
+    seen = shapes.AnswerProperties(feasible, optimal, quality, truth.steepness, formatted, repeats_itself(response))
     return Verdict(
         score=shapes.score(seen, settings.shape),
         correct=optimal,

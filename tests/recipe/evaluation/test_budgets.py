@@ -24,11 +24,11 @@ def test_pass_at_k_of_impossible_numbers_is_refused(n, c, k):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"name": "eval@2"}, "unknown protocol"),
+        ({"name": "eval@2"}, "unknown --protocol"),
         ({"name": "eval@1", "samples": 4}, "one greedy answer"),
         ({"name": "eval@k", "samples": 4}, "set a temperature"),
         ({"name": "eval@budget", "temperature": 1.0}, "needs a budget"),
-        ({"name": "eval@k", "temperature": 1.0, "budget": 9}, "other protocols take none"),
+        ({"name": "eval@k", "temperature": 1.0, "budget": 9}, "the others take none"),
         ({"max_tokens": 0}, "must be positive"),
     ],
 )

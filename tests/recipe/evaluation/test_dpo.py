@@ -6,7 +6,7 @@ import huggingface_hub.constants
 import pytest
 
 import recipe.dpo
-from recipe.dpo import RequestError, _arguments, command, main, prepare, reward_accuracy, write_pairs
+from recipe.dpo import DpoError, _arguments, command, main, prepare, reward_accuracy, write_pairs
 from recipe.evaluation.verified import pairs
 from scripts.check_pins import PROJECT, contradictions, read_metadata, read_pins
 from tests.models import make_cached, make_model
@@ -29,7 +29,7 @@ def test_pairs_are_written_as_chats_and_no_problem_is_on_both_sides(tmp_path):
 
 
 def test_too_few_pairs_are_refused(tmp_path):
-    with pytest.raises(RequestError, match="0 pairs are too few"):
+    with pytest.raises(DpoError, match="0 pairs are too few"):
         write_pairs(pairs(solved([sample("p", 0, "x", 1.0)]), min_margin=0.5, per_problem=2), tmp_path)
 
 

@@ -14,7 +14,7 @@ import recipe.evaluate
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
 from recipe.evaluation.folder import EvaluationFolder
-from recipe.evaluation.samples import Journal
+from recipe.evaluation.samples import SampleJournal
 from tests.models import make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
@@ -175,7 +175,7 @@ def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on
 
 
 def test_a_full_disk_stops_the_evaluation_and_what_was_judged_is_kept(tmp_path, data, monkeypatch, capsys):
-    add = Journal.add
+    add = SampleJournal.add
 
     def full(journal, sample):
         if len(journal.samples) == 2:
@@ -183,10 +183,10 @@ def test_a_full_disk_stops_the_evaluation_and_what_was_judged_is_kept(tmp_path, 
         add(journal, sample)
 
     with serving(Behaviour()) as url:
-        monkeypatch.setattr(Journal, "add", full)
+        monkeypatch.setattr(SampleJournal, "add", full)
         assert run(tmp_path / "out", data, "--url", url) == 1
         assert "cannot be written: No space left on device" in capsys.readouterr().err
-        monkeypatch.setattr(Journal, "add", add)
+        monkeypatch.setattr(SampleJournal, "add", add)
         assert len(EvaluationFolder(tmp_path / "out").journal().samples) == 2
         assert run(tmp_path / "out", data, "--url", url) == 0
 
