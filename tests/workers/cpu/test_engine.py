@@ -27,9 +27,9 @@ def _gradients(rank: int, ranks: int, folder: str, model: str) -> None:
     calls: list[int] = []
     statistics = head.token_statistics
 
-    def counted(hidden: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    def counted(hidden: Tensor, weight: Tensor, labels: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         calls.append(len(hidden))
-        return statistics(hidden, *arguments)
+        return statistics(hidden, weight, labels, temperature)
 
     head.token_statistics = counted
 
