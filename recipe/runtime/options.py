@@ -29,7 +29,7 @@ class Options:
     export: str = ""  # more options of recipe.export, such as "--prompts 0": no comparison of vLLM with transformers
     probe: str = ""  # more options of recipe.probe, such as "--limit 64 --samples 8"
     experiment: str = ""  # a file of configs/experiment
-    # Of a task (countdown, gsm8k).
+    # Of a task (countdown, gsm8k) and of the pretrained model.
     source: str = ""  # the module of data_prep.sources that makes its data
     source_options: str = ""  # more options of that module, such as "--limit 640"
     folder: str = ""  # another place for data and evaluations (default: the task's name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_prep.files import file_hash
 from recipe.settings import SettingsError, read_agents
-from recipe.studies.steps import MadeWith, Steps, Stopped, say
+from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
 
@@ -56,7 +56,7 @@ def phase1(steps: Steps) -> None:
         "recipe.sft", f"sft_experiment={experiment}", f"sft_platform={steps.serving}", f"model.path={before}/model",
         f"verified.evaluations=[{out}/samples]", f"trainer.default_local_dir={out}/sft", *given.sft.split(),
     )  # fmt: skip
-    steps.run("cp", "-r", _last_checkpoint(f"{out}/sft"), f"{out}/model")
+    steps.run("cp", "-r", last_checkpoint(f"{out}/sft"), f"{out}/model")
     _evaluate_dev(steps, out)
     _compare(steps, f"{before}/dev", f"{out}/dev", out)
 
@@ -214,14 +214,6 @@ def _link(steps: Steps, model: str, out: str) -> None:
     """OUT/model links to a phase's model."""
     steps.run("mkdir", "-p", out)
     steps.run("ln", "-sfn", os.path.realpath(model), f"{out}/model")
-
-
-def _last_checkpoint(folder: str) -> str:
-    """The Hugging Face folder of the last step; a pattern in a dry run, which has none."""
-    found = sorted(
-        Path(folder).glob("global_step_*/huggingface"), key=lambda path: int(path.parent.name.split("_")[-1])
-    )
-    return str(found[-1]) if found else f"{folder}/global_step_*/huggingface"
 
 
 def _max_turns(agents: str) -> int:

@@ -265,6 +265,14 @@ def files_in(override: str) -> dict[str, str]:
     return {f"{key.partition('_')[0]}{number}": path for number, path in enumerate(parts, 1)}
 
 
+def last_checkpoint(folder: str) -> str:
+    """The Hugging Face folder of the last step; a pattern in a dry run, which has none."""
+    found = sorted(
+        Path(folder).glob("global_step_*/huggingface"), key=lambda path: int(path.parent.name.split("_")[-1])
+    )
+    return str(found[-1]) if found else f"{folder}/global_step_*/huggingface"
+
+
 # A second place that states the answer length.
 _LENGTHS = ("max_response_length", "--max-tokens")
 # Without a GPU there is no sequence parallelism, and micro-batches are counted, not filled by tokens.

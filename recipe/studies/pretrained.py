@@ -1,0 +1,44 @@
+"""A small pretrained model learns: model, English suite, supervised start, GRPO, and the model before and after."""
+
+from recipe.studies.steps import MadeWith, Steps, last_checkpoint
+
+MODEL = "data/pretrained/smollm2"
+DATA = "data/english"
+EXPERIMENT = "pretrained"
+
+
+def pretrained(steps: Steps, model: str = "") -> None:
+    """The whole study; MODEL, a Hugging Face folder or a hub name, takes the place of SmolLM2-135M-Instruct."""
+    steps = steps.with_length(EXPERIMENT)
+    given = steps.options
+    data, out = given.folder or DATA, given.out or "outputs/pretrained"
+    if not model:
+        model = MODEL
+        steps.module("data_prep.pretrained", "--out", model)
+    model = steps.local_model(model)
+    steps.make_rows(data, "english")
+    files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
+    steps.study = MadeWith(out, {"start": model}, files)
+    start = _supervised_start(steps, model, data, f"{out}/start")
+    run = given.name or "study"
+    steps.grpo(EXPERIMENT, start, run, f"data.train_files={files['train']}", f"data.val_files={files['val']}")
+    test = {"english_test": files["test"]}
+    steps.evaluate(EXPERIMENT, start, f"{out}/before", test)
+    steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", f"{out}/after", test)
+    steps.module("recipe.report", "compare", f"{out}/before", f"{out}/after")
+
+
+def _supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
+    """Train all weights on demonstrations of the suite; returns the folder of the model."""
+    given = steps.options
+    demonstrations = {split: f"{data}/{split}.parquet" for split in ("sft_train", "sft_val")}
+    steps.claim(MadeWith(out, {"base": model}, demonstrations, {"sft": given.sft}))
+    folder = f"{out}/model"
+    if not steps.have(folder):
+        steps.module(
+            "recipe.sft", "sft_experiment=english", f"sft_platform={steps.serving}", f"model.path={model}",
+            f"data.train_files={demonstrations['sft_train']}", f"data.val_files={demonstrations['sft_val']}",
+            f"trainer.default_local_dir={out}/sft", *given.sft.split(),
+        )  # fmt: skip
+        steps.run("cp", "-r", last_checkpoint(f"{out}/sft"), folder)
+    return folder
