@@ -368,3 +368,27 @@ def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused(tm
     assert "wanted: MODEL; MODEL is" in study("task", "gsm8k")[2]
     assert study("task", "nothing", "m")[2].startswith("stopped: no configs/experiment/nothing.yaml; valid experiments")
     assert study("learning", folder=tmp_path)[2] == f"stopped: {tmp_path} is not this project's folder: change to it\n"
+
+
+def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
+    status, commands, printed = study("pretrained", OUT=f"{tmp_path}/o", SFT="optim.lr=1e-5", TRAIN="data.seed=1")
+    assert status == 0, printed
+    order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
+    assert [next(name for name in order if f"-m {name} " in one) for one in commands if "-m " in one][:5] == order
+    (supervised,) = of_module(commands, "recipe.sft")
+    assert "model.path=data/pretrained/smollm2 " in supervised
+    assert "optim.lr=1e-5" in supervised
+    (training,) = of_module(commands, "recipe.train")
+    assert f"actor_rollout_ref.model.path={tmp_path}/o/start/model " in training
+    assert "data.seed=1" in training
+    before, after = of_module(commands, "recipe.evaluate")
+    assert f"--model {tmp_path}/o/start/model " in before
+    assert "--model outputs/pretrained/study/model " in after
+    assert all("test.parquet" in command for command in (before, after))
+
+
+def test_another_model_takes_the_place_of_the_fetched_one(tmp_path):
+    status, commands, printed = study("pretrained", "mine", OUT=f"{tmp_path}/o")
+    assert status == 0, printed
+    assert not of_module(commands, "data_prep.pretrained")
+    assert "model.path=mine " in of_module(commands, "recipe.sft")[0]

@@ -1,0 +1,115 @@
+"""Parts of a training step on a CPU, tokens per second, and their share of the processor's matrix throughput.
+
+    python benchmarks/step_parts.py outputs/quickstart/NAME outputs/pretrained/NAME
+
+Reads finished runs, without the first step of each. Medians over steps and the range; seconds until the first step.
+The throughput is that of one large product in the run's precision, measured here with all cores: run this on the
+machine of the runs, with nothing beside it. Operations are those of the weights' products alone: the forward pass over
+prompts and responses, the head over responses; an update with adapters has twice, one of all weights three times as
+many. The engine computes a prompt once for all of its samples, so its share is a lower bound.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from recipe.capacity.model_shape import ModelShape, shape_of  # noqa: E402
+from recipe.records.run_directory import RunDirectory  # noqa: E402
+from workers.cpu.processor import threads_per_rank  # noqa: E402
+
+SKIPPED = 1
+PARTS = {
+    "generation and verification": "timing_s/gen",
+    "old log-probabilities": "timing_s/old_log_prob",
+    "update": "timing_s/update_actor",
+    "weights to vLLM": "timing_s/update_weights",
+    "whole step": "timing_s/step",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of finished runs")
+    options = parser.parse_args()
+    for path in options.runs:
+        run = RunDirectory(path)
+        rows = [row for row in run.metrics() if row["step"] > SKIPPED]
+        if not rows:
+            parser.error(f"{path}: no step after the first {SKIPPED}")
+        print("\n".join(table(run, rows)), flush=True)
+
+
+def table(run: RunDirectory, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Lines of text about one run."""
+    config = run.read_config()
+    precision = getattr(torch, str(config.run.precision))
+    peak = matrix_throughput(precision)
+    work = operations(config, rows)
+    lines = [
+        f"{run.path}: {config.run.precision}, {peak / 1e9:.0f} GFLOP/s in one product, "
+        f"{seconds_to_ready(run):.0f} s until the first step, {len(rows)} steps"
+    ]
+    for title, metric in PARTS.items():
+        seconds = [row[metric] for row in rows if metric in row]
+        if not seconds:
+            continue
+        line = f"  {title:28s} {statistics.median(seconds):7.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
+        if title in work:
+            tokens, flops = work[title]
+            rate = statistics.median(seconds)
+            line += f"  {tokens / rate:7.0f} tokens/s  {flops / rate / peak:5.1%} of the throughput"
+        lines.append(line)
+    return lines
+
+
+def operations(config: DictConfig, rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Tokens and floating-point operations of a mean step, by part."""
+    shape = shape_of(config.actor_rollout_ref.model.path)
+    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    responses = samples * statistics.mean(row["response_length/mean"] for row in rows)
+    tokens = responses + samples * statistics.mean(row["prompt_length/mean"] for row in rows)
+    forward = forward_operations(shape, tokens, responses)
+    passes = 2 if config.actor_rollout_ref.model.lora_rank > 0 else 3
+    return {
+        "generation and verification": (responses, forward_operations(shape, responses, responses)),
+        "old log-probabilities": (tokens, forward),
+        "update": (tokens, passes * forward),
+    }
+
+
+def forward_operations(shape: ModelShape, tokens: float, outputs: float) -> float:
+    """Of a forward pass over `tokens`, with the head over `outputs` of them."""
+    layers = shape.num_hidden_layers * sum(inputs * size for inputs, size in shape.linears().values())
+    return 2 * (layers * tokens + shape.embedding_parameters * outputs)
+
+
+def matrix_throughput(precision: torch.dtype, size: int = 2048, repeats: int = 9) -> float:
+    """Operations per second of one square product with all cores: the median of several."""
+    torch.set_num_threads(threads_per_rank(1))
+    left, right = (torch.randn(size, size).to(precision) for _ in range(2))
+    found = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        left @ right
+        found.append(2 * size**3 / (time.perf_counter() - begin))
+    return statistics.median(found)
+
+
+def seconds_to_ready(run: RunDirectory) -> float:
+    """Seconds from the first start to the first step."""
+    times = {event["event"]: event["time"] for event in reversed(list(run.events()))}
+    return float(times["ready"] - times["start"])
+
+
+if __name__ == "__main__":
+    main()

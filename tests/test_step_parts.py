@@ -1,0 +1,34 @@
+"""The benchmark of a step's parts, with operations worked out by hand."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from benchmarks import step_parts
+from recipe.capacity.model_shape import ModelShape
+
+SHAPE = ModelShape(
+    hidden_size=4, intermediate_size=8, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=2,
+    vocab_size=10, max_position_embeddings=64, tie_word_embeddings=True,
+)  # fmt: skip
+# q 4x4, k and v 4x2, o 4x4, gate, up and down 4x8: 16 + 8 + 8 + 16 + 3 * 32 = 144 a layer.
+
+
+def test_a_forward_pass_has_two_operations_per_weight_and_token():
+    assert step_parts.forward_operations(SHAPE, tokens=5, outputs=2) == 2 * (3 * 144 * 5 + 10 * 4 * 2)
+
+
+@pytest.mark.parametrize(("rank", "passes"), [(16, 2), (0, 3)])
+def test_operations_of_a_step(rank: int, passes: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(step_parts, "shape_of", lambda _: SHAPE)
+    config = OmegaConf.create(
+        {
+            "data": {"train_batch_size": 2},
+            "actor_rollout_ref": {"model": {"path": "m", "lora_rank": rank}, "rollout": {"n": 4}},
+        }
+    )
+    rows = [{"response_length/mean": 10.0, "prompt_length/mean": 5.0}]
+    work = step_parts.operations(config, rows)
+    forward = 2 * (3 * 144 * 120 + 10 * 4 * 80)
+    assert work["generation and verification"] == (80, 2 * (3 * 144 * 80 + 10 * 4 * 80))
+    assert work["old log-probabilities"] == (120, forward)
+    assert work["update"] == (120, passes * forward)
