@@ -4,6 +4,7 @@ import fcntl
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,6 +75,8 @@ def interpreter(path: str) -> dict[str, str]:
     return {} if quoted == path else {"py_executable": quoted}
 
 
+LOOKS_AGAIN, SECONDS_BETWEEN_LOOKS = 3, 4.0
+
 _claims: list[IO[str]] = []
 
 
@@ -136,14 +139,29 @@ def require_accelerators(config: DictConfig) -> None:
 
 
 def require_same_packages() -> None:
-    """Raise ClusterError if workers on a node would import other packages than this process."""
-    lines = differences(installed(), on_nodes())
+    """Raise ClusterError if workers on a node would import other packages than this process.
+
+    Nodes that share a disk share the folder of the job's working directory too, and Ray unpacks it again for each of
+    them: what differs is looked at again some seconds later.
+    """
+    lines = _differences()
+    for _ in range(LOOKS_AGAIN):
+        if lines:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            lines = _differences()
     if lines:
         raise ClusterError(
             "\n".join(["workers of the Ray cluster would import other packages than this process:", *lines])
             + "\nSubmit the run with scripts/ray_submit.sh, which sends its checkout to every node. Or put this commit "
             "and the versions in requirements/ on every node, before other checkouts on PYTHONPATH."
         )
+
+
+def _differences() -> list[str]:
+    try:
+        return differences(installed(), on_nodes())
+    except FileNotFoundError as error:
+        return [f"this process: {error}"]
 
 
 def on_this_node(actor_class: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.runtime import node_packages
+from recipe.runtime import node_packages, ray_session
 from recipe.runtime.environment import ROOT
 from recipe.runtime.node_packages import Packages, differences, installed
 
@@ -93,3 +93,31 @@ def test_workers_that_find_packages_of_another_checkout_are_found(tmp_path: Path
     for name, line in zip(foreign, lines, strict=False):
         assert f"{name} is " in line
         assert f"differs from the driver's {ROOT / name}" in line
+
+
+def test_a_working_directory_that_is_being_unpacked_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes of one machine share it, and Ray unpacks it for the second while the first already runs."""
+    same: Packages = {"rewards": ("/here/rewards", "digest")}
+    answers = iter(
+        [FileNotFoundError("half unpacked"), {"node": {"rewards": ("/there/rewards", "half")}}, {"node": same}]
+    )
+
+    def on_nodes() -> object:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray_session, "installed", lambda: same)
+    monkeypatch.setattr(ray_session, "on_nodes", on_nodes)
+    monkeypatch.setattr(ray_session, "SECONDS_BETWEEN_LOOKS", 0.0)
+    ray_session.require_same_packages()
+    assert not list(answers)
+
+
+def test_what_differs_every_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_session, "installed", lambda: {"rewards": ("/here/rewards", "digest")})
+    monkeypatch.setattr(ray_session, "on_nodes", lambda: {"node": {"rewards": ("/there/rewards", "other")}})
+    monkeypatch.setattr(ray_session, "SECONDS_BETWEEN_LOOKS", 0.0)
+    with pytest.raises(ray_session.ClusterError, match="node node: rewards is /there/rewards, which differs"):
+        ray_session.require_same_packages()
