@@ -126,7 +126,7 @@ def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_
 def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: RunDirectory):
     run = killed_and_continued
     assert run.last_checkpoint == STEPS
-    assert (run.path / "plots" / "learning_curve.png").stat().st_size > 10_000
+    assert (run.path / "plots" / "learning_curve.png").stat().st_size > 5_000
     text = (run.path / "EXPERIMENT.md").read_text()
     assert f"after {STEPS} policy updates" in text
     assert "| restarts | 1 |" in text

@@ -72,7 +72,7 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     assert delete in capsys.readouterr().out
     numbers = json.loads((tmp_path / "a" / "summary" / "speed.json").read_text())
     assert [(row["arm"], row["reached"]) for row in numbers] == [("delete", 2), ("grpo", 1)]
-    assert (tmp_path / "a" / "summary" / "speed.png").stat().st_size > 10_000
+    assert (tmp_path / "a" / "summary" / "speed.png").stat().st_size > 5_000
 
 
 def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told(tmp_path: Path):
