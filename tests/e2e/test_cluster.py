@@ -80,7 +80,7 @@ def submitted(
         "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
-        "projection.epsilon=-0.2", "projection.epsilon_kind=cosine",  # more gain than an unprojected step has: it binds
+        "projection.epsilon=-0.5", "projection.epsilon_kind=cosine",  # more gain than an unprojected step has: it binds
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "run.generations_per_step=128",  # all: a few might include none with several steps
     ]  # fmt: skip
