@@ -8,6 +8,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/setup.sh cpu
 begin=$SECONDS
 bash scripts/micro_start.sh
-echo "[4/4] GRPO with verl, vLLM and LoRA (about 5 minutes)"
+echo "[4/4] GRPO with verl, vLLM and LoRA (about 3 minutes)"
 .venv/bin/python -m recipe.train experiment=quickstart "$@"
 echo "total time after setup: $(((SECONDS - begin) / 60)) min $(((SECONDS - begin) % 60)) s"
