@@ -1,10 +1,10 @@
-"""A model with a BPE tokenizer like pretrained models', trained in seconds on the problems of its runs."""
+"""A Llama with a BPE tokenizer like pretrained models', trained in seconds on the problems of its runs."""
 
 import random
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from data_prep.micro import model as micro_model
 from data_prep.micro import suite
@@ -19,7 +19,7 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     counts = dict.fromkeys(SKILLS, 64)
     demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
     merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
-    micro_model.make(out / "model", seed=seed, merges=merges)
+    _make_llama(out / "model", seed, merges)
     rows = suite.rows("train", list(SKILLS), seed=seed, count=PROBLEMS, difficulty=1, agents=True)
     write_rows(out / "train.parquet", rows)
     drawn = [
@@ -29,6 +29,20 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
     ]
     _fit(out / "model", drawn, seed)
     return out
+
+
+def _make_llama(folder: Path, seed: int, merges: list[micro_model.Merge]) -> None:
+    """Random weights with grouped-query attention, as SmolLM2 has it, and the micro model's tokenizer with merges."""
+    micro_model.make(folder, seed=seed, merges=merges)
+    micro = AutoModelForCausalLM.from_pretrained(folder).config
+    config = LlamaConfig(
+        vocab_size=micro.vocab_size, hidden_size=128, intermediate_size=512, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=micro.max_position_embeddings,
+        rope_parameters=micro.rope_parameters, initializer_range=micro.initializer_range, tie_word_embeddings=True,
+        bos_token_id=None, eos_token_id=micro.eos_token_id, pad_token_id=micro.pad_token_id, dtype="float32",
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    LlamaForCausalLM(config).save_pretrained(folder)
 
 
 def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
