@@ -2,7 +2,8 @@
 
 verl's ``use_remove_padding`` packs the sequences of a micro-batch end to end into one row. That needs an attention
 that stays within each sequence, which verl expects of flash-attention. This one calls torch's kernel once per sequence:
-with up to some hundred tokens each, attention is a small part of a pass, and everything else runs over all tokens.
+with up to some hundred tokens each, attention is a small part of a pass, and everything else runs over all tokens, or
+once over those that several sequences share (workers.cpu.prefixes).
 """
 
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
+
+from workers.cpu.prefixes import Branches, SharedPrefixes, separate_sequences
 
 NAME = "packed"
 """What ``attn_implementation`` calls it."""
@@ -26,6 +29,7 @@ def packed_attention(
     scaling: float | None = None,
     position_ids: Tensor | None = None,
     sliding_window: int | None = None,
+    prefixes: SharedPrefixes | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each of the sequences that one row holds, as transformers calls it.
@@ -34,7 +38,8 @@ def packed_attention(
 
     Args:
         query: (1, heads, tokens, head size). key, value: (1, heads of keys, tokens, head size). position_ids:
-            (1, tokens), 0 at the first token of each sequence.
+            (1, tokens), 0 at the first token of each sequence. prefixes: which tokens are shared by several sequences;
+            None: no token is.
 
     Returns:
         (1, tokens, heads, head size), and no attention weights.
@@ -47,25 +52,36 @@ def packed_attention(
             f"attn_implementation={NAME} takes sequences packed into one row with their positions, not a batch of "
             f"{query.shape[0]} rows: set actor_rollout_ref.model.use_remove_padding=true"
         )
-    lengths = sequence_lengths(position_ids)
-    if sliding_window is not None and max(lengths) > sliding_window:
+    branches = prefixes.branches if prefixes else separate_sequences(position_ids[0])
+    longest = max(branches.lengths)
+    if sliding_window is not None and longest > sliding_window:
         raise ValueError(
-            f"attn_implementation={NAME} has no sliding window: a sequence of {max(lengths)} tokens exceeds the "
+            f"attn_implementation={NAME} has no sliding window: a sequence of {longest} tokens exceeds the "
             f"model's {sliding_window}; shorten data.max_prompt_length or data.max_response_length"
         )
-    parts = zip(*(states.float().split(lengths, dim=2) for states in (query, key, value)), strict=True)
+    queries = query.float().split(branches.own, dim=2)
+    keys, values = (_of_sequences(states.float(), branches) for states in (key, value))
     attended = [
-        scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=True, enable_gqa=True)
-        for q, k, v in parts
+        scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, enable_gqa=True, **_seen(q, k))
+        for q, k, v in zip(queries, keys, values, strict=True)
     ]
     return torch.cat(attended, dim=2).transpose(1, 2).to(query.dtype), None
 
 
-def sequence_lengths(position_ids: Tensor) -> list[int]:
-    """Lengths of packed sequences, from positions (1, tokens) that start at 0 in each."""
-    starts = torch.nonzero(position_ids[0] == 0).flatten().tolist()
-    ends = [*starts[1:], position_ids.shape[1]]
-    return [end - start for start, end in zip(starts, ends, strict=True)]
+def _of_sequences(states: Tensor, branches: Branches) -> tuple[Tensor, ...]:
+    """States (1, heads, rows, size) of each sequence, with those of its prefix."""
+    if any(branches.before):
+        states = states.index_select(2, branches.rows)
+    parts: tuple[Tensor, ...] = states.split(branches.lengths, dim=2)
+    return parts
+
+
+def _seen(query: Tensor, key: Tensor) -> dict[str, Any]:
+    """Each query sees the keys up to its own; the last query's is the last key."""
+    new, all_ = query.shape[2], key.shape[2]
+    if new == all_:
+        return {"is_causal": True}
+    return {"attn_mask": torch.ones(new, all_, dtype=torch.bool).tril(all_ - new)}
 
 
 def register_packed_attention() -> None:

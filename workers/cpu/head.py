@@ -14,6 +14,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from verl.models.transformers.dense_common import CausalLMOutputForPPO
 
+from workers.cpu.prefixes import shared_prefixes
+
 BLOCK = 1 << 22
 """Logits in a block."""
 
@@ -112,16 +114,26 @@ def use_fast_head(model: PreTrainedModel) -> None:
 
 
 def _forward(
-    self: Any, input_ids: Tensor, positions: Tensor, shift_labels: Tensor, temperature: float, **inputs: Any
+    self: Any,
+    input_ids: Tensor,
+    position_ids: Tensor,
+    positions: Tensor,
+    shift_labels: Tensor,
+    temperature: float,
+    **inputs: Any,
 ) -> CausalLMOutputForPPO:
     """Statistics (1, tokens) at `positions`, zero elsewhere.
 
     Args:
-        input_ids: (1, tokens). positions: (N), see predicting_positions. shift_labels: (1, tokens), the next tokens.
+        input_ids, position_ids: (1, tokens). positions: (N), see predicting_positions. shift_labels: (1, tokens), the
+            next tokens.
     """
     inputs.pop("return_dict", None)
-    hidden = self.model(input_ids=input_ids, **inputs)[0][0]
+    prefixes = shared_prefixes(input_ids[0], position_ids[0])
+    once = {"input_ids": input_ids[:, prefixes.kept], "position_ids": position_ids[:, prefixes.kept]}
+    hidden = self.model(**once, prefixes=prefixes, **inputs)[0][0]
     labels = shift_labels[0, positions]
-    found = token_statistics(hidden[positions], self.lm_head.weight, labels, temperature)
-    log_probs, entropies = (torch.zeros(hidden.shape[0]).index_put((positions,), values)[None] for values in found)
+    states = hidden[prefixes.rows[positions]]
+    found = token_statistics(states, self.lm_head.weight, labels, temperature)
+    log_probs, entropies = (torch.zeros(input_ids.shape[1]).index_put((positions,), values)[None] for values in found)
     return CausalLMOutputForPPO(log_probs=log_probs, entropy=entropies)  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 class CpuWeightsExtension(vLLMColocateWorkerExtension):
     """verl's part of a vLLM worker; base weights are collected and reloaded at once, adapters arrive as in verl."""
 
+    model_runner: Any  # of the vLLM worker that this extends
+
     def update_weights_from_ipc(
         self, peft_config: dict[str, Any] | None = None, base_sync_done: bool = False, use_shm: bool = False
     ) -> None:

@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
 from tests.workers.cpu.models import VOCABULARY, tiny_model
-from workers.cpu.attention import NAME, packed_attention, register_packed_attention, sequence_lengths
+from workers.cpu.attention import NAME, packed_attention, register_packed_attention
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -130,8 +130,3 @@ def test_a_model_refuses_several_rows():
     ours, _ = models("llama")
     with pytest.raises(ValueError, match="a batch of 2 rows"):
         ours(input_ids=torch.zeros(2, 3, dtype=torch.long))
-
-
-@given(lengths=LENGTHS)
-def test_lengths_are_those_whose_positions_these_are(lengths: list[int]):
-    assert sequence_lengths(positions_of(lengths)) == lengths
