@@ -51,32 +51,13 @@ def _plan(config: DictConfig) -> MemoryPlan | None:
 
 
 def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
-    """On the CPU platform, require adapters that are sent unmerged, and no chunked prefill with seeded samples."""
-    if config.trainer.device != "cpu":
-        return []
-    return [*_weight_updates(config), *_seeded_prefill(config)]
+    """On the CPU platform, no chunked prefill with seeded samples.
 
-
-def _weight_updates(config: DictConfig) -> list[Finding]:
-    """vLLM's CPU build packs the base weights on loading, keeps no other copy, and accepts no new ones: the run would
-    hang when the weights are first sent (tried with ``adaptation=full``).
-    """
-    model = config.actor_rollout_ref.model
-    if model.lora_rank > 0 and not model.lora.get("merge", False):
-        return []
-    return [
-        Finding(
-            "vLLM's CPU build cannot take new base weights",
-            "adaptation" if model.lora_rank == 0 else "actor_rollout_ref.model.lora.merge",
-            "train adapters (adaptation=lora, without merging), or use a GPU platform",
-        )
-    ]
-
-
-def _seeded_prefill(config: DictConfig) -> list[Finding]:
-    """With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
+    With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
     generator does not support: the engine dies in the first step whose prompts do not fit into one batch.
     """
+    if config.trainer.device != "cpu":
+        return []
     if not (config.run.seeded_samples and config.actor_rollout_ref.rollout.enable_chunked_prefill):
         return []
     return [

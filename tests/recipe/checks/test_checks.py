@@ -418,14 +418,6 @@ def test_prompts_and_answers_longer_than_the_context_are_refused(tiny_arguments,
     assert "max_position_embeddings=512" in problem
 
 
-@pytest.mark.parametrize("words", ["actor_rollout_ref.model.lora_rank=0", "+actor_rollout_ref.model.lora.merge=true"])
-def test_base_weights_that_the_engine_on_a_cpu_cannot_take_are_refused(tiny_arguments, run, words: str):
-    problem = _only(machine.check_engine(_config(tiny_arguments, words), run))
-    assert "vLLM's CPU build cannot take new base weights" in problem
-    assert "adaptation=lora" in problem
-    assert machine.check_engine(_config(tiny_arguments), run) == []
-
-
 def test_prompts_in_parts_and_seeded_samples_do_not_go_together_on_a_cpu(tiny_arguments, run):
     in_parts = "actor_rollout_ref.rollout.enable_chunked_prefill=true"
     problem = _only(machine.check_engine(_config(tiny_arguments, in_parts), run))
