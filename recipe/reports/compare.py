@@ -1,7 +1,7 @@
 """Compare two evaluations: every metric of both, and the paired differences.
 
 Uses the problems judged in both folders (of ``recipe.evaluate``). A difference has the 95% bootstrap interval of the
-differences paired by problem. ``--out`` also writes them as JSON.
+differences paired by problem. ``--out`` also writes them as JSON; ``--answers`` writes a page of answers of both.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from recipe.evaluation.samples import Sample
 from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import cut_warnings, table_console
+from recipe.reports.answers import answers_page
 
 OF_THE_MODEL = ("model", "weights")
 
@@ -84,18 +85,24 @@ def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[st
     ]
 
 
-def write_comparison(base: EvaluationFolder, trained: EvaluationFolder, out: Path | None = None) -> None:
-    """Print the differences, write them as JSON to `out`, and warn of truncated answers and differing settings.
+def write_comparison(
+    base: EvaluationFolder, trained: EvaluationFolder, out: Path | None = None, answers: Path | None = None
+) -> None:
+    """Print the differences, write them as JSON to `out` and a page of answers, and warn of truncated answers and
+    differing settings.
 
     Raises:
         FolderError: a folder has no finished evaluation, or no problem is judged in both.
     """
     differing = other_settings(base, trained)
     journals = (folder.journal().samples.values() for folder in (base, trained) if folder.metrics is not None)
-    differences = compare(*(list(samples) for samples in journals))
+    samples = [list(journal) for journal in journals]
+    differences = compare(*samples)
     table_console().print(table(differences))
     if out:
         write_atomically(out, json.dumps([asdict(row) for row in differences], indent=2) + "\n")
+    if answers:
+        write_atomically(answers, answers_page(trained.problems(), *samples))
     for folder in (base, trained):
         for line in cut_warnings(folder.metrics):
             print(f"{folder.path}: {line}", file=sys.stderr)
@@ -107,9 +114,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument("folders", type=Path, nargs=2, metavar="DIR", help="base and trained")
     parser.add_argument("--out", type=Path, metavar="FILE", help="JSON file for the differences")
+    parser.add_argument(
+        "--answers", type=Path, metavar="FILE", help="Markdown page: for each skill some answers before and after"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     base, trained = map(EvaluationFolder, options.folders)
-    write_comparison(base, trained, options.out)
+    write_comparison(base, trained, options.out, options.answers)

@@ -5,6 +5,7 @@ from recipe.studies.steps import MadeWith, Steps, last_checkpoint
 MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
 EXPERIMENT = "pretrained"
+LEVELS = ("1", "sql=1,2")
 
 
 def pretrained(steps: Steps, model: str = "") -> None:
@@ -16,16 +17,20 @@ def pretrained(steps: Steps, model: str = "") -> None:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
     model = steps.local_model(model)
-    steps.make_rows(data, "english")
+    steps.make_rows(data, "english", "--levels", *LEVELS)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
     start = _supervised_start(steps, model, data, f"{out}/start")
-    run = given.name or "study"
-    steps.grpo(EXPERIMENT, start, run, f"data.train_files={files['train']}", f"data.val_files={files['val']}")
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test)
-    steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", f"{out}/after", test)
-    steps.module("recipe.report", "compare", f"{out}/before", f"{out}/after")
+    runs = {seed: f"{given.name or 'study'}.s{seed}" for seed in (given.seeds or "0").split()}
+    for seed, run in runs.items():
+        words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
+        steps.grpo(EXPERIMENT, start, run, *words)
+        after = f"{out}/after.s{seed}"
+        steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", after, test)
+        steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")
+    steps.module("recipe.report", "summary", *(f"outputs/{EXPERIMENT}/{run}" for run in runs.values()))
 
 
 def _supervised_start(steps: Steps, model: str, data: str, out: str) -> str:

@@ -209,7 +209,7 @@ class Steps:
         self.claim(MadeWith(folder, {"start": model}, data, {"train": f"{length} {settings} {given.train}"}))
         if self.have(f"{folder}/model"):
             return
-        one_machine = () if self.on_gpus or experiment == "quickstart" else _ONE_MACHINE
+        one_machine = () if self.on_gpus or experiment in _MADE_FOR_A_CPU else _ONE_MACHINE
         self.module(
             "recipe.train", f"experiment={experiment}", f"platform={self.platform}",
             f"actor_rollout_ref.model.path={model}", f"run.name={name}", length, *one_machine, *overrides,
@@ -275,6 +275,7 @@ def last_checkpoint(folder: str) -> str:
 
 # A second place that states the answer length.
 _LENGTHS = ("max_response_length", "--max-tokens")
+_MADE_FOR_A_CPU = ("quickstart", "pretrained")
 # Without a GPU there is no sequence parallelism, and micro-batches are counted, not filled by tokens.
 _ONE_MACHINE = (
     "actor_rollout_ref.actor.ulysses_sequence_parallel_size=1",

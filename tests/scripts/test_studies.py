@@ -371,20 +371,25 @@ def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused(tm
 
 
 def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
-    status, commands, printed = study("pretrained", OUT=f"{tmp_path}/o", SFT="optim.lr=1e-5", TRAIN="data.seed=1")
+    status, commands, printed = study("pretrained", OUT=f"{tmp_path}/o", SFT="optim.lr=1e-5", SEEDS="1 2")
     assert status == 0, printed
     order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
-    assert [one.split()[0] for one in commands if one.split()[0] in order] == order
+    done = [one.split()[0] for one in commands if one.split()[0] in order]
+    assert done == [*order, "recipe.train", "recipe.export"]
     (supervised,) = of_module(commands, "recipe.sft")
     assert "model.path=data/pretrained/smollm2 " in supervised
     assert "optim.lr=1e-5" in supervised
-    (training,) = of_module(commands, "recipe.train")
-    assert f"actor_rollout_ref.model.path={tmp_path}/o/start/model " in training
-    assert "data.seed=1" in training
-    before, after = of_module(commands, "recipe.evaluate")
+    for seed, training in zip("12", of_module(commands, "recipe.train"), strict=True):
+        assert f"actor_rollout_ref.model.path={tmp_path}/o/start/model " in training
+        assert f"data.seed={seed}" in training
+        assert "micro_batch_size_per_gpu" not in training  # the experiment's own are of this machine
+    before, *after = of_module(commands, "recipe.evaluate")
     assert f"--model {tmp_path}/o/start/model " in before
-    assert "--model outputs/pretrained/study/model " in after
-    assert all("test.parquet" in command for command in (before, after))
+    assert [f"--model outputs/pretrained/study.s{seed}/model " in one for seed, one in zip("12", after, strict=True)]
+    assert all("test.parquet" in command for command in (before, *after))
+    reports = of_module(commands, "recipe.report")
+    assert f"--answers {tmp_path}/o/after.s1/answers.md" in reports[0]
+    assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/study.s1", "outputs/pretrained/study.s2"]
 
 
 def test_another_model_takes_the_place_of_the_fetched_one(tmp_path):
