@@ -1,4 +1,4 @@
-"""A page of answers before and after training: for each skill one that became right, one that stayed wrong, one lost."""
+"""A page of answers before and after training: for each skill one of each change of its verdict."""
 
 from collections.abc import Iterable, Iterator
 

@@ -6,6 +6,7 @@ MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
 EXPERIMENT = "pretrained"
 LEVELS = ("1", "sql=1,2")
+AS_TRAINED = ("--temperature", "1")
 
 
 def pretrained(steps: Steps, model: str = "") -> None:
@@ -22,13 +23,13 @@ def pretrained(steps: Steps, model: str = "") -> None:
     steps.study = MadeWith(out, {"start": model}, files)
     start = _supervised_start(steps, model, data, f"{out}/start")
     test = {"english_test": files["test"]}
-    steps.evaluate(EXPERIMENT, start, f"{out}/before", test)
+    steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
     runs = {seed: f"{given.name or 'study'}.s{seed}" for seed in (given.seeds or "0").split()}
     for seed, run in runs.items():
         words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
         steps.grpo(EXPERIMENT, start, run, *words)
         after = f"{out}/after.s{seed}"
-        steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", after, test)
+        steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", after, test, *AS_TRAINED)
         steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")
     steps.module("recipe.report", "summary", *(f"outputs/{EXPERIMENT}/{run}" for run in runs.values()))
 
