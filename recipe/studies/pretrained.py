@@ -6,7 +6,7 @@ MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
 EXPERIMENT = "pretrained"
 LEVELS = ("1", "sql=1,2")
-AS_TRAINED = ("--temperature", "1")
+AS_TRAINED = ("--protocol", "eval@k", "--samples", "1")  # temperature 1
 
 
 def pretrained(steps: Steps, model: str = "") -> None:
