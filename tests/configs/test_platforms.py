@@ -112,4 +112,9 @@ def test_full_fine_tuning_trains_everything_and_offloads_between_phases() -> Non
 def test_no_file_of_these_groups_goes_unloaded() -> None:
     root = Path(configs.__path__[0])
     assert {path.stem for path in (root / "platform").glob("*.yaml")} == {"cpu", *GPU_PLATFORMS}
-    assert {path.stem for path in (root / "adaptation").glob("*.yaml")} == {"lora", "full"}
+    assert {path.stem for path in (root / "adaptation").glob("*.yaml")} == {
+        "full",
+        "lora",
+        "lora_micro",
+        "lora_small",
+    }

@@ -24,6 +24,7 @@ def engine_after(folder: Path, sent: dict[str, Any], handle: str) -> dict[int, f
     """The engine's most likely next tokens with their log-probabilities, after it received weights."""
     from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
     from vllm import LLM, SamplingParams
+    from vllm.inputs import TokensPrompt
 
     from workers.cpu.weights import CpuWeightsExtension
 
@@ -41,8 +42,9 @@ def engine_after(folder: Path, sent: dict[str, Any], handle: str) -> dict[int, f
         sending.join(timeout=30)
         assert not sending.is_alive(), "the trainer would wait for ever"
     settings = SamplingParams(max_tokens=1, logprobs=3, temperature=0, detokenize=False)
-    (answer,) = engine.generate([{"prompt_token_ids": PROMPT}], settings, use_tqdm=False)
+    (answer,) = engine.generate([TokensPrompt(prompt_token_ids=PROMPT)], settings, use_tqdm=False)
     (found,) = answer.outputs[0].logprobs or []
+    assert found is not None
     return {token: one.logprob for token, one in found.items()}
 
 
