@@ -6,7 +6,8 @@ Reads finished runs, without the first step of each. Medians over steps and the 
 The throughput is that of one large product in the run's precision, measured here with all cores: run this on the
 machine of the runs, with nothing beside it. Operations are those of the weights' products alone: the forward pass over
 prompts and responses, the head over responses; an update with adapters has twice, one of all weights three times as
-many. The engine computes a prompt once for all of its samples, so its share is a lower bound.
+many. They count every sample's prompt. Engine and trainer compute a group's prompt once: the rates are those that a
+plain pass would need for the same time.
 """
 
 import argparse
