@@ -110,12 +110,14 @@ def _trained(shape: ModelShape, sizes: RunSizes, each: int) -> int:
 
 
 def gathered_layers(shape: ModelShape, model: TrainedModel) -> int:
-    """FSDP2's unsharded layers: this block and the next (2 P_block c) and the output layer (V H c).
+    """FSDP2's unsharded layers: this block and the next (2 P_block c) and the output layer (V H c), or all (P c) if
+    they stay for the backward pass.
 
     Training all weights adds one layer's gradient, in c bytes and again in fp32 for the reduction.
     """
     output = shape.embedding_parameters
-    whole = (2 * shape.layer_parameters + output) * model.compute_bytes
+    kept = 2 * shape.layer_parameters + output if model.resharded else shape.parameters
+    whole = kept * model.compute_bytes
     gradient = 0 if model.lora_rank else max(shape.layer_parameters, output) * (model.compute_bytes + 4)
     return whole + gradient
 

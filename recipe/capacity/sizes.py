@@ -24,6 +24,7 @@ class TrainedModel:
     param_offload: bool
     optimizer_offload: bool
     offload_policy: bool
+    resharded: bool
 
 
 @dataclass(frozen=True)
@@ -186,4 +187,5 @@ def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:
         param_offload=engine.param_offload,
         optimizer_offload=engine.optimizer_offload,
         offload_policy=engine.offload_policy,
+        resharded=engine.reshard_after_forward,
     )

@@ -368,3 +368,10 @@ def test_a_plan_is_read_from_a_composed_configuration_and_renders() -> None:
     assert "GiB on each of 8 GPUs, of 80" in shown
     assert "256 prompts x 8 answers of up to 4096 tokens" in shown
     assert "64 samples in 16 micro-batches, at most 16384 tokens each" in shown
+
+
+def test_weights_that_stay_gathered_count_whole() -> None:
+    sizes = seven()
+    plan = plan_sizes(replace(sizes, actor=replace(sizes.actor, resharded=False)), SEVEN, 80)
+    assert plan.layout.training["gathered layers"] == 7_615_616_512 * 2
+    assert not sizes_of("platform=cpu").actor.resharded
