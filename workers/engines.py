@@ -17,6 +17,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
+from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name, get_vendor
@@ -149,6 +150,16 @@ def limit_groups(*meshes: DeviceMesh | None) -> None:
             _set_pg_timeout(_limit, group)
 
 
+def reshard(module: torch.nn.Module) -> None:
+    """Free the gathered weights of every FSDP unit, so that the module's parameters are this rank's shards again.
+
+    With ``reshard_after_forward=false`` only a backward pass does so, and verl reshards the outermost unit alone.
+    """
+    for unit in module.modules():
+        if isinstance(unit, FSDPModule):
+            unit.reshard()
+
+
 class PolicyEngine(FSDPEngineWithLMHead):
     """verl's engine of the policy; `wanted_parts` makes it split the next training pass by skill.
 
@@ -186,7 +197,11 @@ class PolicyEngine(FSDPEngineWithLMHead):
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Loss, forward_only: bool = False) -> Any:
         wanted = self.wanted_parts
-        if wanted is None or forward_only:
+        if forward_only:
+            output = super().forward_backward_batch(data, loss_function, forward_only)
+            reshard(self.module)
+            return output
+        if wanted is None:
             return super().forward_backward_batch(data, loss_function, forward_only)
         self.wanted_parts = None
         return pass_in_parts(self, super().forward_backward_batch, wanted, data, loss_function)

@@ -16,10 +16,13 @@ from recipe.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
-# Time limits, and whether prompts are prefilled in chunks: these do not change the training result.
+# Time limits, how long gathered weights are kept, how they reach the engine, and whether prompts are prefilled in
+# chunks: these do not change the training result.
 IGNORED = (
     "credit.patience",
     "actor_rollout_ref.nccl_timeout",
+    "actor_rollout_ref.actor.fsdp_config.reshard_after_forward",
+    "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
 )
 
@@ -37,7 +40,7 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     """The first three keys, each with both values, in which a finished run differs from the requested one.
 
     Ignored are the names of the run and of its folders, keys derived from others when a run starts (``run``, and the
-    number of steps of a protocol with stages), time limits, and whether prompts are prefilled in chunks.
+    number of steps of a protocol with stages), and ``IGNORED``.
     """
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:

@@ -75,7 +75,8 @@ def test_every_statement_has_tokens_fewer_than_its_characters(bpe_run: RunDirect
 def test_agents_answer_in_several_turns_and_what_was_generated_is_what_is_trained_on(bpe_run: RunDirectory):
     _, turns = series(bpe_run.metrics(), "num_turns/max")
     assert turns == [6] * STEPS  # three turns of each side
-    assert any("\nfix f(" in sample["response"] and sample["credit_spans"] for sample in _samples(bpe_run))
+    # No newline: verl adds the one between ChatML turns for Qwen's model types only.
+    assert any("fix f(" in sample["response"] and sample["credit_spans"] for sample in _samples(bpe_run))
     _, differences = series(bpe_run.metrics(), "training/rollout_probs_diff_max")
     assert len(differences) == STEPS
     assert max(differences) < 0.02

@@ -27,6 +27,8 @@ CASES += [(layout, "seq-mean-token-mean") for layout in ("one-rank", "two-ranks"
 
 
 def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -> None:
+    from verl.utils import tensordict_utils as tu
+
     from workers.agop import AGOP, PART
     from workers.constraints import HALF, SKILL
     from workers.displacement import displacement_norm, shard_group
@@ -35,6 +37,10 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -
     def after(**asked) -> tuple[dict[str, float], Any]:
         worker = actor_worker(model, *UNCLIPPED, *overrides)
         fields = {SKILL: SKILLS, HALF: HALVES, PART: HALVES}
+        if asked:  # as in a run, where the old log-probabilities are computed before an update
+            answers = samples(SHARES[ranks][rank], ranks, advantages=ADVANTAGES, **fields)
+            tu.assign_non_tensor(answers, micro_batch_size_per_gpu=1)
+            worker.infer_batch(answers)
         numbers = update(worker, samples(SHARES[ranks][rank], ranks, advantages=ADVANTAGES, **fields), **asked)
         return numbers, worker
 
