@@ -1,8 +1,8 @@
 """The English suite: `python -m data_prep.english --out DIR [--seed S] [--limit N] [--levels 1 2 [word=1 ...]]`.
 
 Five skills (write, repair, trace, sql, word) as a person would ask an instruct model for them. Writes train, val and
-test (rows for reinforcement learning), sft_train and sft_val (demonstrations: the reference answers), and
-manifest.json. No problem is in two files, whatever the seed and the wording.
+test (rows for reinforcement learning), sft_train and sft_val (demonstrations: the reference answers, or for
+`--wrong-share` of them a misreading), and manifest.json. No problem is in two files, whatever seed and wording.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from data_prep.english.manifest import write_manifest
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
 from data_prep.hidden_databases import Ambiguous
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
-from data_prep.sources.source import positive
+from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 Maker = Callable[[random.Random, int, Accept], EnglishProblem]
@@ -98,17 +98,28 @@ def row(problem: EnglishProblem, split: str, index: int) -> Row:
     )
 
 
-def demonstrations(split: str, levels: Levels, *, seed: int, count: int) -> list[Demonstration]:
-    """`count` problems of every skill with their reference answers, shuffled."""
+def demonstrations(
+    split: str, levels: Levels, *, seed: int, count: int, wrong_share: float = 0.0
+) -> list[Demonstration]:
+    """`count` problems of every skill with an answer each, shuffled; each wrong with probability `wrong_share`.
+
+    A right answer is the reference; a wrong one reads the problem wrongly in one place.
+    """
+    rng = random.Random(f"wrong/{split}/{seed}")
     return [
-        Demonstration(
-            messages=[Message(role="user", content=one.prompt), Message(role="assistant", content=one.gold)],
-            skill=one.skill,
-            correct=True,
-            extra_info=_extra_info(one, split, index),
-        )
+        _demonstration(one, split, index, None if rng.random() >= wrong_share else rng.choice(one.wrong))
         for index, one in enumerate(_shuffled(split, levels, seed, count))
     ]
+
+
+def _demonstration(problem: EnglishProblem, split: str, index: int, wrong: str | None) -> Demonstration:
+    answer = problem.gold if wrong is None else wrong
+    return Demonstration(
+        messages=[Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)],
+        skill=problem.skill,
+        correct=wrong is None,
+        extra_info=_extra_info(problem, split, index),
+    )
 
 
 def _shuffled(split: str, levels: Levels, seed: int, count: int) -> list[EnglishProblem]:
@@ -128,12 +139,18 @@ def _extra_info(problem: EnglishProblem, split: str, index: int) -> ExtraInfo:
 
 
 def make(
-    out: Path, *, seed: int = 0, limit: int = 1024, demonstration_count: int = 1024, levels: Levels = DEFAULT_LEVELS
+    out: Path,
+    *,
+    seed: int = 0,
+    limit: int = 1024,
+    demonstration_count: int = 1024,
+    wrong_share: float = 0.0,
+    levels: Levels = DEFAULT_LEVELS,
 ) -> dict[str, int]:
     """Write the five files and the manifest into `out` and return the number of rows of each file.
 
     limit: training rows per skill; val and test have an eighth of it. demonstration_count: per skill; sft_val has a
-    sixteenth of it. levels: by skill, the skills that are wanted.
+    sixteenth of it. wrong_share: of the demonstrations. levels: by skill, the skills that are wanted.
     """
     counts = {"train": limit, "val": max(1, limit // 8), "test": max(1, limit // 8)}
     shown = {"sft_train": demonstration_count, "sft_val": max(1, demonstration_count // 16)}
@@ -144,10 +161,16 @@ def make(
         if split in counts:
             drawn = rows(split, levels, seed=seed, count=counts[split])
         else:
-            drawn = demonstrations(split, levels, seed=seed, count=shown[split])
+            drawn = demonstrations(split, levels, seed=seed, count=shown[split], wrong_share=wrong_share)
         sizes[split] = write_rows(out / f"{split}.parquet", drawn)
         dealt[split] = dict(sorted(Counter(f"{one.skill}/{one.extra_info.level}" for one in drawn).items()))  # type: ignore[attr-defined]
-    settings = {"seed": seed, "limit": limit, "demonstrations": demonstration_count, "levels": dict(levels)}
+    settings = {
+        "seed": seed,
+        "limit": limit,
+        "demonstrations": demonstration_count,
+        "wrong_share": wrong_share,
+        "levels": dict(levels),
+    }
     write_manifest(out, settings, sizes, dealt)
     return sizes
 
@@ -180,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=positive, default=1024, help="training rows per skill")
     parser.add_argument("--demonstrations", type=positive, default=1024, help="per skill")
+    parser.add_argument("--wrong-share", type=share, default=0.0, help="of demonstrations with a wrong answer, 0 to 1")
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--levels", nargs="+", default=[], help="1, 2, 3, or SKILL=LEVEL,... (default: 1 2)")
     options = parser.parse_args(arguments)
@@ -189,6 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seed=options.seed,
             limit=options.limit,
             demonstration_count=options.demonstrations,
+            wrong_share=options.wrong_share,
             levels=parse_levels(options.levels, options.skills),
         )
     except (ValueError, OSError) as error:

@@ -19,7 +19,7 @@ from rich.progress import track
 from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 from data_prep.sources.agents import for_agent
-from data_prep.sources.source import positive
+from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
@@ -152,13 +152,6 @@ def deal(total: int, skills: Sequence[str]) -> dict[str, int]:
     return {skill: max(1, total * DEMONSTRATION_WEIGHTS[skill] // weights) for skill in skills}
 
 
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text} is not in [0, 1]")
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.micro", description=__doc__)
@@ -167,11 +160,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=positive, default=256, help="training rows per skill")
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
-    parser.add_argument("--wrong-share", type=_share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
+    parser.add_argument("--wrong-share", type=share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     options = parser.parse_args(arguments)
-    share = options.wrong_share
+    wrong = options.wrong_share
     try:
         sizes = make(
             options.out,
@@ -179,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             limit=options.limit,
             difficulty=options.difficulty,
             skills=options.skills,
-            wrong_shares=WRONG_SHARES if share is None else dict.fromkeys(ALL_SKILLS, share),
+            wrong_shares=WRONG_SHARES if wrong is None else dict.fromkeys(ALL_SKILLS, wrong),
             demonstration_count=options.demonstrations,
             agents=options.agents,
         )

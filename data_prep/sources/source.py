@@ -138,6 +138,14 @@ def positive(text: str) -> int:
     return value
 
 
+def share(text: str) -> float:
+    """Parse a share between 0 and 1 given as an option."""
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not in [0, 1]")
+    return value
+
+
 def run(
     module: str,
     options: argparse.Namespace,

@@ -10,7 +10,18 @@ import pytest
 
 from data_prep.english import suite
 from data_prep.english.manifest import MANIFEST
-from data_prep.english.suite import DEFAULT_LEVELS, LEVELS, SKILLS, main, make, parse_levels, problems, row, split_of
+from data_prep.english.suite import (
+    DEFAULT_LEVELS,
+    LEVELS,
+    SKILLS,
+    demonstrations,
+    main,
+    make,
+    parse_levels,
+    problems,
+    row,
+    split_of,
+)
 from data_prep.schema import DataFileError, Demonstration, read_rows
 from data_prep.sources.agents import for_agent
 from rewards import compute_score
@@ -147,6 +158,17 @@ def test_rows_name_their_skill_level_and_verifier(folder):
     assert all(one.correct for one in read(folder, "sft_train"))
 
 
+def test_a_share_of_the_demonstrations_misreads_the_same_problems():
+    levels = dict.fromkeys(SKILLS, (1,))
+    right = demonstrations("sft_train", levels, seed=3, count=12)
+    mixed = demonstrations("sft_train", levels, seed=3, count=12, wrong_share=0.4)
+    assert [one.extra_info.id for one in mixed] == [one.extra_info.id for one in right]
+    same = [one.messages == its.messages for one, its in zip(right, mixed, strict=True)]
+    assert [one.correct for one in mixed] == same
+    assert 12 <= sum(same) <= 48  # 36 of 60 are expected
+    assert not any(one.correct for one in demonstrations("sft_train", levels, seed=3, count=2, wrong_share=1.0))
+
+
 def test_rows_become_rows_for_agents(drawn):
     for one in (one for one in drawn if one.skill in ("write", "repair")):
         asked = for_agent(row(one, "train", 0))
@@ -157,7 +179,8 @@ def test_rows_become_rows_for_agents(drawn):
 def test_the_manifest_describes_the_files(folder):
     manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest["settings"] == {
-        "seed": 3, "limit": 16, "demonstrations": 16, "levels": {skill: [1, 2] for skill in SKILLS},
+        "seed": 3, "limit": 16, "demonstrations": 16, "wrong_share": 0.0,
+        "levels": {skill: [1, 2] for skill in SKILLS},
     }  # fmt: skip
     for split in FILES:
         entry = manifest["files"][split]
@@ -191,7 +214,11 @@ def test_the_command_line_writes_the_files_and_says_so(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
-    [(["--limit", "0"], "not a positive number"), (["--skills", "poetry"], "invalid choice: 'poetry'")],
+    [
+        (["--limit", "0"], "not a positive number"),
+        (["--wrong-share", "1.5"], "1.5 is not in [0, 1]"),
+        (["--skills", "poetry"], "invalid choice: 'poetry'"),
+    ],
 )
 def test_bad_options_are_refused(tmp_path, capsys, arguments, reason):
     with pytest.raises(SystemExit):
