@@ -15,7 +15,7 @@ stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/rec
     tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
     tests/rewards/test_manager.py tests/rewards/counterfactual/test_{crediting,tokens}.py)
 
-together() { # pytest's arguments, --, pytest's arguments: two runs side by side; the first prints at its end
+together() { # pytest's arguments, --, pytest's arguments: two runs side by side; the first (after $first_with) prints at its end
     local first=() log status=0
     while [ "$1" != -- ]; do
         first+=("$1")
@@ -24,7 +24,7 @@ together() { # pytest's arguments, --, pytest's arguments: two runs side by side
     shift
     log=$(mktemp)
     set -m # a job with its own process group: otherwise the shell would make it ignore SIGINT, which tests notice
-    $python -m pytest "${first[@]}" >"$log" 2>&1 &
+    ${first_with:-} $python -m pytest "${first[@]}" >"$log" 2>&1 &
     set +m
     trap "kill -INT $! 2>/dev/null" EXIT
     $python -m pytest "$@" || status=$?
@@ -43,7 +43,8 @@ unit() {
 case ${1:-} in
     "")
         unit
-        together -m "slow and not e2e" --durations=10 -- -m e2e --durations=10
+        # Ray runs its workers at this niceness: beside other tests they would get a fraction of a core.
+        first_with="nice -n 15" together -m "slow and not e2e" --durations=10 -- -m e2e --durations=10
         ;;
     unit) unit "${@:2}" ;;
     *) exec $python -m pytest "$@" ;;

@@ -6,6 +6,7 @@ MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
 EXPERIMENT = "pretrained"
 LEVELS = ("1", "sql=1,2")
+MISREAD = "0.4"  # share of the demonstrations that misread their problem: what training can then unlearn
 AS_TRAINED = ("--protocol", "eval@k", "--samples", "1")  # temperature 1
 
 
@@ -18,7 +19,7 @@ def pretrained(steps: Steps, model: str = "") -> None:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
     model = steps.local_model(model)
-    steps.make_rows(data, "english", "--levels", *LEVELS)
+    steps.make_rows(data, "english", "--levels", *LEVELS, "--wrong-share", MISREAD)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
     start = _supervised_start(steps, model, data, f"{out}/start")

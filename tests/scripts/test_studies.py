@@ -376,6 +376,8 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
     order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
     done = [one.split()[0] for one in commands if one.split()[0] in order]
     assert done == [*order, "recipe.train", "recipe.export"]
+    (rows,) = of_module(commands, "data_prep.english")
+    assert rows.endswith("--levels 1 sql=1,2 --wrong-share 0.4")
     (supervised,) = of_module(commands, "recipe.sft")
     assert "model.path=data/pretrained/smollm2 " in supervised
     assert "optim.lr=1e-5" in supervised
