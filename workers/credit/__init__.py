@@ -130,8 +130,9 @@ def shape_advantages(
     if mapping == "add" and normalization != "siblings":
         shift_B_K = strength * contrast.u
     else:
-        level_B = mean_advantages(advantages, in_response)
-        scale_B = group_scales(level_B, in_response.any(1), group_B)
+        length_B = tokens_B_K1.sum(1)
+        level_B = mean_advantages(advantages, in_response, length_B)
+        scale_B = group_scales(level_B, length_B > 0, group_B)
         shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
         shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, credits_B_K)
         shares = {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}

@@ -31,16 +31,14 @@ def has_advantage(advantages: Tensor) -> Tensor:
     return torch.cat([advantages[rows].abs().amax(1) != 0 for rows in _row_blocks(advantages)])
 
 
-def mean_advantages(advantages: Tensor, in_response: Tensor) -> Tensor:
+def mean_advantages(advantages: Tensor, in_response: Tensor, length_B: Tensor) -> Tensor:
     """Mean advantage of each response's tokens (B,), in double precision; 0 for a row without tokens.
 
-    Exact where all tokens of a response have the same advantage, as in GRPO.
+    Exact where all tokens of a response have the same advantage, as in GRPO. length_B: number of the tokens.
     """
-    sums = [
-        torch.where(in_response[rows], advantages[rows], 0.0).sum(1, dtype=torch.float64)
-        for rows in _row_blocks(advantages)
-    ]
-    return torch.cat(sums) / in_response.sum(1).clamp(min=1)
+    blocks = _row_blocks(advantages)
+    sums = [torch.where(in_response[rows], advantages[rows], 0.0).double().sum(1) for rows in blocks]
+    return torch.cat(sums) / length_B.clamp(min=1)
 
 
 def add_to_tokens(advantages: Tensor, shift_B_K: Tensor, step_ids: Tensor, in_response: Tensor) -> Tensor:
