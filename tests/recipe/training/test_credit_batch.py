@@ -167,7 +167,7 @@ def test_how_many_credits_a_contrast_needs_is_a_key():
 
 
 def test_equal_keys_of_a_group_are_equal_numbers_and_a_missing_key_is_none():
-    infos = [
+    infos: list[dict] = [
         {"credit_keys": ["a", "", "b"]},
         {"credit_keys": np.array(["b", "a"], dtype=object)},
         {"credit_keys": ["a", "b", "c", "d"]},
@@ -187,7 +187,7 @@ def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
     credit = CreditSettings(
         kind="counterfactual", mapping="redistribute", normalization="siblings", zero_advantage=True
     )
-    infos = [
+    infos: list[dict] = [
         info([0.0, 0.5], [0, 1]) | {"credit_keys": ["x", "y"], "pass_ratio": 0.5},
         info([0.0, 0.0], [0, 1]) | {"credit_keys": ["y", "x"], "pass_ratio": 0.0},
     ]
