@@ -99,11 +99,11 @@ class CreditSettings(Group):
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=1.0, ge=0)
-    mapping: Mapping = "add"
-    normalization: Normalization = "signed"
+    mapping: Mapping = "redistribute"
+    normalization: Normalization = "siblings"
     tolerance: float = Field(default=1e-6, gt=0)
     min_valid: int = Field(default=2, ge=2)
-    zero_advantage: bool = False
+    zero_advantage: bool = True
     ablation: Ablation = "none"
 
     @model_validator(mode="after")

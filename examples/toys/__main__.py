@@ -56,15 +56,14 @@ def _credit(options: argparse.Namespace) -> str:
 def _grid(options: argparse.Namespace) -> str:
     torch.set_num_threads(1)  # tensors are small, and results the same on any number of cores
     run = GridRun(seeds=options.seeds, limit=options.limit, seed=options.seed)
-    results = list(grid_study.study(run))
+    out, results = options.out or "outputs/toy/grid", []
+    for row in grid_study.study(run):
+        results.append(row)
+        print(f"{row.setting}: {row.arm}: {row.updates.text()}", file=sys.stderr, flush=True)
+        if len(results) % 100 == 0:
+            _record(out, grid_study.table(results), grid_study.record(run, results))
     table = grid_study.table(results)
-    rows = [{name: value for name, value in asdict(row).items() if not name.endswith("_values")} for row in results]
-    ratios = {
-        name: {arm: asdict(ratio) for arm, ratio in grid_study.ratios(results, moderate).items()}
-        for name, moderate in (("best", False), ("moderate", True))
-    }
-    out = _record(options.out or "outputs/toy/grid", table, {"run": asdict(run), "ratios": ratios, "results": rows})
-    pictures.draw_grid(results, out / "grid.png")
+    pictures.draw_grid(results, _record(out, table, grid_study.record(run, results)) / "grid.png")
     return table
 
 

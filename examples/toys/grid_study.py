@@ -6,8 +6,9 @@ all arms are also compared at one moderate rate.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +58,12 @@ class GridResult:
 
 
 def study(run: GridRun) -> Iterator[GridResult]:
-    """All arms in the small settings, the main arms in the large ones; large ones first."""
-    for setting in (*LARGE_SETTINGS, *SETTINGS):
-        for arm in MAIN_ARMS if setting in LARGE_SETTINGS else ARMS:
-            yield at_best_rate(setting, arm, run)
+    """All arms in the small settings, the main arms in the large ones; the main arms of the small settings first."""
+    others = [arm for arm in ARMS if arm not in MAIN_ARMS]
+    for setting, arm in (
+        *product(SETTINGS, MAIN_ARMS), *product(LARGE_SETTINGS, MAIN_ARMS), *product(SETTINGS, others)
+    ):  # fmt: skip
+        yield at_best_rate(setting, arm, run)
 
 
 def at_best_rate(setting: Setting, arm: GridArm, run: GridRun) -> GridResult:
@@ -77,7 +80,10 @@ def at_best_rate(setting: Setting, arm: GridArm, run: GridRun) -> GridResult:
 
 
 def ratios(results: Sequence[GridResult], moderate: bool = False) -> dict[str, Interval]:
-    """Updates of each arm over GRPO's: geometric mean over the small settings, bootstrap over seeds, the best first."""
+    """Updates of each arm over GRPO's: geometric mean over the small settings, bootstrap over seeds, the best first.
+
+    moderate: at the moderate rate instead of the best.
+    """
     values = {
         (row.arm, row.setting): np.asarray(row.moderate_values if moderate else row.best_values) for row in results
     }
@@ -93,6 +99,8 @@ def ratios(results: Sequence[GridResult], moderate: bool = False) -> dict[str, I
 
     intervals = {}
     for arm in dict.fromkeys(row.arm for row in results):
+        if any((arm, setting) not in values for setting in settings):
+            continue  # not yet in each of them
         ratio = np.exp(log_means(arm) - log_means(GRPO.name))
         low, high = np.quantile(ratio[1:], [0.025, 0.975])
         intervals[arm] = Interval(float(ratio[0]), float(low), float(high))
@@ -110,6 +118,16 @@ def table(results: Sequence[GridResult]) -> str:
         found = [cells.get((arm, setting), "") for setting in settings]
         lines.append(f"| {' | '.join([arm, ratio.text(2), at_moderate[arm].text(2), *found])} |")
     return "\n".join(lines)
+
+
+def record(run: GridRun, results: Sequence[GridResult]) -> dict[str, Any]:
+    """The run, the ratios and the results without the values of each seed, as JSON."""
+    shown = [{name: value for name, value in asdict(row).items() if not name.endswith("_values")} for row in results]
+    found = {
+        name: {arm: asdict(ratio) for arm, ratio in ratios(results, moderate).items()}
+        for name, moderate in (("best", False), ("moderate", True))
+    }
+    return {"run": asdict(run), "ratios": found, "results": shown}
 
 
 def _cell(row: GridResult) -> str:

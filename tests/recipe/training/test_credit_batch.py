@@ -72,9 +72,12 @@ def test_metrics_add_up_costs_and_name_causes():
     assert metrics["credit/uncredited/equal_group"] == 2 / 3
 
 
+WITHIN: dict = {"mapping": "add", "normalization": "signed", "zero_advantage": False}
+
+
 def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
     """A batch of two samples of different lengths, one with credits."""
-    credit = CreditSettings(kind="counterfactual", strength=1.0, ablation=ablation, seed=5)
+    credit = CreditSettings(kind="counterfactual", ablation=ablation, seed=5, **WITHIN)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
     advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
     rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step)
@@ -142,7 +145,7 @@ def test_the_trainer_looks_before_it_shapes(run):
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
     """Three tokens, one step each, of a sample with an advantage of 0."""
-    credit = CreditSettings(kind="counterfactual", strength=0.5, **keys)
+    credit = CreditSettings(kind="counterfactual", strength=0.5, **(WITHIN | keys))
     advantages = jagged([torch.zeros(3)])
     rows, metrics = shaped_by_credit(
         advantages, torch.ones_like(advantages), ["a"], [info(values, range(3))], credit, step=1
@@ -184,9 +187,7 @@ def test_the_pass_ratio_counts_before_the_score():
 
 
 def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
-    credit = CreditSettings(
-        kind="counterfactual", mapping="redistribute", normalization="siblings", zero_advantage=True
-    )
+    credit = CreditSettings(kind="counterfactual")
     infos: list[dict] = [
         info([0.0, 0.5], [0, 1]) | {"credit_keys": ["x", "y"], "pass_ratio": 0.5},
         info([0.0, 0.0], [0, 1]) | {"credit_keys": ["y", "x"], "pass_ratio": 0.0},
