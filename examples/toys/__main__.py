@@ -57,7 +57,7 @@ def _grid(options: argparse.Namespace) -> str:
     torch.set_num_threads(1)  # tensors are small, and results the same on any number of cores
     run = GridRun(seeds=options.seeds, limit=options.limit, seed=options.seed)
     out, results = options.out or "outputs/toy/grid", []
-    for row in grid_study.study(run):
+    for row in grid_study.study(run, Path(out) / "rows.jsonl"):
         results.append(row)
         print(f"{row.setting}: {row.arm}: {row.updates.text()}", file=sys.stderr, flush=True)
         if len(results) % 100 == 0:

@@ -5,9 +5,11 @@ The best rate of a table of logits may solve a problem in one or two updates, la
 all arms are also compared at one moderate rate.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from examples.toys.grid import GridArm, GridRun, Setting, updates_to_solve
 from examples.toys.lines import INTERVENTIONS, PROBLEMS
 from recipe.records.intervals import Interval, bootstrap_interval
-from workers.credit import MAPPINGS
+from workers.credit import MAPPINGS, Normalization
 
 RATES = (0.2, 0.4, 0.8, 1.6, 3.2)
 MODERATE = 0.4
@@ -24,7 +26,8 @@ _TUNING = 5  # one seed of so many chooses the rate
 
 GRPO, PARTIAL = GridArm(), GridArm(partial=True)
 BEST = GridArm("redistribute", "siblings", "both", gate=True)
-_FACTORS = product(MAPPINGS, ("signed", "siblings"), INTERVENTIONS, (False, True))
+COMPARED: tuple[Normalization, ...] = ("signed", "siblings")
+_FACTORS = product(MAPPINGS, COMPARED, INTERVENTIONS, (False, True))
 ARMS = (GRPO, PARTIAL, replace(BEST, shuffled=True), *(GridArm(*factors) for factors in _FACTORS))
 # Where there are many samples: GRPO, the controls, credit within the response, and siblings by intervention.
 MAIN_ARMS = (
@@ -57,13 +60,35 @@ class GridResult:
     moderate_values: tuple[float, ...]
 
 
-def study(run: GridRun) -> Iterator[GridResult]:
-    """All arms in the small settings, the main arms in the large ones; the main arms of the small settings first."""
+def study(run: GridRun, kept: Path) -> Iterator[GridResult]:
+    """All arms in the small settings, the main arms in the large ones.
+
+    kept: file of finished results, one JSON per line; those of the same run are read, new ones are added.
+    """
+    done = {(row.setting, row.arm): row for row in _read(kept, run)}
     others = [arm for arm in ARMS if arm not in MAIN_ARMS]
+    long_first = sorted(SETTINGS, key=lambda setting: -setting.problem.lines)
     for setting, arm in (
-        *product(SETTINGS, MAIN_ARMS), *product(LARGE_SETTINGS, MAIN_ARMS), *product(SETTINGS, others)
+        *product(long_first, MAIN_ARMS), *product(long_first, others), *product(LARGE_SETTINGS, MAIN_ARMS)
     ):  # fmt: skip
-        yield at_best_rate(setting, arm, run)
+        if (setting.name, arm.name) in done:
+            yield done[setting.name, arm.name]
+            continue
+        row = at_best_rate(setting, arm, run)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with kept.open("a") as file:
+            file.write(json.dumps({"run": asdict(run), "row": asdict(row)}) + "\n")
+        yield row
+
+
+def _read(kept: Path, run: GridRun) -> Iterator[GridResult]:
+    for line in kept.read_text().splitlines() if kept.exists() else ():
+        found = json.loads(line)
+        if found["run"] == asdict(run):
+            row = found["row"]
+            intervals = {name: Interval(**row[name]) for name in ("updates", "moderate")}
+            values = {name: tuple(row[name]) for name in ("best_values", "moderate_values")}
+            yield GridResult(**(row | intervals | values))
 
 
 def at_best_rate(setting: Setting, arm: GridArm, run: GridRun) -> GridResult:

@@ -87,21 +87,17 @@ def credits_of(problem: LineProblem, right: Tensor, method: Intervention) -> Ten
     if method == "both":
         return (credits_of(problem, right, "delete") + credits_of(problem, right, "replace")) / 2
     reward = problem.pass_ratio(right)
-    lines = range(problem.lines)
+    lines = torch.arange(problem.lines)
     if method == "truncate":
-        kept = [problem.pass_ratio(right, _mask(right, lambda k, end=end: k < end)) for end in (*lines, problem.lines)]
+        ends = range(problem.lines + 1)
+        kept = [problem.pass_ratio(right, (lines < end).to(right).expand_as(right)) for end in ends]
         return torch.stack(kept, -1).diff(dim=-1)
     if method == "delete":
-        return torch.stack(
-            [reward - problem.pass_ratio(right, _mask(right, lambda k, cut=cut: k != cut)) for cut in lines], -1
-        )
-    best = _best_sibling(right, reward)
-    changed = [torch.where(_mask(right, lambda k, own=own: k != own) > 0, right, best) for own in lines]
-    return torch.stack([reward - problem.pass_ratio(program) for program in changed], -1)
-
-
-def _mask(right: Tensor, keep: Callable[[Tensor], Tensor]) -> Tensor:
-    return keep(torch.arange(right.shape[-1])).to(right).expand_as(right)
+        changed = [problem.pass_ratio(right, (lines != cut).to(right).expand_as(right)) for cut in lines]
+    else:
+        best = _best_sibling(right, reward)
+        changed = [problem.pass_ratio(torch.where(lines == own, best, right)) for own in lines]
+    return reward[..., None] - torch.stack(changed, -1)
 
 
 def _best_sibling(right: Tensor, reward: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def group(credits: list[list[float]], advantages: list[float], rewards: list[flo
 
 
 def shaped(arguments: dict[str, Any], mapping: str = "add", **options: Any) -> Tensor:
-    options = {"strength": 1.0, "normalization": "siblings"} | options
-    return shape_advantages(**arguments, mapping=mapping, **options)[0]
+    chosen: dict[str, Any] = {"strength": 1.0, "normalization": "siblings"} | options
+    return shape_advantages(**arguments, mapping=mapping, **chosen)[0]
 
 
 def together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,9 @@ def test_grid_writes_one_table_numbers_and_picture(
     assert len(record["results"]) == 2 * len(grid_study.ARMS)
     assert record["ratios"]["best"]["grpo"]["estimate"] == 1
     assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(grid_study, "at_best_rate", None)  # finished results are read, not made again
+    assert main(["grid", "--seeds", "6", "--limit", "3", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == printed
 
 
 def test_it_runs_without_verl_and_ray() -> None:
