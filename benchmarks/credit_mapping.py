@@ -4,12 +4,13 @@ OMP_NUM_THREADS=1 python benchmarks/credit_mapping.py
 """
 
 import argparse
+import itertools
 import statistics
 import time
 
 import torch
 
-from workers.credit import NORMALIZATIONS, shape_advantages
+from workers.credit import MAPPINGS, NORMALIZATIONS, shape_advantages
 
 
 def main() -> None:
@@ -29,16 +30,21 @@ def main() -> None:
     response_mask = torch.ones(responses, tokens, dtype=torch.int64)
     groups = torch.arange(responses) // 8
 
+    step_keys = (torch.arange(responses) // 8)[:, None] * steps + torch.arange(steps)
+    rewards = torch.rand(responses, generator=generator)
+
     print(f"{responses} x {tokens} tokens, {steps} steps, {arguments.repeats} repeats, one thread")
-    for normalization in NORMALIZATIONS:
+    for mapping, normalization in itertools.product(MAPPINGS, NORMALIZATIONS):
         times = []
         for _ in range(arguments.repeats):
             start = time.perf_counter()
             shape_advantages(
-                advantages, credits, step_ids, response_mask, strength=0.5, normalization=normalization, groups=groups
-            )
+                advantages, credits, step_ids, response_mask, strength=0.5, mapping=mapping,
+                normalization=normalization, groups=groups, step_keys=step_keys, rewards=rewards,
+            )  # fmt: skip
             times.append(1000 * (time.perf_counter() - start))
-        print(f"{normalization:>9}: median {statistics.median(times):6.1f} ms, best {min(times):6.1f} ms")
+        name = f"{mapping}, {normalization}"
+        print(f"{name:>22}: median {statistics.median(times):6.1f} ms, best {min(times):6.1f} ms")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
 from workers.aggregators import AGGREGATORS, Aggregator
 from workers.cpu.processor import Precision
-from workers.credit import Ablation, Normalization
+from workers.credit import Ablation, Mapping, Normalization
 from workers.penalties import PenaltyKind
 from workers.projection import EpsilonKind, Solver
 from workers.safe_update import Space
@@ -99,10 +99,11 @@ class CreditSettings(Group):
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=1.0, ge=0)
-    normalization: Normalization = "signed"
+    mapping: Mapping = "redistribute"
+    normalization: Normalization = "siblings"
     tolerance: float = Field(default=1e-6, gt=0)
     min_valid: int = Field(default=2, ge=2)
-    zero_advantage: bool = False
+    zero_advantage: bool = True
     ablation: Ablation = "none"
 
     @model_validator(mode="after")

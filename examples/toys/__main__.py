@@ -1,6 +1,7 @@
-"""Toy problems of both papers with known answers, in numpy, hundreds of seeds in seconds (docs/evidence/toy.md).
+"""Toy problems of both papers with known answers, hundreds of seeds (docs/evidence/toy.md).
 
     python -m examples.toys credit        steps to solve planted causal problems, with and without credit
+    python -m examples.toys grid          the same with programs of lines, for every mapping of credit (minutes)
     python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
 Each prints a Markdown table and writes it with results.json and a picture to --out.
@@ -13,8 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from examples.toys import credit, pictures, projection
+import torch
+
+from examples.toys import credit, grid_study, pictures, projection
 from examples.toys.credit import CreditRun
+from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
 
 
@@ -49,6 +53,20 @@ def _credit(options: argparse.Namespace) -> str:
     return table
 
 
+def _grid(options: argparse.Namespace) -> str:
+    torch.set_num_threads(1)  # tensors are small, and results the same on any number of cores
+    run = GridRun(seeds=options.seeds, limit=options.limit, seed=options.seed)
+    out, results = options.out or "outputs/toy/grid", []
+    for row in grid_study.study(run, Path(out) / "rows.jsonl"):
+        results.append(row)
+        print(f"{row.setting}: {row.arm}: {row.updates.text()}", file=sys.stderr, flush=True)
+        if len(results) % 100 == 0:
+            _record(out, grid_study.table(results), grid_study.record(run, results))
+    table = grid_study.table(results)
+    pictures.draw_grid(results, _record(out, table, grid_study.record(run, results)) / "grid.png")
+    return table
+
+
 def _projection(options: argparse.Namespace) -> str:
     run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
     results = list(projection.study(run, options.cosines, options.epsilons))
@@ -78,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     toys = parser.add_subparsers(required=True)
     _add_credit(toys.add_parser("credit", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    _add_grid(toys.add_parser("grid", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for toy in toys.choices.values():
         toy.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
@@ -92,6 +111,12 @@ def _add_credit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=float, default=CreditRun.learning_rate, help="base rate of all arms")
     parser.add_argument("--strength", type=float, default=CreditRun.strength, help="strength of the credit")
     parser.add_argument("--limit", type=int, default=CreditRun.limit, help="updates after which a run ends unsolved")
+
+
+def _add_grid(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(toy=_grid)
+    parser.add_argument("--seeds", type=int, default=GridRun.seeds, help="independent runs of each arm")
+    parser.add_argument("--limit", type=int, default=GridRun.limit, help="updates after which a run ends unsolved")
 
 
 def _add_projection(parser: argparse.ArgumentParser) -> None:

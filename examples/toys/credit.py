@@ -7,12 +7,7 @@ the policy's table, action c (modulo the number of actions) is right and the nex
 neither. Rewards are multilinear in these properties of the steps, and a tabular policy draws the steps independently,
 so the same formula applied to probabilities is the expected reward.
 
-Credits shape advantages as in `workers.credit.shape_advantages`, in numpy, with one token per step. For one advantage A
-per solution and credits c of its steps, with cbar their mean:
-
-    u_t = (c_t - cbar) / (max_k |c_k - cbar| + tolerance),    A_t = A + strength * u_t
-
-and A_t = A, bit for bit, when A is 0 (a group without reward variance) or no credit stands out by `tolerance`.
+Credits shape advantages by `workers.credit.shape_advantages` with its defaults, with one token per step.
 
 The study of `python -m examples.toys credit` is at the end: updates that each arm needs on each problem.
 """
@@ -21,9 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from recipe.records.intervals import Interval, bootstrap_interval, share_interval
+from workers import credit
 
 Array = NDArray[np.float64]
 
@@ -35,15 +32,16 @@ def group_advantages(rewards: Array, tolerance: float = 1e-6) -> Array:
     return advantages
 
 
-def shape_advantages(advantages: Array, credits: Array, strength: float, tolerance: float = 1e-6) -> Array:
+def shape_advantages(advantages: Array, credits: Array, strength: float) -> Array:
     """Advantages per step (..., steps), from advantages (...) and credits (..., steps)."""
-    deviation = credits - credits.mean(-1, keepdims=True)
-    spread = np.abs(deviation).max(-1)
-    silent = (np.abs(credits).max(-1) < tolerance) | (spread < tolerance) | (advantages == 0)
-    shift = np.where(silent[..., None], 0.0, strength * deviation / (spread + tolerance)[..., None])
-    plain = np.broadcast_to(advantages[..., None], credits.shape)
-    # x + 0.0 is not x bit for bit where x is -0.0.
-    return np.where(shift == 0, plain, plain + shift)
+    plain = np.broadcast_to(advantages[..., None], credits.shape).reshape(-1, credits.shape[-1])
+    shaped, _ = credit.shape_advantages(
+        torch.tensor(plain), torch.tensor(credits.reshape(plain.shape)),
+        torch.arange(credits.shape[-1]).expand(plain.shape), torch.ones(plain.shape, dtype=torch.bool),
+        strength=strength,
+    )  # fmt: skip
+    found: Array = shaped.numpy().reshape(credits.shape)
+    return found
 
 
 STEPS = 8

@@ -1,11 +1,13 @@
 """Plots of the toy results."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 
 from examples.toys.credit import CreditResult, CreditRun
+from examples.toys.grid_study import MAIN_ARMS, GridResult
 from examples.toys.projection import ProtectionResult
 from recipe.records.intervals import Interval
 from recipe.records.pictures import save
@@ -52,6 +54,26 @@ def draw_credit(results: list[CreditResult], title: str, path: Path) -> None:
     axes.set_title(title, fontsize=10)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False, fontsize=8, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.1))
+    save(figure, path)
+
+
+def draw_grid(results: Sequence[GridResult], path: Path) -> None:
+    """Mean updates of the main arms, with intervals: a row of points per setting."""
+    settings = list(dict.fromkeys(row.setting for row in results))
+    figure, axes = plt.subplots(figsize=(9, 0.42 * len(settings) + 1.6), layout="constrained")
+    for index, (arm, mark) in enumerate(zip(MAIN_ARMS, "os^vPDX*<", strict=True)):
+        rows = [row for row in results if row.arm == arm.name]
+        places = [settings.index(row.setting) + 0.08 * (index - 4) for row in rows]
+        axes.errorbar(
+            [row.updates.estimate for row in rows], places, xerr=_errors([row.updates for row in rows]), marker=mark,
+            markersize=5, markerfacecolor="none", linestyle="", linewidth=1, label=arm.name,
+        )  # fmt: skip
+    axes.set_yticks(range(len(settings)), settings, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("updates to an expected accuracy of 0.8 (log scale), mean and 95% interval over seeds")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     save(figure, path)
 
 

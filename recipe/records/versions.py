@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 3
+VERSION = 4
 KEY = "records_version"
 
 
@@ -88,6 +88,7 @@ CHANGES: dict[int, Change] = {
             )
         },
     ),
+    4: Change(added={"credit.mapping": "add"}),
 }
 
 

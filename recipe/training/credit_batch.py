@@ -1,5 +1,6 @@
 """Credits of a step's samples as tensors for `workers.credit`, which shapes the advantages; metrics of their cost."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,25 @@ def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.
     return credits, step_ids
 
 
+def step_keys(infos: Sequence[dict[str, Any]], uids: Sequence[str], steps: int) -> torch.Tensor:
+    """(B, K) int64: equal for steps of the same key in the same group, -1 for a step without key.
+
+    infos: `credit_keys` is the key of each step as text, "" for none; a sample may lack it. steps: K.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    keys = torch.full((len(infos), steps), -1, dtype=torch.int64)
+    for row, (info, uid) in enumerate(zip(infos, uids, strict=True)):
+        own = [str(key) for key in info.get("credit_keys", ())][:steps]
+        found = [numbers.setdefault((uid, key), len(numbers)) if key else -1 for key in own]
+        keys[row, : len(found)] = torch.tensor(found, dtype=torch.int64)
+    return keys
+
+
+def pass_ratios(infos: Sequence[dict[str, Any]]) -> torch.Tensor:
+    """(B,) float64: the share of tests that each sample passed, else its score; NaN for a sample without either."""
+    return torch.tensor([float(info.get("pass_ratio", info.get("score", math.nan))) for info in infos]).double()
+
+
 def shaped_by_credit(
     advantages: torch.Tensor,
     response_mask: torch.Tensor,
@@ -51,7 +71,9 @@ def shaped_by_credit(
     credit: CreditSettings,
     step: int,
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
-    """Advantages of each sample, redistributed over its tokens by its credits, and the metrics of the shaping.
+    """Advantages of each sample, shaped by its credits, and the metrics of the shaping.
+
+    Called with the whole batch, before it is split over the actor's ranks: a group's scale may depend on the others.
 
     advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
     that a random control draws differently in each.
@@ -61,10 +83,10 @@ def shaped_by_credit(
     credits = ablated(credits, credit.ablation, seed=1_000_003 * credit.seed + step)
     numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
     shaped, statistics = shape_advantages(
-        advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength,
+        advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength, mapping=credit.mapping,
         normalization=credit.normalization, tolerance=credit.tolerance,
-        groups=torch.tensor([numbers[uid] for uid in uids]), min_valid=credit.min_valid,
-        zero_advantage=credit.zero_advantage,
+        groups=torch.tensor([numbers[uid] for uid in uids]), step_keys=step_keys(infos, uids, credits.shape[1]),
+        rewards=pass_ratios(infos), min_valid=credit.min_valid, zero_advantage=credit.zero_advantage,
     )  # fmt: skip
     rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
     return rows, statistics | replay_metrics(infos)

@@ -75,6 +75,7 @@ def test_the_libraries_below_have_the_same_defaults():
     for field in dataclasses.fields(Plan):
         assert getattr(credit, field.name) == field.default, field.name
     parameters = inspect.signature(shape_advantages).parameters
-    for name in ("normalization", "tolerance", "min_valid", "zero_advantage"):
+    # mapping, normalization and zero_advantage: the function is the plain formula, which needs no groups.
+    for name in ("tolerance", "min_valid"):
         assert parameters[name].default == getattr(credit, name), name
     assert (Protection.space, Protection.average) == (projection.space, projection.average)

@@ -26,6 +26,9 @@ def test_there_are_the_methods_and_both_controls():
     }
     del found["grpo"]
     assert {(each.budget, each.seed) for each in found.values()} == {(8, 4)}  # the same replays for all
+    assert {(each.mapping, each.normalization, each.zero_advantage) for each in found.values()} == {
+        ("add", "signed", False)
+    }
 
 
 def test_the_experiment_rewards_each_line_and_has_room_for_lines_that_are_too_many():

@@ -53,7 +53,8 @@ def test_the_file_of_credit_declares_every_key_and_starts_from_the_defaults_that
     assert set(declared) == set(CreditSettings.model_fields)
     settings = read_settings(composed(*QUICKSTART, "credit=counterfactual")).credit
     assert settings == CreditSettings(kind="counterfactual", strength=1.0, seed=declared.seed)
-    assert (settings.min_valid, settings.zero_advantage) == (2, False)
+    assert (settings.mapping, settings.normalization) == ("redistribute", "siblings")
+    assert (settings.min_valid, settings.zero_advantage) == (2, True)
 
 
 def test_replays_that_cannot_be_made_are_refused_before_training():

@@ -48,7 +48,8 @@ def bits(tensor: Tensor) -> Tensor:
 
 
 batches = st.integers(0, 10_000).map(batch)
-normalizations = st.sampled_from(NORMALIZATIONS)
+WITHIN_RESPONSE = [name for name in NORMALIZATIONS if name != "siblings"]
+normalizations = st.sampled_from(WITHIN_RESPONSE)
 
 
 @given(batches, normalizations, st.floats(0.01, 3))
@@ -189,35 +190,6 @@ def test_none_keeps_small_credits_small_and_rank_lets_ties_share() -> None:
     assert ranks.tolist() == pytest.approx([0.5, 0.5, -1.0], abs=1e-5)
 
 
-def test_group_compares_a_step_with_the_same_step_of_the_siblings() -> None:
-    step_ids = torch.tensor([[0, 1, 2]]).repeat(4, 1)
-    credits = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, NAN], [0.5, NAN, NAN], [1.0, 0.5, 0.0]])
-    shaped, stats = shape_advantages(
-        torch.ones(4, 3),
-        credits,
-        step_ids,
-        torch.ones(4, 3),
-        strength=1.0,
-        normalization="group",
-        groups=torch.tensor([7, 7, 7, 3]),
-    )
-    # Response 0: steps 0 and 1 against means 0.25 and 1 give 0.75 and 0; step 2 has no sibling, so no effect.
-    assert shaped[0].tolist() == pytest.approx([2.0, 0.0, 1.0], abs=1e-5)
-    # Response 1: 0 - 0.75 and 1 - 1. Response 2 has one credit, response 3 no siblings.
-    assert shaped[1].tolist() == pytest.approx([0.0, 2.0, 1.0], abs=1e-5)
-    assert torch.equal(shaped[2:], torch.ones(2, 3))
-    assert stats["credit/fallback/too_few_valid"] == 0.5
-
-
-def test_siblings_are_averaged_without_the_response_itself() -> None:
-    credits = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, NAN, 0.5]])
-    arguments = one([0.0], [3]) | {"step_ids": torch.tensor([[0, 1, 2]]).repeat(3, 1), "credits": credits}
-    arguments |= {"advantages": torch.ones(3, 3), "response_mask": torch.ones(3, 3), "groups": torch.zeros(3)}
-    shaped, _ = shape_advantages(**arguments, strength=1.0, normalization="group")
-    # Response 0: 1 - 0, 0 - 1 and 0.5 - 0.5, whose mean is 0.
-    assert shaped[0].tolist() == pytest.approx([2.0, 0.0, 1.0], abs=1e-5)
-
-
 @pytest.mark.parametrize("normalization", ["softmax", "rank", "signed"])
 def test_the_credit_of_a_step_without_tokens_has_no_say(normalization: str) -> None:
     arguments = one([0.5, 0.25, 0.0], [1, 1, 2])
@@ -316,8 +288,12 @@ def test_blocks_of_rows_do_not_show() -> None:
         ({"tolerance": 0.0}, "tolerance must be"),
         ({"min_valid": 1}, "min_valid must be >= 2"),
         ({"normalization": "zscore"}, "one of signed, positive"),
-        ({"normalization": "group"}, "pass groups"),
+        ({"normalization": "siblings"}, "pass groups, step_keys and rewards"),
+        ({"mapping": "multiply"}, "mapping must be one of add, scale, redistribute, got 'multiply'"),
         ({"groups": torch.zeros(3)}, r"groups must be \(2,\)"),
+        ({"rewards": torch.zeros(2, 1)}, r"rewards must be \(2,\)"),
+        ({"step_keys": torch.zeros(2, 3, dtype=torch.long)}, r"step_keys must be \(2, 4\)"),
+        ({"step_keys": torch.zeros(2, 4)}, "step_keys must be integer"),
     ],
 )
 def test_mistakes_are_refused(changes: dict, message: str) -> None:
@@ -333,11 +309,9 @@ def test_mistakes_are_refused(changes: dict, message: str) -> None:
 
 
 def test_every_pair_of_normalizations_ranks_two_steps_alike() -> None:
-    arguments = one([0.7, -0.2], [3, 2]) | {"groups": torch.zeros(1)}
+    arguments = one([0.7, -0.2], [3, 2])
     shifts = {
-        name: shape_advantages(**arguments, strength=1.0, normalization=name)[0][0, [0, 4]]
-        for name in NORMALIZATIONS
-        if name != "group"
+        name: shape_advantages(**arguments, strength=1.0, normalization=name)[0][0, [0, 4]] for name in WITHIN_RESPONSE
     }
     for first, second in combinations(shifts.values(), 2):
         assert torch.equal(first.argsort(), second.argsort())

@@ -1,4 +1,4 @@
-"""The command: its files and messages; it needs neither torch nor Ray."""
+"""The command: its files and messages; it needs neither verl nor Ray."""
 
 import json
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.toys import grid_study
 from examples.toys.__main__ import main
 
 pytestmark = pytest.mark.slow  # each runs the command
@@ -40,7 +41,26 @@ def test_a_wrong_setting_ends_with_a_message(capsys: pytest.CaptureFixture[str])
     assert "cosine must lie in (0, 1]" in capsys.readouterr().err
 
 
-def test_it_runs_without_torch_and_ray() -> None:
-    code = "import sys, examples.toys; print(sorted({'torch', 'ray', 'verl', 'quadprog'} & set(sys.modules)))"
+def test_grid_writes_one_table_numbers_and_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid_study, "SETTINGS", grid_study.SETTINGS[:2])
+    monkeypatch.setattr(grid_study, "LARGE_SETTINGS", ())
+    assert main(["grid", "--seeds", "6", "--limit", "3", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (tmp_path / "results.md").read_text() == printed
+    assert len(printed.splitlines()) == 2 + len(grid_study.ARMS)
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert record["run"] == {"seeds": 6, "limit": 3, "seed": 0}
+    assert len(record["results"]) == 2 * len(grid_study.ARMS)
+    assert record["ratios"]["best"]["grpo"]["estimate"] == 1
+    assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(grid_study, "at_best_rate", None)  # finished results are read, not made again
+    assert main(["grid", "--seeds", "6", "--limit", "3", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_it_runs_without_verl_and_ray() -> None:
+    code = "import sys, examples.toys.__main__; print(sorted({'ray', 'verl', 'quadprog'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

@@ -11,8 +11,10 @@ from recipe.training.credit_batch import (
     CreditFailedError,
     check_failures,
     credit_tensors,
+    pass_ratios,
     replay_metrics,
     shaped_by_credit,
+    step_keys,
 )
 from recipe.training.samples import jagged
 from workers.credit import Ablation, shape_advantages
@@ -70,9 +72,12 @@ def test_metrics_add_up_costs_and_name_causes():
     assert metrics["credit/uncredited/equal_group"] == 2 / 3
 
 
+WITHIN: dict = {"mapping": "add", "normalization": "signed", "zero_advantage": False}
+
+
 def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
     """A batch of two samples of different lengths, one with credits."""
-    credit = CreditSettings(kind="counterfactual", strength=1.0, ablation=ablation, seed=5)
+    credit = CreditSettings(kind="counterfactual", ablation=ablation, seed=5, **WITHIN)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
     advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
     rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step)
@@ -140,7 +145,7 @@ def test_the_trainer_looks_before_it_shapes(run):
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
     """Three tokens, one step each, of a sample with an advantage of 0."""
-    credit = CreditSettings(kind="counterfactual", strength=0.5, **keys)
+    credit = CreditSettings(kind="counterfactual", strength=0.5, **(WITHIN | keys))
     advantages = jagged([torch.zeros(3)])
     rows, metrics = shaped_by_credit(
         advantages, torch.ones_like(advantages), ["a"], [info(values, range(3))], credit, step=1
@@ -162,3 +167,39 @@ def test_how_many_credits_a_contrast_needs_is_a_key():
     rows, metrics = of_a_group_that_failed(two, zero_advantage=True, min_valid=3)
     assert rows == [0.0] * 3
     assert metrics["credit/fallback/too_few_valid"] == 1.0
+
+
+def test_equal_keys_of_a_group_are_equal_numbers_and_a_missing_key_is_none():
+    infos: list[dict] = [
+        {"credit_keys": ["a", "", "b"]},
+        {"credit_keys": np.array(["b", "a"], dtype=object)},
+        {"credit_keys": ["a", "b", "c", "d"]},
+        {},
+    ]
+    assert step_keys(infos, ["x", "x", "y", "y"], 3).tolist() == [[0, -1, 1], [1, 0, -1], [2, 3, 4], [-1, -1, -1]]
+    assert step_keys([{}], ["x"], 0).shape == (1, 0)
+
+
+def test_the_pass_ratio_counts_before_the_score():
+    found = pass_ratios([{"pass_ratio": 0.5, "score": 0.0}, {"score": 1.0}, {}])
+    assert found[:2].tolist() == [0.5, 1.0]
+    assert found[2].isnan()
+
+
+def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
+    credit = CreditSettings(kind="counterfactual")
+    infos: list[dict] = [
+        info([0.0, 0.5], [0, 1]) | {"credit_keys": ["x", "y"], "pass_ratio": 0.5},
+        info([0.0, 0.0], [0, 1]) | {"credit_keys": ["y", "x"], "pass_ratio": 0.0},
+    ]
+    advantages = jagged([torch.zeros(2), torch.zeros(2)])
+    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step=1)
+    assert metrics["credit/shared_share"] == 1.0
+    # y is worth 0.5 in one and 0 in the other: deviation 0.25, std 0.35355, delta 0.35355 / sqrt(2).
+    assert rows[0].tolist() == pytest.approx([0.0, 0.41421], abs=1e-4)
+    assert rows[1].tolist() == pytest.approx([-0.41421, 0.0], abs=1e-4)
+    without = [{key: value for key, value in one.items() if key != "credit_keys"} for one in infos]
+    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], without, credit, step=1)
+    assert metrics["credit/shared_share"] == 0.0
+    assert rows[0][1] > 0 > rows[0][0]
+    assert rows[1].tolist() == [0.0, 0.0]

@@ -1,0 +1,141 @@
+"""Counterfactual credit in the policy update: step credits become token advantages.
+
+Shapes: B responses, T response tokens, K steps (of the response with the most).
+
+Three parts, one module each: credits are compared (`contrast` within a response, `siblings` with the same step of the
+group's other responses), which gives u in [-1, 1] per step; u and the advantage A give A_t (`mapping`); and A_t goes to
+the tokens of the step (`tokens`). By default, for a response whose step k has n_k tokens and credit c_k:
+
+    cbar = sum_k n_k c_k / sum_k n_k        over the steps that have a credit and a token
+    u_k  = (c_k - cbar) / (max_j |c_j - cbar| + tolerance)
+    A_t  = A + strength * u_step(t)         and A_t = A for a token of no step, or of a step without credit
+
+so the mean of A_t over the response's tokens is A (credit moves advantage between tokens, it adds none), no token
+moves by more than ``strength``, and strength 0 is the plain algorithm bit for bit. Adding, not multiplying, keeps a
+credit's sign on failures, where A is negative. A fixed-suffix credit is not an unbiased baseline (Mesnard et al.,
+arXiv 2011.09464, require independence of the action): the gradient may be biased.
+
+`ablated` makes the controls: the same replays and bound, without the information or with its opposite.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from workers.credit.ablation import ABLATIONS, Ablation, ablated
+from workers.credit.checks import check_choice, check_numbers, check_shapes
+from workers.credit.contrast import within_response
+from workers.credit.mapping import MAPPINGS, Mapping, group_scales, shifts, sign_safe
+from workers.credit.siblings import against_siblings
+from workers.credit.statistics import statistics
+from workers.credit.tokens import add_to_tokens, count_tokens, has_advantage, mean_advantages
+
+__all__ = [
+    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "Mapping", "Normalization", "ablated", "shape_advantages",
+]  # fmt: skip
+
+Normalization = Literal["signed", "positive", "softmax", "rank", "siblings", "none"]
+NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
+
+
+def shape_advantages(
+    advantages: Tensor,
+    credits: Tensor,
+    step_ids: Tensor,
+    response_mask: Tensor,
+    *,
+    strength: float,
+    mapping: str = "add",
+    normalization: str = "signed",
+    tolerance: float = 1e-6,
+    groups: Tensor | None = None,
+    step_keys: Tensor | None = None,
+    rewards: Tensor | None = None,
+    min_valid: int = 2,
+    zero_advantage: bool = False,
+) -> tuple[Tensor, dict[str, float]]:
+    """Token advantages shifted towards the steps that earned the reward, and the metrics of the batch.
+
+    A response keeps its advantages bit for bit (a fallback, counted under the first cause that applies) if
+
+    - ``no_steps``: none of its tokens belongs to a step;
+    - ``too_few_valid``: fewer than ``min_valid`` of its steps have a credit to compare (``siblings``: none of its steps
+      can be compared);
+    - ``zero``: every credit (``siblings``: of its group) is below ``tolerance``;
+    - ``constant``: every credit is within ``tolerance`` of the mean, so none stands out;
+    - ``zero_advantage``: all its advantages (``siblings``: of its group) are 0 and ``zero_advantage`` is off.
+
+    Args:
+        advantages: (B, T) floating, as the algorithm computed them; not changed.
+        credits: (B, K) floating; NaN where a step has no credit (no valid intervention, verifier down, flaky).
+        step_ids: (B, T) integer, the step of each token, below K; -1 for a token of no step (and for padding).
+        response_mask: (B, T), non-zero for a trained token; the others are left as they are.
+        strength: bound on the change of an advantage, >= 0; in units of the group's root mean square advantage, except
+            with ``add`` within the response. ``redistribute`` may in addition take away A itself.
+        mapping: how compared credits change A; see `workers.credit.mapping`.
+        normalization: how credits are compared. Within a response: ``signed``: as they are; ``positive``: harmful
+            steps count as useless; ``softmax``: exp(c), so a high credit stands out more than a low one; ``rank``:
+            only their order (ties share a rank); ``none``: c - cbar not stretched to the bound, only shrunk where it
+            exceeds 1. ``siblings``: with the same step in the group's other responses; see `workers.credit.siblings`.
+        tolerance: credits closer than this count as equal; also the tolerance of the formula; > 0.
+        groups: (B,) integer, the prompt that each response answers; without it, each is a group of one.
+        step_keys: (B, K) integer, equal for the same step of the same group, -1 for a step without key; a response has
+            each at most once. For ``siblings`` alone, which requires it.
+        rewards: (B,) floating, pass ratios in [0, 1], NaN if unknown. For ``siblings`` alone, which requires it.
+        min_valid: number of credits that a contrast needs, in the response or of a key, >= 2.
+        zero_advantage: also shift the advantages of responses (``siblings``: of groups) whose own advantage is 0.
+
+    Returns:
+        Advantages (B, T), a new tensor, and metrics of this batch under ``credit/``: ``mean``, ``abs_mean`` (over
+        steps), ``entropy`` (of |c| over a response's steps, 1 = evenly spread), ``valid_share`` (of steps with
+        tokens), ``token_share`` (of response tokens in a step with credit), ``advantage_shift`` (mean over response
+        tokens of |change|), ``fallback_rate`` and ``fallback/<cause>`` (of responses with a token). Except with ``add``
+        within the response also ``shared_share`` (steps compared with siblings) and ``held_share`` (steps whose shift
+        stopped at 0, see `workers.credit.mapping`), of the steps with credit.
+
+    Raises:
+        ValueError: shapes that do not fit together, or a value out of range.
+    """
+    check_shapes(advantages, credits, step_ids, response_mask, groups=groups, step_keys=step_keys, rewards=rewards)
+    check_choice("mapping", mapping, MAPPINGS)
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    check_numbers(strength, tolerance, min_valid)
+    in_response = response_mask != 0
+    tokens_B_K1 = count_tokens(step_ids, in_response, credits.shape[1])
+    tokens_B_K = tokens_B_K1[:, 1:]
+    credits_B_K = credits.double().masked_fill(tokens_B_K == 0, torch.nan)
+    group_B = torch.arange(len(advantages), device=advantages.device)
+    if groups is not None:
+        group_B = groups.unique(return_inverse=True)[1]
+
+    open_B = has_advantage(advantages)
+    if normalization == "siblings":
+        if groups is None or step_keys is None or rewards is None:
+            raise ValueError("normalization 'siblings' compares siblings: pass groups, step_keys and rewards")
+        open_B = torch.zeros_like(group_B).index_add(0, group_B, open_B.long())[group_B] > 0
+        contrast = against_siblings(credits_B_K, tokens_B_K, step_keys, group_B, rewards, tolerance, min_valid)
+    else:
+        contrast = within_response(credits_B_K, tokens_B_K, normalization, tolerance, min_valid)
+    causes = {
+        "no_steps": tokens_B_K.sum(1) == 0,
+        "too_few_valid": ~contrast.comparable,
+        "zero": contrast.silent,
+        "constant": contrast.spread < tolerance,
+        "zero_advantage": ~(open_B | zero_advantage),
+    }
+    fallback_B_1 = torch.stack(list(causes.values())).any(0)[:, None]
+
+    shares: dict[str, Tensor] = {}
+    if mapping == "add" and normalization != "siblings":
+        shift_B_K = strength * contrast.u
+    else:
+        length_B = tokens_B_K1.sum(1)
+        level_B = mean_advantages(advantages, in_response, length_B)
+        scale_B = group_scales(level_B, length_B > 0, group_B)
+        shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
+        shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, credits_B_K)
+        shares = {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}
+    shift_B_K = shift_B_K.masked_fill(fallback_B_1, 0.0)
+    shaped = add_to_tokens(advantages, shift_B_K, step_ids, in_response)
+    return shaped, statistics(credits_B_K, tokens_B_K1, shift_B_K, causes, shares)

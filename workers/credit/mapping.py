@@ -1,0 +1,63 @@
+"""From compared credits to shifts of the advantage per step.
+
+Shapes: B responses, K steps. For a response with mean advantage A whose group has the root mean square advantage a:
+
+    add            A_t = A + strength * a * u
+    scale          A_t = A * max(0, 1 + strength * sign(A) * u)
+    redistribute   A_t = strength * a * u                for a step that was compared with its siblings, and
+                   A_t = A + strength * a * u            for one that was compared within its response
+
+(``strength`` below 1 takes ``redistribute`` that part of the way from A.) A response without advantage takes
+``strength * a * u`` in each; a group without advantage has the a of the batch's others. So shifts scale with A.
+
+Sign-safe: where A and the credit c of a step have the same sign, A_t does not get the other sign; it stops at 0. With
+``add`` within the response, a is 1 and nothing is held back, so that the mean over the response stays A.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from workers.credit.contrast import Contrast
+
+Mapping = Literal["add", "scale", "redistribute"]
+MAPPINGS: tuple[Mapping, ...] = get_args(Mapping)
+
+
+def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor:
+    """Root mean square advantage of each response's group (B,).
+
+    A group without advantage has that of all responses of groups with advantage; 1 if the batch has none. That makes
+    the result depend on the batch: compute it where the whole batch is, before it is split over ranks.
+
+    level_B: mean advantage of each response. answered_B: whether it has tokens. group_B: numbers from 0.
+    """
+    zeros_G = level_B.new_zeros(int(group_B.max()) + 1)
+    squares_G = zeros_G.index_add(0, group_B, level_B.square() * answered_B)
+    count_G = zeros_G.index_add(0, group_B, answered_B.to(level_B))
+    mean_G = squares_G / count_G.clamp(min=1)
+    of_others = squares_G.sum() / count_G.masked_fill(squares_G == 0, 0.0).sum()
+    of_others = torch.where(squares_G.sum() > 0, of_others, 1.0)
+    return torch.where(mean_G > 0, mean_G, of_others).sqrt()[group_B]
+
+
+def shifts(mapping: str, contrast: Contrast, level_B: Tensor, scale_B: Tensor, strength: float) -> Tensor:
+    """A_t - A of each step (B, K), before `sign_safe`."""
+    level_B_1 = level_B[:, None]
+    shift_B_K = strength * scale_B[:, None] * contrast.u
+    if mapping == "scale":
+        scaled_B_K = strength * level_B_1.abs() * contrast.u
+        bounded_B_K = torch.where(level_B_1 > 0, scaled_B_K.clamp(min=-level_B_1), scaled_B_K.clamp(max=-level_B_1))
+        return torch.where(level_B_1 == 0, shift_B_K, bounded_B_K)
+    if mapping == "redistribute":
+        return shift_B_K - min(strength, 1.0) * level_B_1 * contrast.shared
+    return shift_B_K
+
+
+def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor) -> tuple[Tensor, Tensor]:
+    """Shifts that do not take A past 0 against the sign that A and the credit share; and where they were held back."""
+    level_B_1 = level_B[:, None]
+    agree_B_K = level_B_1 * credits_B_K.nan_to_num(0.0).sign() > 0
+    held_B_K = agree_B_K & ((level_B_1 + shift_B_K) * level_B_1.sign() < 0)
+    return torch.where(held_B_K, -level_B_1, shift_B_K), held_B_K
