@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rewards.counterfactual.replay import Choice, Method, Plan
+from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan
 from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
@@ -87,7 +87,7 @@ class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
     kind: Literal["off", "counterfactual"]
-    method: Method = Plan.method
+    methods: tuple[Method, ...] = Plan.methods
     unit: Unit = Plan.unit
     text_steps: bool = Plan.text_steps
     budget: int = Field(default=Plan.budget, ge=1)
@@ -110,10 +110,11 @@ class CreditSettings(Group):
         chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
         Plan(**chosen)
         # Other methods give the credit of a block to all of its steps.
-        if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
+        if set(self.methods) <= set(BY_STEP) and self.min_valid > 2 * self.budget:
             raise ValueError(
-                f"min_valid={self.min_valid} credits are more than a response can have: method={self.method} gives one "
-                f"per replay, at most twice budget={self.budget}. Lower min_valid or raise budget"
+                f"min_valid={self.min_valid} credits are more than a response can have: the methods "
+                f"{', '.join(self.methods)} give one per replay, at most twice budget={self.budget}. "
+                "Lower min_valid or raise budget"
             )
         return self
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rewards.analysis.renaming import Renaming
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 
 
 def rename_by_place(tree: ast.Module, kept: Collection[str] = ()) -> None:
@@ -75,9 +76,7 @@ def _bound_otherwise(node: ast.AST) -> Iterator[str]:
         yield node.asname or node.name.partition(".")[0]
     elif isinstance(node, ast.arg):
         yield node.arg
-    elif isinstance(
-        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs
-    ) or isinstance(node, ast.MatchStar):
+    elif isinstance(node, _NAMED):
         yield node.name or ""
     elif isinstance(node, ast.MatchMapping):
         yield node.rest or ""

@@ -21,6 +21,10 @@ from rewards.extraction import find_block
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_SCOPE_SHAPING = (
+    *(ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+)
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,7 @@ def _placed(block: Sequence[ast.stmt], parent: ast.stmt | None, branch: str, rea
 def _shapes_scope(node: ast.stmt) -> bool:
     """Whether a statement changes its function even if it is never executed: it binds a name, or yields."""
     return any(
-        isinstance(part, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom)
-        or isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        or (isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load))
+        isinstance(part, _SCOPE_SHAPING) or (isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load))
         for part in ast.walk(node)
     )
 
@@ -171,10 +173,8 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name for alias in node.names)
     else:
-        for part in _header(node):
-            yield from (
-                one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-            )
+        named = (one for part in _header(node) for one in ast.walk(part) if isinstance(one, ast.Name))
+        yield from (one.id for one in named if isinstance(one.ctx, ast.Store))
 
 
 def _header(node: ast.stmt) -> Iterator[ast.AST]:

@@ -71,5 +71,12 @@ def test_a_value_with_another_name_is_read_by_its_name_of_today(monkeypatch):
     assert "credit" not in upgraded(OmegaConf.create({"data": {"seed": 7}}), VERSION, "grpo.s0")
 
 
+def test_a_setting_that_became_a_list_is_read_as_one():
+    kept = OmegaConf.create({"credit": {"kind": "counterfactual", "method": "shapley"}})
+    assert upgraded(kept, 3, "shapley.s0").credit == {"kind": "counterfactual", "methods": ["shapley"]}
+    off = OmegaConf.create({"credit": {"kind": "off"}})
+    assert upgraded(off, 3, "grpo.s0").credit == {"kind": "off"}
+
+
 def test_every_version_since_the_first_says_what_it_changed():
     assert sorted(CHANGES) == list(range(2, VERSION + 1))
