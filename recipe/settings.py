@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan
+from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
@@ -94,6 +94,7 @@ class CreditSettings(Group):
     choice: Choice = Plan.choice
     check_flaky: bool = Plan.check_flaky
     continuations: int = Field(default=Plan.continuations, ge=1)
+    prefixes: Prefixes = Plan.prefixes
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)

@@ -90,7 +90,7 @@ CHANGES: dict[int, Change] = {
             )
         },
     ),
-    4: Change(listed={"credit.method": "credit.methods"}),
+    4: Change(added={"credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}),
 }
 
 

@@ -36,14 +36,17 @@ class _ByPlace(Renaming):
 
 def _loop_names(scope: ast.AST, depth: int) -> dict[str, str]:
     """New names of a scope's loop variables that only loops bind and that nothing outside these loops uses."""
+    nodes = list(ast.walk(scope))
+    if not any(isinstance(node, ast.For | ast.AsyncFor) for node in nodes):
+        return {}
     inside: Counter[str] = Counter()
     places: dict[str, set[str]] = {}
     for name, place in _uses_in_loops(scope):
         inside[name] += 1
         if place:
             places.setdefault(name, set()).add(place)
-    every = Counter(part.id for part in ast.walk(scope) if isinstance(part, ast.Name))
-    otherwise = {name for part in ast.walk(scope) for name in _bound_otherwise(part)}
+    every = Counter(part.id for part in nodes if isinstance(part, ast.Name))
+    otherwise = {name for part in nodes for name in _bound_otherwise(part)}
     return {
         name: f"loop {depth}.{place}"
         for name, (place, *others) in ((name, sorted(found)) for name, found in places.items())

@@ -18,7 +18,7 @@ group cannot tell it apart; a step that no run can reach has 0 without a replay.
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -154,10 +154,60 @@ async def _truncate(work: Work) -> Array:
 
 async def _resample(work: Work) -> Array:
     """Credits of consecutive blocks of steps, with one value before each block; the budget counts continuations."""
-    continuations = work.plan.continuations
-    blocks = even_blocks(len(work.steps), work.budget // continuations)
-    cuts = [work.steps[block[0]].start for block in blocks]
-    return _shared(await asyncio.gather(*(work.replayer.value(cut, continuations) for cut in cuts)), work, blocks)
+    if work.plan.prefixes == "adaptive":
+        return await _resample_adaptively(work)
+    blocks = even_blocks(len(work.steps), work.budget // work.plan.continuations)
+    return _shared(await asyncio.gather(*(_value_before(block[0], work) for block in blocks)), work, blocks)
+
+
+async def _value_before(index: int, work: Work) -> Array:
+    return await work.replayer.value(work.steps[index].start, work.plan.continuations)
+
+
+async def _resample_adaptively(work: Work) -> Array:
+    """Credits from few values of prefixes, with the direct effects of the steps as a control variate.
+
+    Half of the budget goes to deletions, which cost no tokens. With d_t their credits (0 where there is none) and V the
+    value before and after a block of n steps, c_t = d_t + (V after - V before - sum of d in the block) / n: the credits
+    add up to R(tau) - V(nothing), as those of values before every step do, and are equal to them where steps have no
+    effect on what follows. Each further value splits the block whose change of value the direct effects explain least,
+    into halves of equal direct effect.
+    """
+    values = max(1, work.budget // 2 // work.plan.continuations)
+    deletions = work.budget - values * work.plan.continuations
+    direct = np.nan_to_num(await _delete(replace(work, budget=deletions)) if deletions else _no_credit(work))
+    known = {0: await _value_before(0, work), len(work.steps): work.whole}
+    for _ in range(values - 1 if np.isfinite(known[0][0]) else 0):
+        blocks = [block for block in _blocks_between(known) if len(block) > 1]
+        if not blocks:
+            break
+        block = max(blocks, key=lambda block: (abs(_unexplained(block, known, direct)[0]), len(block)))
+        cut = _half(block, np.abs(direct[:, 0]))
+        value = await _value_before(cut, work)
+        if not np.isfinite(value[0]):
+            break
+        known[cut] = value
+    credits = _no_credit(work)
+    for block in _blocks_between(known):
+        credits[list(block)] = direct[list(block)] + _unexplained(block, known, direct) / len(block)
+    return credits
+
+
+def _blocks_between(cuts: Iterable[int]) -> list[range]:
+    return [range(first, last) for first, last in pairwise(sorted(cuts))]
+
+
+def _unexplained(block: range, known: Mapping[int, Array], direct: Array) -> Array:
+    """The part of a block's change of value that is not the direct effect of its steps."""
+    gain: Array = known[block.stop] - known[block.start] - direct[list(block)].sum(axis=0)
+    return gain
+
+
+def _half(block: range, effects: Array) -> int:
+    """The step within a block before which about half of the effects lie; the middle if there are none."""
+    own = effects[list(block)] + 1e-9
+    halves = np.cumsum(own) - own / 2
+    return block.start + max(1, int(np.searchsorted(halves, own.sum() / 2)))
 
 
 def _shared(before: Sequence[Array], work: Work, blocks: Sequence[range]) -> Array:

@@ -13,6 +13,8 @@ ALONE: tuple[Method, ...] = ("shapley", "resample")
 BY_STEP: tuple[Method, ...] = ("delete", "replace")
 Choice = Literal["longest", "uniform", "informative"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
+Prefixes = Literal["even", "adaptive"]
+PREFIXES: tuple[Prefixes, ...] = get_args(Prefixes)
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Plan:
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
         replays change is run in the replays' layout, with or without this.
     continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.
+    prefixes: for `resample`, which prefixes get a value: at even distances, or where the credits of the steps, with the
+        rest unchanged, do not explain the change of the value (`methods`).
     """
 
     methods: tuple[Method, ...] = ("delete",)
@@ -35,14 +39,17 @@ class Plan:
     choice: Choice = "longest"
     check_flaky: bool = True
     continuations: int = 1
+    prefixes: Prefixes = "even"
 
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise ValueError(f"credit.budget is {self.budget}: set at least 1 replay per trajectory, or credit=off")
-        for values, valid in ((self.methods, METHODS), ((self.unit,), UNITS), ((self.choice,), CHOICES)):
-            for value in values:
-                if value not in valid:
-                    raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
+        for value, valid in (
+            *((method, METHODS) for method in self.methods),
+            *((self.unit, UNITS), (self.choice, CHOICES), (self.prefixes, PREFIXES)),
+        ):
+            if value not in valid:
+                raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
         self._check_methods()
         if not 1 <= self.continuations <= self.budget:
             raise ValueError(f"credit.continuations is {self.continuations}: set 1 to {self.budget}, the credit.budget")

@@ -9,7 +9,7 @@ import random
 import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.interventions import Solution
@@ -48,14 +48,9 @@ class Keyed:
         """The step with this key."""
         return self._places.get(key)
 
-    @property
+    @cached_property
     def _places(self) -> Mapping[str, int]:
-        return _places(self.keys)
-
-
-@lru_cache(maxsize=256)
-def _places(keys: tuple[str, ...]) -> Mapping[str, int]:
-    return {key: index for index, key in reversed(list(enumerate(keys))) if key}
+        return {key: index for index, key in reversed(list(enumerate(self.keys))) if key}
 
 
 def of_turns(turns: Sibling) -> Keyed:

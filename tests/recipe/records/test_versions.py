@@ -73,9 +73,13 @@ def test_a_value_with_another_name_is_read_by_its_name_of_today(monkeypatch):
 
 def test_a_setting_that_became_a_list_is_read_as_one():
     kept = OmegaConf.create({"credit": {"kind": "counterfactual", "method": "shapley"}})
-    assert upgraded(kept, 3, "shapley.s0").credit == {"kind": "counterfactual", "methods": ["shapley"]}
+    assert upgraded(kept, 3, "shapley.s0").credit == {
+        "kind": "counterfactual",
+        "methods": ["shapley"],
+        "prefixes": "even",
+    }
     off = OmegaConf.create({"credit": {"kind": "off"}})
-    assert upgraded(off, 3, "grpo.s0").credit == {"kind": "off"}
+    assert "methods" not in upgraded(off, 3, "grpo.s0").credit
 
 
 def test_every_version_since_the_first_says_what_it_changed():

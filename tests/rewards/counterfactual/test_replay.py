@@ -330,6 +330,43 @@ def test_the_budget_of_resampling_counts_continuations_and_values_are_their_mean
     assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
 
 
+@given(TABLES, TABLES, st.integers(2, 12), st.integers(1, 2))
+def test_adaptive_prefixes_telescope_whatever_the_policy_writes(table, direct, budget, continuations):
+    """The policy's answers have other rewards than those of changed solutions, which have no more than four lines."""
+    answers = {"\n".join(LINES[:count]): table[count] for count in range(5)}
+
+    def reward(lines):
+        return answers["\n".join(sorted(lines - {"x"}))] if "x" in lines else table_reward(direct)(lines)
+
+    found, prefixes = resampled(
+        lambda prefix: prefix + "x",
+        reward,
+        prefixes="adaptive",
+        budget=budget,
+        continuations=min(continuations, budget),
+    )
+    assert sum(found.values) == pytest.approx(direct[15] - table[0])
+    assert found.replays <= max(budget, continuations)
+    assert prefixes[0] == ""
+
+
+def test_direct_effects_say_what_each_step_of_a_block_is_worth():
+    found, prefixes = resampled(lambda prefix: prefix, prefixes="adaptive", budget=6)
+    assert len(prefixes) == 3
+    assert found.values == pytest.approx(WEIGHTS)
+
+
+def test_a_further_value_goes_where_direct_effects_do_not_explain_the_change():
+    # A plan: without it the solution is as good, but this policy goes on well only after it.
+    found, prefixes = resampled(
+        lambda prefix: prefix + ("good" if LINES[1] in prefix else "bad"),
+        lambda lines: float("bad" not in lines and bool({"good", LINES[3]} & lines)) if lines else 0.0,
+        prefixes="adaptive", budget=8,
+    )  # fmt: skip
+    assert prefixes == ["", "a = 1\nb = 2\nc = 3\n", "a = 1\n", "a = 1\nb = 2\n"]
+    assert found.values == pytest.approx([0, 1, -1, 1])
+
+
 def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
     def policy(prefix):
         if prefix.endswith("b = 2\n"):
