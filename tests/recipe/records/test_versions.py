@@ -22,7 +22,12 @@ def old() -> DictConfig:
 
 def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
     config = upgraded(old(), 1, "grpo.s0")
-    assert OmegaConf.to_container(config.credit) == {"kind": "counterfactual", "zero_advantage": True, "min_valid": 2}
+    assert OmegaConf.to_container(config.credit) == {
+        "kind": "counterfactual",
+        "zero_advantage": True,
+        "min_valid": 2,
+        "prefixes": "even",
+    }
     assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
     assert set(config) == {"data", "credit", "actor_rollout_ref"}  # adds no group
 
