@@ -3,14 +3,18 @@
 Sources of the same step: `step_keys` for programs and texts; for turns the state before the action.
 """
 
+import ast
+import builtins
 import io
 import math
 import random
+import re
 import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from rewards.analysis.parsing import parse
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.interventions import Solution
 from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
@@ -34,7 +38,7 @@ class Keyed:
     """A solution's steps as written, their keys ("" for a step of code that does not parse), and what they are.
 
     codes: normalised code, equal for steps that do the same in the same words. binds: the names that a step assigns.
-    reached: False for a step that no run can execute.
+    reached: False for a step that no run can execute. is_code: False for text and for an agent's actions.
     """
 
     pieces: tuple[str, ...]
@@ -42,6 +46,7 @@ class Keyed:
     codes: tuple[str, ...]
     binds: tuple[tuple[str, ...], ...]
     reached: tuple[bool, ...]
+    is_code: tuple[bool, ...]
     reward: float = math.nan
 
     def index(self, key: str) -> int | None:
@@ -57,7 +62,7 @@ def of_turns(turns: Sibling) -> Keyed:
     """An agent's actions, with the states before them as keys."""
     actions = tuple(turns.text)
     count = len(actions)
-    return Keyed(actions, turns.states, actions, ((),) * count, (True,) * count, turns.reward)
+    return Keyed(actions, turns.states, actions, ((),) * count, (True,) * count, (False,) * count, turns.reward)
 
 
 def of_programs(
@@ -101,6 +106,7 @@ def _of_parts(pieces: tuple[str, ...], keys: Sequence[str], parts: Sequence[Part
         tuple(part.code if part else "" for part in parts),
         tuple(part.binds if part else () for part in parts),
         tuple(part is None or part.reached for part in parts),
+        tuple(part is None or part.kind != "text" for part in parts),
     )
 
 
@@ -151,7 +157,7 @@ class Alternatives:
 
     def __init__(self, own: Keyed, others: Sequence[Keyed]):
         self.own = own
-        self.others = sorted(others, key=lambda other: (math.isfinite(other.reward), other.reward), reverse=True)
+        self.others = sorted(others, key=lambda other: -_ranked(other.reward))
         self._known_names: dict[int, dict[str, str]] = {}
 
     def places(self, index: int) -> list[tuple[int, int]]:
@@ -170,20 +176,46 @@ class Alternatives:
     def best(self, index: int, rng: random.Random) -> str | None:
         """What the best sibling wrote for this step, drawn among equally good ones; None if none wrote other code.
 
-        Names that the sibling binds in other steps that are the same get this solution's names.
+        Names that the sibling binds in other steps that are the same get this solution's names. Code that reads a name
+        which this solution lacks is left out: that it fails says nothing about the step.
         """
         places = self.places(index)
-        best = [place for place in places if self.others[place[0]].reward == self.best_reward(index)]
-        if not places:
-            return None
-        number, place = rng.choice(best or places)
-        piece = renamed(self.others[number].pieces[place], self._names(number))
-        return None if piece == self.own.pieces[index] else piece
+        rng.shuffle(places)
+        for number, place in sorted(places, key=lambda one: -_ranked(self.others[one[0]].reward)):
+            written = self.others[number].pieces[place]
+            piece = self._in_own_names(written, number) if self.own.is_code[index] else written
+            if piece is not None and piece != self.own.pieces[index]:
+                return piece
+        return None
+
+    def _in_own_names(self, piece: str, number: int) -> str | None:
+        own = renamed(piece, self._names(number))
+        return own if own is not None and names_read(own) <= self._readable else None
+
+    @cached_property
+    def _readable(self) -> set[str]:
+        """The names that code in this solution can read."""
+        return {*dir(builtins), *re.findall(r"[^\W\d]\w*", "\n".join(self.own.pieces))}
 
     def _names(self, number: int) -> dict[str, str]:
         if number not in self._known_names:
             self._known_names[number] = _names(self.others[number], self.own)
         return self._known_names[number]
+
+
+def _ranked(reward: float) -> float:
+    """A reward for sorting; one that is not known comes last."""
+    return reward if math.isfinite(reward) else -math.inf
+
+
+def names_read(piece: str) -> set[str]:
+    """The names that a statement, or a header of one, reads and does not bind; none if that is not known."""
+    tree = parse(piece.strip()) or parse(f"{piece.strip()} pass")
+    nodes = list(ast.walk(tree)) if tree else []
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return {node.id for node in names} - bound
 
 
 def _names(other: Keyed, own: Keyed) -> dict[str, str]:
@@ -200,14 +232,19 @@ def _names(other: Keyed, own: Keyed) -> dict[str, str]:
     }  # fmt: skip
 
 
-def renamed(code: str, names: Mapping[str, str]) -> str:
-    """A piece of code with these names replaced, except attributes and keywords of calls."""
-    if not names:
+def renamed(code: str, names: Mapping[str, str]) -> str | None:
+    """A piece of code with these names replaced, except attributes and keywords of calls; None if one may stand in a
+    string.
+    """
+    if names.keys().isdisjoint(re.findall(r"[^\W\d]\w*", code)):
         return code
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, SyntaxError, IndentationError):
-        return code
+        return None
+    strings = " ".join(token.string for token in tokens if token.type == tokenize.STRING)
+    if not names.keys().isdisjoint(re.findall(r"[^\W\d]\w*", strings)):
+        return None
     lines = code.splitlines(keepends=True)
     depths, depth = [], 0
     for token in tokens:
