@@ -23,15 +23,26 @@ def rename_by_place(tree: ast.Module, kept: Collection[str] = ()) -> None:
 
 
 class _ByPlace(Renaming):
+    def _within(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Lambda):  # most bind their parameters alone
+            parameters = _parameters(node)
+            depth = len(self.scopes)
+            self.scopes.append({name: f"parameter {depth}.{number}" for number, name in enumerate(parameters)})
+        else:
+            super()._within(node)
+
     def chosen(self, scope: ast.AST, names: Sequence[str]) -> dict[str, str]:
         depth = len(self.scopes)
         if not isinstance(scope, _FUNCTIONS):
             return {name: f"variable {depth}.{number}" for number, name in enumerate(names)}
-        every = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
-        parameters = [name for name in every if name in names]
-        found = {name: f"parameter {depth}.{number}" for number, name in enumerate(parameters)}
-        loops = {} if isinstance(scope, ast.Lambda) else _loop_names(scope, depth)
-        return {name: name for name in names} | loops | found
+        found = {name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names}
+        return {name: name for name in names} | _loop_names(scope, depth) | found
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[str]:
+    own = function.args
+    rest = [part for part in (own.vararg, own.kwarg) if part]
+    return [part.arg for part in (*own.posonlyargs, *own.args, *own.kwonlyargs, *rest)]
 
 
 def _loop_names(scope: ast.AST, depth: int) -> dict[str, str]:

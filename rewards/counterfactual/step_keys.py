@@ -173,15 +173,17 @@ def _bound(node: ast.stmt) -> Iterator[str]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name for alias in node.names)
     else:
-        named = (one for part in _header(node) for one in ast.walk(part) if isinstance(one, ast.Name))
+        named = (one for part in _targets(node) for one in ast.walk(part) if isinstance(one, ast.Name))
         yield from (one.id for one in named if isinstance(one.ctx, ast.Store))
 
 
-def _header(node: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement outside its blocks."""
-    for field, value in ast.iter_fields(node):
-        if field not in _BLOCKS:
-            yield from (part for part in (value if isinstance(value, list) else [value]) if isinstance(part, ast.AST))
+def _targets(node: ast.stmt) -> Sequence[ast.AST]:
+    """The parts of a header that may assign names, except by `:=`."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
+        return [node.target]
+    return node.items if isinstance(node, ast.With | ast.AsyncWith) else []
 
 
 def _header_code(node: ast.stmt) -> str:

@@ -211,17 +211,32 @@ class Counter:
         return Observation("", done=action == "end", valid=True)
 
 
-def trajectory(ratio=1.0):
+def trajectory(ratio=1.0, number=0, texts=("a = 1", "no\nno\nno", "a = 1\nb = 2")):
     """Two turns, `a = 1` and `b = 2` after it, with eight tokens of a tool between them."""
-    first, tool, second = (TOKENIZER.encode(text) for text in ("a = 1", "no\nno\nno", "a = 1\nb = 2"))
+    first, tool, second = (TOKENIZER.encode(text) for text in texts)
     end = [TOKENIZER.eos_token_id]
     ids = [*first, *end, *tool, *second, *end]
-    turns = [(0, 6), (14, len(ids))]
+    turns = [(0, len(first) + 1), (len(first) + 1 + len(tool), len(ids))]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
     assert isinstance(text, str)
     info = {"score": ratio, "pass_ratio": ratio}
     environment: Any = Counter  # which has what replays need of one
-    return RolloutSample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=environment)
+    return RolloutSample("g", number, ["code", "truth"], text, ids, info, turns, answer=1, environment=environment)
+
+
+def test_turns_in_the_same_state_have_one_key_and_are_replaced_by_what_a_sibling_did_there():
+    texts = ("a = 9", "no\nno\nno", "a = 1"), ("x", "yes", "a = 1\nb = 2")
+    group = [trajectory(), trajectory(0.5, 1, texts[0]), trajectory(1.0, 2, texts[1])]
+    plan = {"unit": "turn", "methods": ("replace",)}
+    found = run(*group, service=service(size=3, plan=plan), judge=Judge())
+    keys = [one["credit_keys"] for one in found]
+    assert keys[0] == keys[1]
+    assert keys[0][0] == keys[2][0] != keys[2][1] != keys[0][1]
+    # Only the last action counts: the second sample's is worse than what the first did in the same state.
+    assert found[1]["credit_values"].tolist() == [0.0, -0.5]
+    assert found[0]["credit_values"].tolist() == [0.0, 0.5]
+    assert found[2]["credit_values"][0] == 0.0
+    assert math.isnan(found[2]["credit_values"][1])
 
 
 def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
