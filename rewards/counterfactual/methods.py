@@ -114,10 +114,14 @@ async def _delete(work: Work) -> Array:
 
 
 async def _replace(work: Work) -> Array:
-    """The step of a sibling in place of this one: of a better sibling than the solution, where there is one."""
-    candidates = _candidates("replace", work)
-    reward = work.whole[0]
-    ordered = sorted(candidates, key=lambda index: not work.alternatives.best_reward(index) > reward)
+    """The step of a sibling in place of this one; first where it may gain, most first with the informative choice."""
+    by_gain = work.plan.choice == "informative"
+
+    def rank(index: int) -> float:
+        promise = work.alternatives.promise(index)
+        return -promise if by_gain else float(promise <= 0.0)
+
+    ordered = sorted(_candidates("replace", work), key=rank)
     values = _no_credit(work)
     chosen = sorted(ordered[: work.budget])
     pieces = [work.alternatives.best(index, work.rng) for index in chosen]

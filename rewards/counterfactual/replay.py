@@ -153,10 +153,9 @@ def _edits(
         return ProgramEdits(solution, steps), own, others
     actions = tuple(solution[step.start : step.end] for step in steps)
     states = tuple(state_keys(solution, [(step.start, step.end) for step in steps]))
-    turns = Sibling(actions, math.nan, states)
-    rewards = [sibling.reward for sibling in siblings if (sibling.text, sibling.states) == (actions, states)]
-    own = of_turns(Sibling(actions, rewards[0] if rewards else math.nan, states))
-    others = [of_turns(sibling) for sibling in siblings if (sibling.text, sibling.states) != (turns.text, turns.states)]
+    same = [sibling for sibling in siblings if (sibling.text, sibling.states) == (actions, states)]
+    own = of_turns(same[0] if same else Sibling(actions, math.nan, states))
+    others = [of_turns(sibling) for sibling in siblings if sibling not in same]
     return TurnEdits(actions), own, others
 
 

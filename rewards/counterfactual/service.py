@@ -229,11 +229,11 @@ class CreditService:
         """Scores and solutions of the sample's group; None if they are not needed or arrive too late."""
         if self.has_advantage is None and not self.plan.needs_siblings:
             return None
-        written = Sibling(part.text, own.score)
+        written = Sibling(part.text, own.score, tests=own.tests)
         if part.turns:
             actions = [(start, end) for start, end in part.turns if part.text[start:end].strip()]
             texts = tuple(part.text[start:end] for start, end in actions)
-            written = Sibling(texts, own.score, tuple(state_keys(part.text, actions)))
+            written = Sibling(texts, own.score, tuple(state_keys(part.text, actions)), own.tests)
         score = math.nan if math.isnan(own.score) else float(sample.info["score"])
         may_wait = self._waiting < _WAITING
         self._waiting += 1

@@ -14,9 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rewards.analysis.parsing import parse
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.interventions import Solution
+from rewards.counterfactual.replayer import Array
 from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
 from rewards.counterfactual.step_keys import Part, parts_of
 
@@ -25,12 +29,13 @@ from rewards.counterfactual.step_keys import Part, parts_of
 class Sibling:
     """A solution of the group: its text, or the actions of an agent with the key of the state before each.
 
-    reward: R in [0, 1]; NaN if it could not be judged.
+    reward: R in [0, 1]; NaN if it could not be judged. tests: which tests it passed, if that is known.
     """
 
     text: Solution
     reward: float = math.nan
     states: tuple[str, ...] = ()
+    tests: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Keyed:
     reached: tuple[bool, ...]
     is_code: tuple[bool, ...]
     reward: float = math.nan
+    tests: tuple[bool, ...] = ()
 
     def index(self, key: str) -> int | None:
         """The step with this key."""
@@ -61,8 +67,10 @@ class Keyed:
 def of_turns(turns: Sibling) -> Keyed:
     """An agent's actions, with the states before them as keys."""
     actions = tuple(turns.text)
-    count = len(actions)
-    return Keyed(actions, turns.states, actions, ((),) * count, (True,) * count, (False,) * count, turns.reward)
+    each = len(actions)
+    return Keyed(
+        actions, turns.states, actions, ((),) * each, (True,) * each, (False,) * each, turns.reward, turns.tests
+    )
 
 
 def of_programs(
@@ -73,13 +81,15 @@ def of_programs(
     siblings: the whole group in the order of its samples, so that all samples get the same keys; the solution may be
     among them. asked: names that the problem mentions. Texts without steps, and equal ones, are left out of the others.
     """
-    rewards = {sibling.text: sibling.reward for sibling in reversed(siblings) if isinstance(sibling.text, str)}
+    members = {sibling.text: sibling for sibling in reversed(siblings) if isinstance(sibling.text, str)}
     texts = [text for text in dict.fromkeys(sibling.text for sibling in siblings) if isinstance(text, str)]
-    texts = texts if solution in rewards else [solution, *texts]
+    texts = texts if solution in members else [solution, *texts]
     found = _keyed(tuple(texts), unit, text_steps, asked)
-    own = replace(found[solution], reward=rewards.get(solution, math.nan))
-    others = [replace(found[text], reward=rewards[text]) for text in texts if text != solution and text in found]
-    return own, others
+    judged = {
+        text: replace(keyed, reward=members[text].reward, tests=members[text].tests) if text in members else keyed
+        for text, keyed in found.items()
+    }
+    return judged[solution], [judged[text] for text in texts if text != solution and text in judged]
 
 
 # Each sample of a group asks for the same one.
@@ -121,18 +131,18 @@ def equal_steps(own: Keyed, others: Sequence[Keyed]) -> set[int]:
 def informative(own: Keyed, others: Sequence[Keyed]) -> list[int]:
     """The steps that may tell most first.
 
-    That is, those whose code goes with the largest difference of mean rewards, between the solutions that have it (this
-    one included) and those that have other code or no such step; then those that most solutions write differently;
-    then the longest; then the earlier.
+    That is, those whose code goes with the largest difference of mean outcomes, between the solutions that have it
+    (this one included) and those that have other code or no such step; then those that most solutions write
+    differently; then the longest; then the earlier. The outcome is that of the test with the largest difference, or R.
     """
     comparable = [other for other in others if any(other.keys)]
+    outcomes = _outcomes([own, *comparable])
 
     def rank(index: int) -> tuple[float, int, int]:
-        different = _different(own, index, comparable) if own.keys[index] else []
-        rest = [other.reward for other in comparable if not any(other is one for one in different)]
-        means = [_mean([own.reward, *rest]), _mean([other.reward for other in different])]
-        difference = abs(means[0] - means[1])
-        return -difference if math.isfinite(difference) else 0.0, -len(different), -len(own.pieces[index])
+        different = {id(other) for other in _different(own, index, comparable)} if own.keys[index] else set()
+        apart = np.array([id(other) in different for other in (own, *comparable)])
+        difference = np.abs(_contrast(outcomes, apart)).max()
+        return -float(difference), -len(different), -len(own.pieces[index])
 
     return sorted(range(len(own.keys)), key=rank)
 
@@ -147,9 +157,24 @@ def _different(own: Keyed, index: int, others: Sequence[Keyed]) -> list[Keyed]:
     ]
 
 
-def _mean(rewards: Sequence[float]) -> float:
-    judged = [reward for reward in rewards if math.isfinite(reward)]
-    return sum(judged) / len(judged) if judged else math.nan
+def _outcomes(solutions: Sequence[Keyed]) -> Array:
+    """(solutions, tests) which tests each passed, if all know that; else (solutions, 1) R. NaN: not judged."""
+    judged = [solution for solution in solutions if math.isfinite(solution.reward)]
+    tests = {len(solution.tests) for solution in judged}
+    if len(tests) != 1 or tests == {0}:
+        return np.array([[solution.reward] for solution in solutions])
+    unknown = [math.nan] * tests.pop()
+    return np.array([solution.tests if math.isfinite(solution.reward) else unknown for solution in solutions], float)
+
+
+def _contrast(outcomes: Array, chosen: NDArray[np.bool_]) -> Array:
+    """Mean outcomes of the chosen solutions minus those of the others; 0 where one side has none."""
+    judged = np.isfinite(outcomes[:, 0])
+    sides = outcomes[judged & chosen], outcomes[judged & ~chosen]
+    if not all(map(len, sides)):
+        return np.zeros(outcomes.shape[1])
+    contrast: Array = sides[0].mean(axis=0) - sides[1].mean(axis=0)
+    return contrast
 
 
 class Alternatives:
@@ -159,6 +184,7 @@ class Alternatives:
         self.own = own
         self.others = sorted(others, key=lambda other: -_ranked(other.reward))
         self._known_names: dict[int, dict[str, str]] = {}
+        self._outcomes = _outcomes([own, *self.others])
 
     def places(self, index: int) -> list[tuple[int, int]]:
         """The siblings with other code for this step, the best first, and their step; each different code once."""
@@ -169,19 +195,34 @@ class Alternatives:
                 found[other.codes[place]] = number, place
         return list(found.values())
 
-    def best_reward(self, index: int) -> float:
-        """R of the best sibling with other code for this step; NaN if there is none."""
-        return next((self.others[number].reward for number, _ in self.places(index)), math.nan)
+    def promise(self, index: int) -> float:
+        """What the best other code for this step may gain, from -1 to 1 (`_promised`); -1 if there is none."""
+        return max((self._promised(index, *place) for place in self.places(index)), default=-1.0)
+
+    def _promised(self, index: int, number: int, place: int) -> float:
+        """Where each test is known: of those that this solution fails, the most that siblings with this code pass more
+        often than the others. Else the reward of the best of these siblings minus this solution's.
+        """
+        code = self.others[number].codes[place]
+        if self._outcomes.shape[1] == 1 or self.own.reward == 1.0:
+            gain = self.others[number].reward - self.own.reward
+            return gain if math.isfinite(gain) else 0.0
+        places = [other.index(self.own.keys[index]) for other in self.others]
+        pairs = zip(self.others, places, strict=True)
+        holds = [False, *(each is not None and other.codes[each] == code for other, each in pairs)]
+        failed = self._outcomes[0] == 0.0
+        return float(_contrast(self._outcomes[:, failed], np.array(holds)).max(initial=-1.0))
 
     def best(self, index: int, rng: random.Random) -> str | None:
-        """What the best sibling wrote for this step, drawn among equally good ones; None if none wrote other code.
+        """What siblings wrote for this step that promises most, then that of the best sibling, then drawn; or None.
 
         Names that the sibling binds in other steps that are the same get this solution's names. Code that reads a name
         which this solution lacks is left out: that it fails says nothing about the step.
         """
         places = self.places(index)
         rng.shuffle(places)
-        for number, place in sorted(places, key=lambda one: -_ranked(self.others[one[0]].reward)):
+        places.sort(key=lambda one: (-self._promised(index, *one), -_ranked(self.others[one[0]].reward)))
+        for number, place in places:
             written = self.others[number].pieces[place]
             piece = self._in_own_names(written, number) if self.own.is_code[index] else written
             if piece is not None and piece != self.own.pieces[index]:

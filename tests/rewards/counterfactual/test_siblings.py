@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rewards.counterfactual.plan import CHOICES, Plan
 from rewards.counterfactual.replay import Outcome, Sibling, estimate
-from rewards.counterfactual.siblings import Alternatives, names_read, of_programs, renamed
+from rewards.counterfactual.siblings import Alternatives, equal_steps, informative, names_read, of_programs, renamed
 
 
 def best(solution: str, siblings: dict[str, float], index: int = 0) -> set[str | None]:
@@ -26,6 +26,35 @@ def test_the_best_sibling_with_other_code_is_taken_and_equally_good_ones_are_dra
     }
     assert best("a = 1\nb = 0", {"a = 2": 1.0, "b = 7\na = 3": 1.0}) == {"a = 2", "a = 3"}
     assert best("a = 1\nb = 0", {"b = 2": 1.0, "a=1 # the same": 1.0, "a = (": 1.0}) == {None}
+
+
+def tested(*solutions: str) -> list[Sibling]:
+    """Solutions with one test per line a to d, which wants the value 1."""
+    tests = [tuple(f"{name} = 1" in text.splitlines() for name in "abcd") for text in solutions]
+    return [Sibling(text, sum(own) / 4, tests=own) for text, own in zip(solutions, tests, strict=True)]
+
+
+def lines(*values: int) -> str:
+    return "\n".join(f"{name} = {value}" for name, value in zip("abcd", values, strict=True))
+
+
+def test_code_that_goes_with_a_test_that_fails_comes_before_that_of_a_better_sibling():
+    solution = lines(5, 1, 7, 1)
+    group = tested(solution, lines(6, 1, 1, 1), lines(1, 8, 9, 2))  # the better one is wrong about a, too
+    own, others = of_programs(solution, group, "statement", False)
+    alternatives = Alternatives(own, others)
+    assert [alternatives.best(index, random.Random(0)) for index in range(4)] == ["a = 1", "b = 8", "c = 1", "d = 2"]
+    assert alternatives.promise(0) == alternatives.promise(2) == 1.0
+    without_tests = [Sibling(sibling.text, sibling.reward) for sibling in group]
+    assert Alternatives(*of_programs(solution, without_tests, "statement", False)).best(0, random.Random(0)) == "a = 6"
+
+
+def test_the_step_that_decides_a_test_tells_more_than_one_whose_code_goes_with_the_reward():
+    solution = lines(1, 1, 1, 5)
+    group = tested(solution, lines(1, 1, 6, 1), lines(1, 1, 7, 1), lines(1, 1, 1, 8))
+    own, others = of_programs(solution, group, "statement", False)
+    assert informative(own, others)[:2] == [2, 3]
+    assert equal_steps(own, others) == {0, 1}
 
 
 def test_code_that_reads_what_the_solution_lacks_is_no_replacement():
