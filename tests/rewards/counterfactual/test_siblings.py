@@ -28,7 +28,7 @@ def test_the_best_sibling_with_other_code_is_taken_and_equally_good_ones_are_dra
     assert best("a = 1\nb = 0", {"b = 2": 1.0, "a=1 # the same": 1.0, "a = (": 1.0}) == {None}
 
 
-def tested(*solutions: str) -> list[Sibling]:
+def with_tests(*solutions: str) -> list[Sibling]:
     """Solutions with one test per line a to d, which wants the value 1."""
     tests = [tuple(f"{name} = 1" in text.splitlines() for name in "abcd") for text in solutions]
     return [Sibling(text, sum(own) / 4, tests=own) for text, own in zip(solutions, tests, strict=True)]
@@ -40,7 +40,8 @@ def lines(*values: int) -> str:
 
 def test_code_that_goes_with_a_test_that_fails_comes_before_that_of_a_better_sibling():
     solution = lines(5, 1, 7, 1)
-    group = tested(solution, lines(6, 1, 1, 1), lines(1, 8, 9, 2))  # the better one is wrong about a, too
+    better, worse = lines(6, 1, 1, 1), lines(1, 8, 9, 2)  # the better one is wrong about a, too
+    group = with_tests(solution, better, worse, lines(7, 1, 1, 3))
     own, others = of_programs(solution, group, "statement", False)
     alternatives = Alternatives(own, others)
     assert [alternatives.best(index, random.Random(0)) for index in range(4)] == ["a = 1", "b = 8", "c = 1", "d = 2"]
@@ -51,7 +52,7 @@ def test_code_that_goes_with_a_test_that_fails_comes_before_that_of_a_better_sib
 
 def test_the_step_that_decides_a_test_tells_more_than_one_whose_code_goes_with_the_reward():
     solution = lines(1, 1, 1, 5)
-    group = tested(solution, lines(1, 1, 6, 1), lines(1, 1, 7, 1), lines(1, 1, 1, 8))
+    group = with_tests(solution, lines(1, 1, 6, 1), lines(1, 1, 7, 1), lines(1, 1, 1, 8))
     own, others = of_programs(solution, group, "statement", False)
     assert informative(own, others)[:2] == [2, 3]
     assert equal_steps(own, others) == {0, 1}
