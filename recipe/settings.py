@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rewards.counterfactual.replay import Choice, Method, Plan
+from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
@@ -87,13 +87,14 @@ class CreditSettings(Group):
     """Counterfactual credit per step of a solution (``credit.*``)."""
 
     kind: Literal["off", "counterfactual"]
-    method: Method = Plan.method
+    methods: tuple[Method, ...] = Plan.methods
     unit: Unit = Plan.unit
     text_steps: bool = Plan.text_steps
     budget: int = Field(default=Plan.budget, ge=1)
     choice: Choice = Plan.choice
     check_flaky: bool = Plan.check_flaky
     continuations: int = Field(default=Plan.continuations, ge=1)
+    prefixes: Prefixes = Plan.prefixes
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
@@ -111,10 +112,11 @@ class CreditSettings(Group):
         chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
         Plan(**chosen)
         # Other methods give the credit of a block to all of its steps.
-        if self.method in ("delete", "replace") and self.min_valid > 2 * self.budget:
+        if set(self.methods) <= set(BY_STEP) and self.min_valid > 2 * self.budget:
             raise ValueError(
-                f"min_valid={self.min_valid} credits are more than a response can have: method={self.method} gives one "
-                f"per replay, at most twice budget={self.budget}. Lower min_valid or raise budget"
+                f"min_valid={self.min_valid} credits are more than a response can have: the methods "
+                f"{', '.join(self.methods)} give one per replay, at most twice budget={self.budget}. "
+                "Lower min_valid or raise budget"
             )
         return self
 

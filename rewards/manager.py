@@ -15,8 +15,8 @@ from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, Rewar
 
 from rewards import compute_score, what_is_read
 from rewards.counterfactual.groups import SharedBoard, skips
+from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.policy import SharedPolicy, wanted
-from rewards.counterfactual.replay import Plan
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.skills import skill_assigner
@@ -35,8 +35,8 @@ def credit_service(config: Any) -> CreditService | None:
     if credit is None or credit.kind == "off":
         return None
     plan = Plan(
-        credit.method, credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
-        credit.continuations,
+        tuple(credit.methods), credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
+        credit.continuations, credit.prefixes,
     )  # fmt: skip
     return CreditService(
         plan, SharedBoard(config), has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size

@@ -28,12 +28,14 @@ class Change:
     replaced: keys whose earlier value trains the same as this value, up to the draw of samples. ``${data.seed}`` is
     the run's own seed.
     renamed: keys with renamed values: old -> new.
+    listed: keys that became a list of values under another name: old key -> new key.
     removed: dropped keys, with the only value that matches the behaviour without them.
     """
 
     added: Mapping[str, object] = field(default_factory=dict)
     replaced: Mapping[str, object] = field(default_factory=dict)
     renamed: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
     removed: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -88,7 +90,9 @@ CHANGES: dict[int, Change] = {
             )
         },
     ),
-    4: Change(added={"credit.mapping": "add"}),
+    4: Change(
+        added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}
+    ),
 }
 
 
@@ -133,6 +137,10 @@ def _apply(change: Change, config: DictConfig, where: str) -> None:
         value = OmegaConf.select(config, key)
         if value in names:
             OmegaConf.update(config, key, names[value])
+    for key, new in change.listed.items():
+        group = _group(config, key)
+        if group is not None and _leaf(key) in group:
+            OmegaConf.update(config, new, [group.pop(_leaf(key))], force_add=True)
     for key, neutral in change.removed.items():
         group = _group(config, key)
         if group is None or _leaf(key) not in group:

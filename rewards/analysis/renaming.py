@@ -4,7 +4,7 @@ Builtins, attributes, keywords of calls, names defined in a class and the names 
 """
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NAMED = (
@@ -16,7 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def rename(tree: ast.Module, kept: Collection[str]) -> set[str]:
     """Rename in place, numbering names in order of appearance; returns the new names that the module itself binds."""
-    renaming = _Renaming()
+    renaming = Renaming()
     names = {name: name for name in bound_by(tree) if name in kept}
     renaming.scopes.append(names | {name: renaming.fresh() for name in bound_by(tree) if name not in kept})
     for statement in tree.body:
@@ -73,7 +73,9 @@ def _bound_at(node: ast.AST) -> Iterator[str]:
         yield from (alias.asname or alias.name for alias in node.names if alias.asname or "." not in alias.name)
 
 
-class _Renaming(ast.NodeVisitor):
+class Renaming(ast.NodeVisitor):
+    """Renames in place, scope by scope; `scopes` are the new names of the scopes around the visited node."""
+
     def __init__(self) -> None:
         self.scopes: list[dict[str, str]] = []
         self.count = 0
@@ -90,7 +92,11 @@ class _Renaming(ast.NodeVisitor):
         if isinstance(node, _COMPREHENSIONS):
             walrus = {inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)}
             names = [name for name in names if name not in walrus]
-        self.scopes.append({name: self.fresh() for name in names})
+        self.scopes.append(self.chosen(node, names))
+
+    def chosen(self, scope: ast.AST, names: Sequence[str]) -> dict[str, str]:
+        """The new names of those that a function, lambda or comprehension binds."""
+        return {name: self.fresh() for name in names}
 
     def visit_Name(self, node: ast.Name) -> None:
         node.id = self.new_name(node.id)

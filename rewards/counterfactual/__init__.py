@@ -6,7 +6,8 @@ The public API of `segments` (the steps of a solution), `interventions` (a solut
 
 from rewards.counterfactual.interventions import KINDS, intervene
 from rewards.counterfactual.judging import ScoreCache
-from rewards.counterfactual.replay import CHOICES, METHODS, Credits, Plan, estimate
+from rewards.counterfactual.plan import CHOICES, METHODS, Plan
+from rewards.counterfactual.replay import Credits, Outcome, Sibling, estimate
 from rewards.counterfactual.segments import UNITS, NoSteps, Step, segment
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "UNITS",
     "Credits",
     "NoSteps",
+    "Outcome",
     "Plan",
     "ScoreCache",
+    "Sibling",
     "Step",
     "estimate",
     "intervene",

@@ -15,7 +15,7 @@ import ray
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-from rewards.counterfactual.interventions import Solution
+from rewards.counterfactual.siblings import Sibling
 
 # Whether any sample of a group with these scores (of the judged samples) has a nonzero advantage.
 GroupAdvantage = Callable[[Sequence[float]], bool]
@@ -27,7 +27,7 @@ KEPT_GROUPS = 65_536
 @dataclass
 class _Group:
     complete: asyncio.Event = field(default_factory=asyncio.Event)
-    samples: dict[int, tuple[float, Solution]] = field(default_factory=dict)
+    samples: dict[int, tuple[float, Sibling]] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
 
 
@@ -43,13 +43,13 @@ class GroupBoard:
         self._groups: OrderedDict[str, _Group] = OrderedDict()
 
     async def meet(
-        self, group: str, sample: int, score: float, text: Solution, wait: bool = True
-    ) -> list[tuple[float, Solution]] | None:
-        """Scores and texts (or actions) of the group in sample order, without samples that ended before they had a
+        self, group: str, sample: int, score: float, solution: Sibling, wait: bool = True
+    ) -> list[tuple[float, Sibling]] | None:
+        """Scores and solutions of the group in sample order, without samples that ended before they had a
         score. None if some are unfinished after `patience`, or at once with `wait` false.
         """
         here = self._group(group)
-        here.samples[sample] = (score, text)
+        here.samples[sample] = (score, solution)
         self._check_complete(here)
         if not here.complete.is_set():
             try:
@@ -126,7 +126,8 @@ def wanted(config: Any) -> bool:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return False
-    return credit.method == "replace" or skips(config) is not None
+    by_siblings = "replace" in credit.methods or credit.choice == "informative"
+    return by_siblings or skips(config) is not None
 
 
 class SharedBoard:
@@ -145,9 +146,9 @@ class SharedBoard:
             self._actor = board.options(**options).remote(self.size, self.patience)
         return self._actor
 
-    async def meet(self, *sample: Any) -> list[tuple[float, Solution]] | None:
+    async def meet(self, *sample: Any) -> list[tuple[float, Sibling]] | None:
         """`GroupBoard.meet`."""
-        together: list[tuple[float, Solution]] | None = await self.actor.meet.remote(*sample)
+        together: list[tuple[float, Sibling]] | None = await self.actor.meet.remote(*sample)
         return together
 
     def leave(self, group: str, sample: int) -> None:

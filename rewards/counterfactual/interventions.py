@@ -7,12 +7,11 @@ reference for comparisons.
 """
 
 import ast
-import random
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from rewards.analysis.parsing import LineOffsets, parse, statements, written
-from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
+from rewards.counterfactual.segments import Step
 from rewards.extraction import find_block
 
 Kind = Literal["delete", "truncate", "replace"]
@@ -182,25 +181,17 @@ class Edits(Protocol):
         """The solution with only these steps."""
         ...
 
-    def swap(self, index: int, rng: random.Random) -> Solution | None:
-        """The solution with this step as a sibling wrote it; None if all siblings wrote the same."""
+    def put(self, index: int, piece: str) -> Solution | None:
+        """The solution with this text in the step's place."""
         ...
 
 
 class ProgramEdits:
-    """Edits of a text whose steps are spans of it.
+    """Edits of a text whose steps are spans of it."""
 
-    siblings: other solutions of the same problem.
-    """
-
-    def __init__(
-        self, solution: str, steps: Sequence[Step], unit: Unit, text_steps: bool = False, siblings: Sequence[str] = ()
-    ):
+    def __init__(self, solution: str, steps: Sequence[Step]):
         self.solution = solution
         self.steps = steps
-        self.unit = unit
-        self.text_steps = text_steps
-        self.siblings = siblings
 
     def whole(self) -> str:
         return self.solution
@@ -211,31 +202,17 @@ class ProgramEdits:
     def keep(self, chosen: Collection[int]) -> str | None:
         return keep(self.solution, self.steps, chosen)
 
-    def swap(self, index: int, rng: random.Random) -> str | None:
-        """The solution with the step of a sibling that has equally many steps."""
-        own = self.solution[self.steps[index].start : self.steps[index].end]
-        others: list[str] = []
-        for sibling in self.siblings:
-            try:
-                found = segment(sibling, self.unit, text_steps=self.text_steps)
-            except NoSteps:
-                continue
-            if len(found) == len(self.steps) and (text := sibling[found[index].start : found[index].end]) != own:
-                others.append(text)
-        if not others:
-            return None
-        return intervene(self.solution, self.steps, index, "replace", replacement=rng.choice(others))
+    def put(self, index: int, piece: str) -> str | None:
+        return intervene(self.solution, self.steps, index, "replace", replacement=piece)
 
 
 class TurnEdits:
-    """Edits of an agent's actions. Any of them may be dropped, since the rest is replayed in a fresh environment.
-
-    actions: text of each assistant turn in order. siblings: the actions of other trajectories of the same problem.
+    """Edits of an agent's actions, the texts of its turns. Any of them may be dropped, since the rest is replayed in a
+    fresh environment.
     """
 
-    def __init__(self, actions: tuple[str, ...], siblings: Sequence[Any] = ()):
+    def __init__(self, actions: tuple[str, ...]):
         self.actions = actions
-        self.siblings = siblings
 
     def whole(self) -> tuple[str, ...]:
         return self.actions
@@ -246,13 +223,5 @@ class TurnEdits:
     def keep(self, chosen: Collection[int]) -> tuple[str, ...]:
         return tuple(self.actions[index] for index in sorted(chosen))
 
-    def swap(self, index: int, rng: random.Random) -> tuple[str, ...] | None:
-        """The actions with this one replaced by a sibling's action in the same turn."""
-        others = [
-            sibling[index]
-            for sibling in self.siblings
-            if index < len(sibling) and sibling[index] != self.actions[index]
-        ]
-        if not others:
-            return None
-        return (*self.actions[:index], rng.choice(others), *self.actions[index + 1 :])
+    def put(self, index: int, piece: str) -> tuple[str, ...]:
+        return (*self.actions[:index], piece, *self.actions[index + 1 :])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from rewards.counterfactual.replayer import Outcome
 from rewards.sandbox.client.accounting import counted
 
 Value = TypeVar("Value")
@@ -91,11 +92,19 @@ def reward_of(info: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class Judged:
-    """One judgement: the verdict, the seconds of sandbox workers that it took, the runs that hit their time limit."""
+    """One judgement: the verdict, the seconds of sandbox workers that it took, the runs that hit their time limit.
+
+    tests: which tests passed, for a verdict whose R is their share; else unknown.
+    """
 
     info: Mapping[str, Any]
     seconds: float
     timeouts: int
+    tests: tuple[bool, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(reward_of(self.info), self.tests)
 
 
 async def judged(judge: Judge, answer: str) -> Judged:
@@ -104,7 +113,9 @@ async def judged(judge: Judge, answer: str) -> Judged:
         info = await judge(answer)
     # A verdict's error names only the first failure, and a driver may stop a slow run before the sandbox does.
     timeouts = max(busy.timeouts, int(info.get("error") == "timeout"))
-    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts)
+    passed = tuple(busy.passed)
+    tests = passed if passed and math.isclose(sum(passed) / len(passed), reward_of(info), abs_tol=1e-9) else ()
+    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts, tests)
 
 
 def limit_after(seconds: float) -> float:
@@ -144,6 +155,11 @@ class Answers:
         """
         own = self._known.known([group, answer])
         return math.inf if own is None or own.timeouts else limit_after(own.seconds)
+
+    def tests(self, group: str, answer: str) -> tuple[bool, ...]:
+        """Which tests an answer passed, if that is known."""
+        own = self._known.known([group, answer])
+        return () if own is None else own.tests
 
     def timeouts(self, group: str, answer: str) -> float:
         """Number of an answer's runs that hit their time limit: a replay with no more of them gets its score. Infinite

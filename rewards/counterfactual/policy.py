@@ -1,4 +1,4 @@
-"""Access to the policy from reward workers: it continues a prefix of its own answer (credit.method=resample).
+"""Access to the policy from reward workers: it continues a prefix of its own answer (credit.methods=[resample]).
 
 The engines belong to verl's agent loops, which start a named actor in front of them for the run's workers.
 """
@@ -48,7 +48,7 @@ class Policy:
 def wanted(config: Any) -> bool:
     """Whether a run's credits are estimated with continuations by the policy."""
     credit = config.get("credit")
-    return credit is not None and credit.kind != "off" and credit.method == "resample"
+    return credit is not None and credit.kind != "off" and "resample" in credit.methods
 
 
 def share_policy(config: Any, client: Any) -> Any:

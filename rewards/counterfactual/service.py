@@ -7,18 +7,24 @@ leave to others, and the tokens that the steps cover.
 import logging
 import math
 import random
+import re
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from rewards.counterfactual.groups import GroupAdvantage
+from rewards.counterfactual.interventions import Solution
 from rewards.counterfactual.judging import Answers, Judge, ScoreCache, judged, reward_of
-from rewards.counterfactual.replay import Credits, Plan, Resume, TimedOut, estimate
+from rewards.counterfactual.plan import Plan
+from rewards.counterfactual.replay import Credits, estimate
+from rewards.counterfactual.replayer import Outcome, Resume, TimedOut
+from rewards.counterfactual.siblings import Sibling
+from rewards.counterfactual.step_keys import state_keys
 from rewards.counterfactual.tokens import token_offsets, token_steps
 from rewards.environments import Environment, play
 from rewards.sandbox.client.accounting import at_most, counted
@@ -100,8 +106,10 @@ class CreditService:
         self.board = board
         self.has_advantage = has_advantage
         self.seed = seed
-        # R of changed solutions, and how many of their runs hit a time limit.
-        self.cache: ScoreCache[tuple[float, int]] = ScoreCache(cache_size, lambda found: math.isfinite(found[0]))
+        # Outcomes of changed solutions, and how many of their runs hit a time limit.
+        self.cache: ScoreCache[tuple[Outcome, int]] = ScoreCache(
+            cache_size, lambda found: math.isfinite(found[0].score)
+        )
         self.answers = Answers()
         self.saved = 0
         self._saved_in = 0
@@ -110,9 +118,11 @@ class CreditService:
     async def credit(self, sample: RolloutSample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
         """The credits of one sample for the trainer, with keys that start with `credit_`; the same keys on every path.
 
-        credit_values (K,) float32, NaN for a step without credit; credit_steps (T,) int32, the step of each response
-        token or -1; credit_spans (K, 2) int32, characters of each step; credit_cause and credit_reason, why no step
-        has a credit, as an identifier and as a sentence; counts and seconds.
+        credit_values (K,) float32, NaN for a step without credit; credit_keys, K strings, equal for the same step of
+        siblings, "" where unknown; credit_tests (K, tests) float32, the step's part in each test, without tests where
+        they are unknown; credit_steps (T,) int32, the step of each response token or -1; credit_spans (K, 2) int32,
+        characters of each step; credit_cause and credit_reason, why no step has a credit, as an identifier and as a
+        sentence; counts and seconds.
         """
         spent = _Spent()
         try:
@@ -120,7 +130,8 @@ class CreditService:
             resume = _resumer(sample, part, tokenizer, spent) if sample.continue_prefix else None
             answer = sample.group, _answer(sample, tokenizer)
             limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
-            found = await self._estimate(sample, part, judge, spent, resume, limits)
+            own = Outcome(reward_of(sample.info), self.answers.tests(*answer))
+            found = await self._estimate(sample, part, judge, spent, resume, limits, own)
             spans, steps = _placed(found, part, sample, tokenizer)
         except Exception as error:  # a failed estimate must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
@@ -128,10 +139,14 @@ class CreditService:
             found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
         return {
             "credit_values": np.asarray(found.values, dtype=np.float32),
+            "credit_keys": list(found.keys),
+            "credit_tests": np.asarray(found.tests, dtype=np.float32),
             "credit_steps": steps,
             "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
             "credit_cause": found.cause.split(":")[0],
             "credit_reason": found.cause.partition(": ")[2],
+            "credit_equal_steps": found.equal,
+            "credit_unreached": found.unreached,
             "credit_asked": found.asked,
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
@@ -164,12 +179,14 @@ class CreditService:
         spent: _Spent,
         resume: Resume | None,
         limits: tuple[float, float],
+        own: Outcome,
     ) -> Credits:
-        """limits: time limit of each run of a replay, in seconds, and how many of its runs may hit it."""
+        """limits: time limit of each run of a replay, in seconds, and how many of its runs may hit it. own: the
+        outcome of the sample itself.
+        """
         limit, own_timeouts = limits
-        siblings = await self._siblings(sample, part, spent)
-        score = reward_of(sample.info)
-        if not math.isfinite(score):
+        siblings = await self._siblings(sample, part, own, spent)
+        if not math.isfinite(own.score):
             return Credits(cause="masked")
         if siblings is not None and self.has_advantage is not None:
             scores = [value for value, _ in siblings if math.isfinite(value)]
@@ -177,7 +194,7 @@ class CreditService:
                 self._save(sample.step, self.plan.budget)
                 return Credits(cause="equal_group")
 
-        async def run(changed: str | tuple[str, ...]) -> tuple[float, int]:
+        async def run(changed: Solution) -> tuple[Outcome, int]:
             if isinstance(changed, str):
                 answer = changed
             else:
@@ -188,35 +205,40 @@ class CreditService:
             with at_most(limit):
                 found = await judged(judge, answer)
             spent.busy_seconds += found.seconds
-            return reward_of(found.info), found.timeouts
+            return found.outcome, found.timeouts
 
-        async def verify(changed: str | tuple[str, ...]) -> float:
+        async def verify(changed: Solution) -> Outcome:
             read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
             key = [*sample.problem, str(limit), *read]
             spent.requests += 1
             spent.cache_hits += key in self.cache
-            reward, timeouts = await self.cache.score(key, partial(run, changed))
+            outcome, timeouts = await self.cache.score(key, partial(run, changed))
             if timeouts > own_timeouts:
                 raise TimedOut
-            return reward
+            return outcome
 
         return await estimate(
-            part.text, verify, self._plan_with_savings(sample.step), score=score, rng=self._rng(sample),
-            siblings=[text for _, text in siblings or []], turns=part.turns, resume=resume,
+            part.text, verify, self._plan_with_savings(sample.step), score=own, rng=self._rng(sample),
+            siblings=[sibling for _, sibling in siblings or []], asked=_names_in(*sample.problem[1:]),
+            turns=part.turns, resume=resume,
         )  # fmt: skip
 
-    async def _siblings(self, sample: RolloutSample, part: _Part, spent: _Spent) -> list[tuple[float, Any]] | None:
-        """Scores and texts (or actions) of the sample's group; None if they are not needed or arrive too late."""
-        if self.has_advantage is None and self.plan.method != "replace":
+    async def _siblings(
+        self, sample: RolloutSample, part: _Part, own: Outcome, spent: _Spent
+    ) -> list[tuple[float, Sibling]] | None:
+        """Scores and solutions of the sample's group; None if they are not needed or arrive too late."""
+        if self.has_advantage is None and not self.plan.needs_siblings:
             return None
-        written: str | tuple[str, ...] = part.text
+        written = Sibling(part.text, own.score, tests=own.tests)
         if part.turns:
-            written = tuple(part.text[start:end] for start, end in part.turns)
-        score = math.nan if math.isnan(reward_of(sample.info)) else float(sample.info["score"])
+            actions = [(start, end) for start, end in part.turns if part.text[start:end].strip()]
+            texts = tuple(part.text[start:end] for start, end in actions)
+            written = Sibling(texts, own.score, tuple(state_keys(part.text, actions)), own.tests)
+        score = math.nan if math.isnan(own.score) else float(sample.info["score"])
         may_wait = self._waiting < _WAITING
         self._waiting += 1
         try:
-            together: list[tuple[float, Any]] | None = await self.board.meet(
+            together: list[tuple[float, Sibling]] | None = await self.board.meet(
                 sample.group, sample.number, score, written, may_wait
             )
         finally:
@@ -240,6 +262,12 @@ class CreditService:
     def _rng(self, sample: RolloutSample) -> random.Random:
         """Random choices that depend on the seed and the text, not on the order in which samples arrive."""
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
+
+
+@lru_cache(maxsize=256)
+def _names_in(*texts: str) -> frozenset[str]:
+    """The names that the ground truth of a problem mentions, such as those of its tests."""
+    return frozenset(re.findall(r"[^\W\d]\w*", " ".join(texts).replace("\\n", " ")))
 
 
 def _answer(sample: RolloutSample, tokenizer: Any) -> str:

@@ -16,13 +16,13 @@ def credit(*words: str) -> CreditSettings:
 
 def test_there_are_the_methods_and_both_controls():
     found = {name: credit(f"arm={name}", "data.seed=4") for name in ARMS}
-    assert {name: (each.kind, each.method, each.ablation) for name, each in found.items()} == {
-        "grpo": ("off", "delete", "none"),
-        "delete": ("counterfactual", "delete", "none"),
-        "truncate": ("counterfactual", "truncate", "none"),
-        "shapley": ("counterfactual", "shapley", "none"),
-        "shuffled": ("counterfactual", "delete", "shuffled"),
-        "inverted": ("counterfactual", "delete", "inverted"),
+    assert {name: (each.kind, each.methods, each.ablation) for name, each in found.items()} == {
+        "grpo": ("off", ("delete",), "none"),
+        "delete": ("counterfactual", ("delete",), "none"),
+        "truncate": ("counterfactual", ("truncate",), "none"),
+        "shapley": ("counterfactual", ("shapley",), "none"),
+        "shuffled": ("counterfactual", ("delete",), "shuffled"),
+        "inverted": ("counterfactual", ("delete",), "inverted"),
     }
     del found["grpo"]
     assert {(each.budget, each.seed) for each in found.values()} == {(8, 4)}  # the same replays for all

@@ -26,7 +26,7 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
         "experiment=quickstart", f"run.root={root}", "run.name=r", f"data.train_files={data}/train.parquet",
         f"data.val_files={data}/val.parquet", "data.val_max_samples=32", "data.max_response_length=320",
         "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
-        "credit=counterfactual", "credit.unit=turn", "credit.method=truncate", "failures.share=0.25", "agop.every=1",
+        "credit=counterfactual", "credit.unit=turn", "credit.methods=[truncate]", "failures.share=0.25", "agop.every=1",
         # demands more gain for every skill than an unprojected step has, so it binds
         "projection=qp", "projection.epsilon=-0.3", "projection.epsilon_kind=cosine",
         f"trainer.total_training_steps={STEPS}", f"trainer.test_freq={STEPS}", "trainer.save_freq=-1",

@@ -30,7 +30,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
     [
         ("credit.strength=-1", r"credit\.strength: .*greater than or equal to 0.*got -1"),
         ("credit.budget=0", r"credit\.budget: .*greater than or equal to 1.*got 0"),
-        ("credit.method=guess", r"credit\.method: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
+        ("credit.methods=[guess]", r"credit\.methods\.0: .*'delete', 'truncate', 'replace', 'shapley' or 'resample'"),
         ("credit.min_valid=1", r"credit\.min_valid: .*greater than or equal to 2.*got 1"),
         ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response can have.*budget=4"),
         ("credit.zero_advantage=3", r"credit\.zero_advantage: .*boolean"),
@@ -58,8 +58,8 @@ def test_the_file_of_credit_declares_every_key_and_starts_from_the_defaults_that
 
 
 def test_replays_that_cannot_be_made_are_refused_before_training():
-    with pytest.raises(SettingsError, match=r"credit: .*does not support unit=turn: use method=truncate"):
-        read_settings(composed(*QUICKSTART, "credit=counterfactual", "credit.method=resample", "credit.unit=turn"))
+    with pytest.raises(SettingsError, match=r"credit: .*does not support unit=turn: use methods=\[truncate\]"):
+        read_settings(composed(*QUICKSTART, "credit=counterfactual", "credit.methods=[resample]", "credit.unit=turn"))
 
 
 def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come():

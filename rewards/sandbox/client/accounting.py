@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _most: ContextVar[float] = ContextVar("most_seconds", default=math.inf)
 
@@ -31,11 +31,12 @@ class BusyTime:
     """Sandbox usage of a caller.
 
     seconds: total worker time for starting, running and stopping programs, without queueing. timeouts: runs and cases
-    that exceeded a time limit, including cases skipped because of it.
+    that exceeded a time limit, including cases skipped because of it. passed: whether each case of the checks passed.
     """
 
     seconds: float = 0.0
     timeouts: int = 0
+    passed: list[bool] = field(default_factory=list)
 
 
 _callers: ContextVar[tuple[BusyTime, ...]] = ContextVar("callers", default=())
@@ -52,8 +53,9 @@ def counted() -> Iterator[BusyTime]:
         _callers.reset(token)
 
 
-def note(seconds: float, timeouts: int = 0) -> None:
+def note(seconds: float, timeouts: int = 0, passed: Sequence[bool] = ()) -> None:
     """Add a result to every open count; called by the client per result."""
     for busy in _callers.get():
         busy.seconds += seconds
         busy.timeouts += timeouts
+        busy.passed += passed

@@ -125,7 +125,8 @@ class Sandbox:
             return check_result([{"outcome": outcomes.SYNTAX_ERROR, "detail": _unencodable().error_line}] * len(cases))
         body = {"code": program.code, "language": program.language, "files": program.files or {}, "cases": wire}
         result = await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
-        accounting.note(result.busy_seconds, sum(case.outcome == outcomes.TIMEOUT for case in result.cases))
+        timeouts = sum(case.outcome == outcomes.TIMEOUT for case in result.cases)
+        accounting.note(result.busy_seconds, timeouts, [case.passed for case in result.cases])
         return result
 
     async def check_many(

@@ -41,7 +41,7 @@ def test_a_tokenizer_that_loses_line_breaks_is_refused_with_what_it_makes_of_a_p
     assert "has 5 steps (statement), but 1 after decoding" in problem
     assert problem.endswith("-> use a model whose tokenizer preserves the text, or credit=off")
     assert check(kind, "credit=off") == []
-    assert check(kind, "credit.unit=turn", "credit.method=truncate") == []
+    assert check(kind, "credit.unit=turn", "credit.methods=[truncate]") == []
 
 
 def test_an_error_is_the_reason(check, monkeypatch):

@@ -23,8 +23,12 @@ def old() -> DictConfig:
 def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
     config = upgraded(old(), 1, "grpo.s0")
     assert OmegaConf.to_container(config.credit) == {
-        "kind": "counterfactual", "zero_advantage": True, "min_valid": 2, "mapping": "add",
-    }  # fmt: skip
+        "kind": "counterfactual",
+        "zero_advantage": True,
+        "min_valid": 2,
+        "mapping": "add",
+        "prefixes": "even",
+    }
     assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
     assert set(config) == {"data", "credit", "actor_rollout_ref"}  # adds no group
 
@@ -71,6 +75,17 @@ def test_a_value_with_another_name_is_read_by_its_name_of_today(monkeypatch):
     off = OmegaConf.create({"credit": {"kind": "off"}})
     assert upgraded(off, VERSION, "grpo.s0").credit.kind == "off"
     assert "credit" not in upgraded(OmegaConf.create({"data": {"seed": 7}}), VERSION, "grpo.s0")
+
+
+def test_a_setting_that_became_a_list_is_read_as_one():
+    kept = OmegaConf.create({"credit": {"kind": "counterfactual", "method": "shapley"}})
+    assert upgraded(kept, 3, "shapley.s0").credit == {
+        "kind": "counterfactual",
+        "methods": ["shapley"],
+        "prefixes": "even",
+    }
+    off = OmegaConf.create({"credit": {"kind": "off"}})
+    assert "methods" not in upgraded(off, 3, "grpo.s0").credit
 
 
 def test_every_version_since_the_first_says_what_it_changed():

@@ -50,6 +50,8 @@ def test_a_run_skips_equal_groups_where_credit_would_move_nothing(arguments, rep
     config = composed("experiment=quickstart", "credit=counterfactual", *arguments)
     assert (skips(config) is None) == replays_equal_groups
     assert wanted(config) != replays_equal_groups
-    config.credit.method = "replace"
+    config.credit.methods = ["delete", "replace"]
+    assert wanted(config)
+    config.credit.methods, config.credit.choice = ["delete"], "informative"
     assert wanted(config)
     assert not wanted(composed("experiment=quickstart"))

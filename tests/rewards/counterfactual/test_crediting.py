@@ -13,7 +13,7 @@ from data_prep.micro.model import make_tokenizer
 from rewards import compute_score, what_is_read
 from rewards.counterfactual.groups import GroupBoard, group_advantage
 from rewards.counterfactual.judging import reward_of
-from rewards.counterfactual.replay import Plan
+from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import Observation
 from rewards.sandbox.client.accounting import capped, note
@@ -64,6 +64,25 @@ def test_credits_come_with_the_step_of_every_token():
     assert found["credit_steps"].tolist() == [0] * 5 + [-1] + [1] * 5 + [-1]
     assert found["credit_spans"].tolist() == [[0, 5], [6, 11]]
     assert (found["credit_cause"], found["credit_replays"], found["credit_asked"]) == ("", 2, 2)
+
+
+def test_steps_of_siblings_have_equal_keys_where_they_are_the_same_step():
+    texts = ["a = 1\nb = 2", "b = 3\na = 1", "def f(:"]
+    group = [
+        sample(number, text, ratio) for number, (text, ratio) in enumerate(zip(texts, (1.0, 0.5, 0.0), strict=True))
+    ]
+    found = run(*group, service=service(size=3, has_advantage=differ), judge=Judge())
+    assert [one["credit_keys"] for one in found] == [["a =", "b ="], ["b =", "a ="], [""]]
+    alone = run(*group, service=service(), judge=Judge())
+    assert [one["credit_keys"] for one in alone] == [one["credit_keys"] for one in found]
+
+
+def test_a_sibling_that_passed_shows_which_step_is_wrong():
+    plan = {"methods": ("delete", "replace")}
+    group = [sample(0, "b = 3\na = 1", 0.5), sample(1, "a = 1\nb = 2", 1.0)]
+    wrong, passed = run(*group, service=service(size=2, has_advantage=differ, plan=plan), judge=Judge())
+    assert wrong["credit_values"].tolist() == [-0.5, 0.5]
+    assert passed["credit_values"].tolist() == [0.5, 0.5]
 
 
 def test_a_group_that_scored_alike_is_not_replayed_and_leaves_its_budget_to_others():
@@ -192,22 +211,37 @@ class Counter:
         return Observation("", done=action == "end", valid=True)
 
 
-def trajectory(ratio=1.0):
+def trajectory(ratio=1.0, number=0, texts=("a = 1", "no\nno\nno", "a = 1\nb = 2")):
     """Two turns, `a = 1` and `b = 2` after it, with eight tokens of a tool between them."""
-    first, tool, second = (TOKENIZER.encode(text) for text in ("a = 1", "no\nno\nno", "a = 1\nb = 2"))
+    first, tool, second = (TOKENIZER.encode(text) for text in texts)
     end = [TOKENIZER.eos_token_id]
     ids = [*first, *end, *tool, *second, *end]
-    turns = [(0, 6), (14, len(ids))]
+    turns = [(0, len(first) + 1), (len(first) + 1 + len(tool), len(ids))]
     text = TOKENIZER.decode(ids, skip_special_tokens=True)
     assert isinstance(text, str)
     info = {"score": ratio, "pass_ratio": ratio}
     environment: Any = Counter  # which has what replays need of one
-    return RolloutSample("g", 0, ["code", "truth"], text, ids, info, turns, answer=1, environment=environment)
+    return RolloutSample("g", number, ["code", "truth"], text, ids, info, turns, answer=1, environment=environment)
+
+
+def test_turns_in_the_same_state_have_one_key_and_are_replaced_by_what_a_sibling_did_there():
+    texts = ("a = 9", "no\nno\nno", "a = 1"), ("x", "yes", "a = 1\nb = 2")
+    group = [trajectory(), trajectory(0.5, 1, texts[0]), trajectory(1.0, 2, texts[1])]
+    plan = {"unit": "turn", "methods": ("replace",)}
+    found = run(*group, service=service(size=3, plan=plan), judge=Judge())
+    keys = [one["credit_keys"] for one in found]
+    assert keys[0] == keys[1]
+    assert keys[0][0] == keys[2][0] != keys[2][1] != keys[0][1]
+    # Only the last action counts: the second sample's is worse than what the first did in the same state.
+    assert found[1]["credit_values"].tolist() == [0.0, -0.5]
+    assert found[0]["credit_values"].tolist() == [0.0, 0.5]
+    assert found[2]["credit_values"][0] == 0.0
+    assert math.isnan(found[2]["credit_values"][1])
 
 
 def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
     Counter.made = 0
-    plan = {"unit": "turn", "method": "truncate"}
+    plan = {"unit": "turn", "methods": ("truncate",)}
     (found,) = run(trajectory(), service=service(plan=plan), judge=Judge())
     assert found["credit_values"].tolist() == [0.5, 0.5]
     assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
@@ -232,7 +266,7 @@ async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_w
         given.append((TOKENIZER.decode(prefix), draw))
         return [*TOKENIZER.encode("b = 2"), TOKENIZER.eos_token_id]
 
-    credits = service(plan={"method": "resample", "continuations": 2, "budget": 8})
+    credits = service(plan={"methods": ("resample",), "continuations": 2, "budget": 8})
     found = await credits.credit(replace(sample(ratio=1.0), continue_prefix=continue_prefix), TOKENIZER, Judge())
     number = sample().number
     assert sorted(given) == [(prefix, (number, draw)) for prefix in ("", "a = 1\n") for draw in (1, 2)]
@@ -365,6 +399,23 @@ async def test_a_worker_full_of_waiting_samples_lets_further_ones_go_on(monkeypa
     rest = [sample(number, ratio=1.0) for number in range(3, 8)]
     together = await asyncio.gather(*(credits.credit(one, TOKENIZER, Judge()) for one in rest), *waiting)
     assert [one["credit_unmet"] for one in together] == [1, 1, 1, 1, 0, 0, 0]
+
+
+async def test_the_tests_that_each_step_decides_come_with_its_credit():
+    """Through the real sandbox."""
+    text = "def f(n):\n    if n > 1:\n        n = 1\n    return n"
+    truth = '{"tests": ["assert f(0) == 0", "assert f(3) == 1", "assert f(0) == 5"]}'
+    credits = service()
+
+    async def judge(changed):
+        return await compute_score("code", changed, truth)
+
+    info = await credits.answers.verdict("g", text, judge)
+    one = RolloutSample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
+    found = await credits.credit(one, TOKENIZER, judge)
+    assert found["credit_keys"] == ["define f", "define f/if", "define f/if/parameter 1.0 =", "define f/return"]
+    assert found["credit_tests"].tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
+    assert found["credit_values"] == pytest.approx([2 / 3, 1 / 3, 1 / 3, 2 / 3])
 
 
 async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_little_time():

@@ -3,15 +3,18 @@
 import asyncio
 
 from rewards.counterfactual.groups import GroupBoard
+from rewards.counterfactual.siblings import Sibling
+
+ANSWER = Sibling("x")
 
 
 async def test_a_sibling_that_ended_without_a_score_is_not_waited_for():
     board = GroupBoard(3, patience=1e9)
-    waiting = [asyncio.create_task(board.meet("g", number, float(number), "x")) for number in range(2)]
+    waiting = [asyncio.create_task(board.meet("g", number, float(number), ANSWER)) for number in range(2)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in waiting)
     await board.leave("g", 2)
-    assert await asyncio.gather(*waiting) == [[(0.0, "x"), (1.0, "x")]] * 2
+    assert await asyncio.gather(*waiting) == [[(0.0, ANSWER), (1.0, ANSWER)]] * 2
     for number in range(2):
         await board.leave("g", number)
     assert not board._groups

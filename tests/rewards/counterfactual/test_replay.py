@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards.counterfactual.replay import Plan, choose, estimate, even_blocks
-from rewards.counterfactual.segments import Step
+from rewards.counterfactual.methods import even_blocks, step_order
+from rewards.counterfactual.plan import Plan
+from rewards.counterfactual.replay import Sibling, estimate
+from rewards.counterfactual.segments import segment
+from rewards.counterfactual.siblings import of_programs
+from rewards.counterfactual.step_keys import state_keys
 
 LINES = ["a = 1", "b = 2", "c = 3", "d = 4"]
 PROGRAM = "\n".join(LINES)
@@ -25,7 +29,14 @@ def credits_of(reward, solution=PROGRAM, siblings=(), seed=0, **plan):
     options = {"budget": 100} | plan
     score = reward(set(solution.splitlines()))
     return asyncio.run(
-        estimate(solution, verify, Plan(**options), score=score, rng=random.Random(seed), siblings=siblings)
+        estimate(
+            solution,
+            verify,
+            Plan(**options),
+            score=score,
+            rng=random.Random(seed),
+            siblings=[each if isinstance(each, Sibling) else Sibling(each) for each in siblings],
+        )
     )
 
 
@@ -50,7 +61,7 @@ def test_either_of_two_steps_alone_is_redundant():
 
 def test_additive_rewards_give_the_weights_with_every_method():
     for method in ("delete", "truncate", "shapley"):
-        assert credits_of(additive, method=method).values == pytest.approx(WEIGHTS), method
+        assert credits_of(additive, methods=(method,)).values == pytest.approx(WEIGHTS), method
 
 
 def test_a_harmful_step_has_a_negative_credit():
@@ -71,14 +82,14 @@ TABLES = st.lists(st.floats(0, 1), min_size=16, max_size=16)
 
 @given(TABLES, st.sampled_from(["truncate", "shapley"]), st.integers(1, 12), st.integers(0, 5))
 def test_truncation_telescopes_and_shapley_is_efficient_at_every_budget(table, method, budget, seed):
-    found = credits_of(table_reward(table), method=method, budget=budget, seed=seed)
+    found = credits_of(table_reward(table), methods=(method,), budget=budget, seed=seed)
     assert sum(found.values) == pytest.approx(table[15] - table[0])
     assert found.replays <= max(budget, 1)
 
 
 @given(TABLES, st.sampled_from(["delete", "truncate", "shapley"]), st.integers(0, 5))
 def test_the_same_seed_gives_the_same_credits(table, method, seed):
-    first, second = (credits_of(table_reward(table), method=method, budget=3, seed=seed) for _ in range(2))
+    first, second = (credits_of(table_reward(table), methods=(method,), budget=3, seed=seed) for _ in range(2))
     assert first.values == pytest.approx(second.values, nan_ok=True)
 
 
@@ -98,14 +109,14 @@ def untidy_credits(reward=tidy_and_complete, solution=UNTIDY, siblings=(), **pla
         return reward(text)
 
     options = Plan(**{"budget": 100} | plan)
-    found = asyncio.run(estimate(solution, verify, options, score=reward(solution), siblings=siblings))
+    found = asyncio.run(estimate(solution, verify, options, score=reward(solution), siblings=[*map(Sibling, siblings)]))
     return found, seen
 
 
 @pytest.mark.parametrize("check_flaky", [True, False])
 @pytest.mark.parametrize("method", ["delete", "truncate", "shapley"])
 def test_layout_that_replays_change_is_no_credit_of_any_step(method, check_flaky):
-    found, seen = untidy_credits(method=method, check_flaky=check_flaky)
+    found, seen = untidy_credits(methods=(method,), check_flaky=check_flaky)
     assert found.values == pytest.approx([1 / 3, 1 / 3, 0])
     assert seen[0] == "a = 1\nb = 2\nc = 3"
     assert seen.count(UNTIDY) == check_flaky  # its layout may be what differs, or it is flaky
@@ -119,7 +130,7 @@ def test_layout_that_does_not_count_costs_no_further_run():
 
 def test_a_header_that_is_replaced_keeps_the_layout_of_the_other_replays():
     solution, sibling = "a = 1;b = 2\nif a:\n    c = 3", "a = 1;b = 2\nif b:\n    c = 3"
-    found, _ = untidy_credits(solution=solution, siblings=[sibling], method="replace")
+    found, _ = untidy_credits(solution=solution, siblings=[sibling], methods=("replace",))
     assert found.values[2] == 0
 
 
@@ -134,10 +145,10 @@ def test_a_solution_that_is_flaky_in_its_own_layout_gets_no_credit():
 
 
 def test_replace_compares_with_what_a_sibling_wrote_there():
-    found = credits_of(present(0), siblings=["a = 9\nb = 2\nc = 3\nd = 4"], method="replace")
+    found = credits_of(present(0), siblings=["a = 9\nb = 2\nc = 3\nd = 4"], methods=("replace",))
     assert found.values[0] == 1
     assert all(map(math.isnan, found.values[1:]))
-    assert (found.asked, found.invalid, found.replays) == (4, 3, 1)
+    assert (found.asked, found.invalid, found.replays) == (1, 0, 1)  # the others are the same in both
 
 
 def test_the_budget_takes_the_longest_steps_first_and_the_rest_goes_without():
@@ -148,10 +159,12 @@ def test_the_budget_takes_the_longest_steps_first_and_the_rest_goes_without():
 
 
 def test_uniform_choice_reaches_every_step():
-    steps = [Step(index, index + 1) for index in range(10)]
-    drawn = [tuple(choose(steps, 3, "uniform", random.Random(seed))) for seed in range(200)]
-    assert {index for indices in drawn for index in indices} == set(range(10))
-    assert all(len(set(indices)) == 3 for indices in drawn)
+    text = "\n".join(f"a{index} = {index}" for index in range(10))
+    steps = segment(text, "line")
+    own, _ = of_programs(text, [], "line", False)
+    drawn = [step_order(steps, own, [], "uniform", random.Random(seed)) for seed in range(200)]
+    assert {index for order in drawn for index in order[:3]} == set(range(10))
+    assert all(sorted(order) == list(range(10)) for order in drawn)
 
 
 def test_a_flaky_program_gets_no_credit():
@@ -190,7 +203,7 @@ def test_a_verifier_that_is_down_leaves_every_step_without_a_credit(check_flaky,
 @pytest.mark.slow
 def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others(method):
     solution = "\n".join(f"if a{number}:\n b{number}=1" for number in range(950))
-    found = credits_of(lambda lines: 0.5, solution=solution, method=method, budget=4)
+    found = credits_of(lambda lines: 0.5, solution=solution, methods=(method,), budget=4)
     assert len(found.steps) == len(found.values) == 1900
     assert 0 < found.replays <= 5
 
@@ -206,7 +219,7 @@ def test_solutions_without_several_steps_say_why(solution, cause):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"budget": 0}, "at least 1"), ({"method": "guess"}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
+    [({"budget": 0}, "at least 1"), ({"methods": ("guess",)}, "valid: delete"), ({"choice": "best"}, "valid: longest")],
 )
 def test_a_plan_that_cannot_be_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
@@ -256,7 +269,7 @@ def test_turns_are_replayed_as_the_actions_that_remain(method, expected):
         seen.append(actions)
         return worth[actions[-1:]]
 
-    found = turn_credits(reward, method=method, budget=100)
+    found = turn_credits(reward, methods=(method,), budget=100)
     if method == "shapley":  # sampled: what holds whatever the orders were
         assert sum(found.values) == pytest.approx(1.0)
         assert found.values[2] == max(found.values)
@@ -266,16 +279,20 @@ def test_turns_are_replayed_as_the_actions_that_remain(method, expected):
     assert all(actions == tuple(sorted(actions, key=ACTIONS.index)) for actions in seen)
 
 
-def test_a_turn_is_replaced_by_what_a_sibling_did_in_it():
+STATES = tuple(state_keys(TRAJECTORY, TURNS))
+
+
+def test_a_turn_is_replaced_by_what_a_sibling_did_in_the_same_state():
+    elsewhere = (STATES[0], "another state")
     found = turn_credits(
         lambda actions: 0.5 * ("one" in actions) + 0.5 * ("two" in actions),
-        siblings=[("one", "zwei")],
-        method="replace",
+        siblings=[Sibling(("one", "zwei"), 0.5, STATES[:2]), Sibling(("uno", "dos"), 0.0, elsewhere)],
+        methods=("replace",),
+        budget=3,
     )
-    assert found.values[1] == 0.5
-    assert math.isnan(found.values[0])
-    assert math.isnan(found.values[2])
-    assert found.invalid == 2
+    assert found.values[:2] == [0.5, 0.5]
+    assert math.isnan(found.values[2])  # no sibling came to this state
+    assert (found.replays, found.keys) == (2, list(STATES))
 
 
 def resampled(policy, reward=additive, **plan):
@@ -289,7 +306,7 @@ def resampled(policy, reward=additive, **plan):
     async def verify(changed):
         return reward(set(changed.splitlines()))
 
-    chosen: dict[str, Any] = {"method": "resample", "budget": 100} | plan
+    chosen: dict[str, Any] = {"methods": ("resample",), "budget": 100} | plan
     options = Plan(**chosen)
     score = reward(set(LINES))
     return asyncio.run(estimate(PROGRAM, verify, options, score=score, resume=resume)), prefixes
@@ -313,6 +330,38 @@ def test_the_budget_of_resampling_counts_continuations_and_values_are_their_mean
     assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
 
 
+@given(TABLES, TABLES, st.integers(2, 12), st.integers(1, 2))
+def test_adaptive_prefixes_telescope_whatever_the_policy_writes(table, direct, budget, continuations):
+    """The policy's continuations, which hold an x, have other rewards than solutions with a step deleted."""
+    answers = {"\n".join(LINES[:count]): table[count] for count in range(5)}
+
+    def reward(lines):
+        return answers["\n".join(sorted(lines - {"x"}))] if "x" in lines else table_reward(direct)(lines)
+
+    plan = {"prefixes": "adaptive", "budget": budget, "continuations": continuations}
+    found, prefixes = resampled(lambda prefix: prefix + "x", reward, **plan)
+    assert sum(found.values) == pytest.approx(direct[15] - table[0])
+    assert found.replays <= max(budget, continuations)
+    assert prefixes[0] == ""
+
+
+def test_direct_effects_say_what_each_step_of_a_block_is_worth():
+    found, prefixes = resampled(lambda prefix: prefix, prefixes="adaptive", budget=6)
+    assert len(prefixes) == 3
+    assert found.values == pytest.approx(WEIGHTS)
+
+
+def test_a_further_value_goes_where_direct_effects_do_not_explain_the_change():
+    # A plan: without it the solution is as good, but this policy goes on well only after it.
+    found, prefixes = resampled(
+        lambda prefix: prefix + ("good" if LINES[1] in prefix else "bad"),
+        lambda lines: float("bad" not in lines and bool({"good", LINES[3]} & lines)) if lines else 0.0,
+        prefixes="adaptive", budget=8,
+    )  # fmt: skip
+    assert prefixes == ["", "a = 1\nb = 2\nc = 3\n", "a = 1\n", "a = 1\nb = 2\n"]
+    assert found.values == [0, 1, 0, 0]  # the last line has a direct effect, but the policy does without it
+
+
 def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
     def policy(prefix):
         if prefix.endswith("b = 2\n"):
@@ -327,4 +376,4 @@ def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():
 @pytest.mark.parametrize("plan", [{"unit": "turn"}, {"continuations": 5, "budget": 4}, {"continuations": 0}])
 def test_plans_of_resampling_that_cannot_be_made_are_refused(plan):
     with pytest.raises(ValueError, match=r"method|continuations"):
-        Plan(method="resample", **plan)
+        Plan(methods=("resample",), **plan)

@@ -1,0 +1,73 @@
+"""Settings of the estimation of credits (config group `credit`)."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rewards.counterfactual.segments import UNITS, Unit
+
+Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
+METHODS: tuple[Method, ...] = get_args(Method)
+# Methods that spend the whole budget themselves.
+ALONE: tuple[Method, ...] = ("shapley", "resample")
+# Methods that replay single steps, and so choose among them.
+BY_STEP: tuple[Method, ...] = ("delete", "replace")
+Choice = Literal["longest", "uniform", "informative"]
+CHOICES: tuple[Choice, ...] = get_args(Choice)
+Prefixes = Literal["even", "adaptive"]
+PREFIXES: tuple[Prefixes, ...] = get_args(Prefixes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of the estimation of credits (config group `credit`).
+
+    methods: interventions that share the budget, or `shapley` or `resample` alone. unit, text_steps: definition of a
+    step (`segments.segment`). budget: replays per trajectory, K >= 1; the check for flakiness does not count.
+    choice: which steps `delete` and `replace` replay if there are more than their budget: the longest, drawn uniformly,
+    or those that may tell most (`siblings.informative`).
+    check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
+        replays change is run in the replays' layout, with or without this.
+    continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.
+    prefixes: for `resample`, which prefixes get a value: at even distances, or where the credits of the steps, with the
+        rest unchanged, do not explain the change of the value (`methods`).
+    """
+
+    methods: tuple[Method, ...] = ("delete",)
+    unit: Unit = "statement"
+    text_steps: bool = False
+    budget: int = 4
+    choice: Choice = "longest"
+    check_flaky: bool = True
+    continuations: int = 1
+    prefixes: Prefixes = "even"
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise ValueError(f"credit.budget is {self.budget}: set at least 1 replay per trajectory, or credit=off")
+        for value, valid in (
+            *((method, METHODS) for method in self.methods),
+            *((self.unit, UNITS), (self.choice, CHOICES), (self.prefixes, PREFIXES)),
+        ):
+            if value not in valid:
+                raise ValueError(f"unknown '{value}'; valid: {', '.join(valid)}")
+        self._check_methods()
+        if not 1 <= self.continuations <= self.budget:
+            raise ValueError(f"credit.continuations is {self.continuations}: set 1 to {self.budget}, the credit.budget")
+
+    def _check_methods(self) -> None:
+        names = ", ".join(self.methods)
+        if not self.methods or len(set(self.methods)) < len(self.methods):
+            raise ValueError(f"credit.methods is [{names}]: name at least one method, and each once")
+        if len(self.methods) > 1 and not set(self.methods).isdisjoint(ALONE):
+            raise ValueError(f"credit.methods is [{names}]: {' and '.join(ALONE)} must be the only method")
+        if "resample" in self.methods and self.unit == "turn":
+            raise ValueError(
+                "credit.methods=[resample] does not support unit=turn: use methods=[truncate] or [shapley]"
+            )
+        if len(self.methods) > self.budget:
+            raise ValueError(f"credit.methods is [{names}]: they share budget={self.budget}, so raise it or drop some")
+
+    @property
+    def needs_siblings(self) -> bool:
+        """Whether the replays depend on what the siblings wrote."""
+        return "replace" in self.methods or self.choice == "informative"

@@ -1,0 +1,105 @@
+"""Replays of changed solutions by the verifier or the policy, and the count of their outcomes."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rewards.counterfactual.interventions import Solution
+
+Array = NDArray[np.float64]
+# Outcomes of more tests are not kept: they would cost more memory than they tell.
+MAX_TESTS = 256
+
+
+class TimedOut(Exception):
+    """A changed solution hit a time limit that the solution itself did not, so its score is unknown."""
+
+
+class Outcome(NamedTuple):
+    """The verifier's judgement of a solution: R in [0, 1], NaN if it could not be judged; which tests passed, if known.
+
+    The share of tests passed is R; otherwise they do not count as known.
+    """
+
+    score: float
+    tests: tuple[bool, ...] = ()
+
+    def agrees(self, other: "Outcome") -> bool:
+        """Whether two runs of a solution had the same result, test by test if both know their tests."""
+        alike = len(self.tests) != len(other.tests) or self.tests == other.tests
+        return self.score == other.score and alike
+
+    def vector(self, tests: int) -> Array:
+        """R and the outcomes of that many tests, 1.0 for one that passed; NaN for those that are not known."""
+        if len(self.tests) == tests:
+            return np.array([self.score, *self.tests], dtype=np.float64)
+        each = self.score if self.score in (0.0, 1.0) else math.nan
+        return np.array([self.score, *[each] * tests], dtype=np.float64)
+
+
+UNKNOWN = Outcome(math.nan)
+
+# Judges a changed solution. May raise `TimedOut`. With unit "turn" it gets the remaining actions, for replay in a fresh
+# environment.
+Verify = Callable[[Any], Awaitable[float | Outcome]]
+# The solution up to this character, with a new continuation by the policy.
+Resume = Callable[[int], Awaitable[str]]
+
+
+class Replayer:
+    """Passes changed solutions to the verifier and counts the outcomes.
+
+    asked: replays that the plan required. invalid: those without a valid program. unjudged: those that the verifier
+    could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
+    number of tests in the vectors, set once the solution's own are known.
+    """
+
+    def __init__(self, verify: Verify, resume: Resume | None = None):
+        self.verify = verify
+        self.resume = resume
+        self.tests = 0
+        self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
+
+    async def outcome(self, changed: Solution | None, *, fresh: bool = False) -> Outcome:
+        """The outcome of a changed solution; unknown if it is None, could not be judged, or hit its time limit."""
+        self.asked += not fresh
+        if changed is None:
+            self.invalid += 1
+            return UNKNOWN
+        self.judged += not fresh
+        try:
+            value = await self.verify(changed)
+        except TimedOut:
+            self.timeouts += 1
+            return UNKNOWN
+        except Exception:
+            value = UNKNOWN
+        found = value if isinstance(value, Outcome) else Outcome(value)
+        self.unjudged += not math.isfinite(found.score)
+        return found
+
+    async def score(self, changed: Solution | None) -> Array:
+        """(1 + tests,): R of a changed solution, and which tests it passed."""
+        return (await self.outcome(changed)).vector(self.tests)
+
+    async def value(self, cut: int, continuations: int) -> Array:
+        """(1 + tests,): V of the solution up to this character, the mean over the judged continuations; NaN if none."""
+        scores = await asyncio.gather(*(self._continued(cut) for _ in range(continuations)))
+        judged = [score for score in scores if math.isfinite(score[0])]
+        return np.mean(judged, axis=0) if judged else UNKNOWN.vector(self.tests)
+
+    async def _continued(self, cut: int) -> Array:
+        if self.resume is None:
+            raise ValueError("method 'resample' needs the argument `resume`, the policy that continues a prefix")
+        try:
+            text = await self.resume(cut)
+        except Exception:  # a failure of the engine is no evidence about the step
+            self.asked += 1
+            self.judged += 1
+            self.unjudged += 1
+            return UNKNOWN.vector(self.tests)
+        return await self.score(text)

@@ -1,0 +1,109 @@
+"""What siblings wrote for a step: which version is taken, in whose names, and that no group breaks an estimate."""
+
+import asyncio
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.counterfactual.plan import CHOICES, Plan
+from rewards.counterfactual.replay import Outcome, Sibling, estimate
+from rewards.counterfactual.siblings import Alternatives, equal_steps, informative, names_read, of_programs, renamed
+
+
+def best(solution: str, siblings: dict[str, float], index: int = 0) -> set[str | None]:
+    """What is put in the place of a step, over ten draws."""
+    group = [Sibling(text, reward) for text, reward in siblings.items()]
+    alternatives = Alternatives(*of_programs(solution, group, "statement", False))
+    return {alternatives.best(index, random.Random(seed)) for seed in range(10)}
+
+
+def test_the_best_sibling_with_other_code_is_taken_and_equally_good_ones_are_drawn():
+    assert best("a = 1\nb = 0", {"a = 2": 0.5, "a = 3": 1.0, "a = 1": 1.0, "b = 9": 1.0, "a = 4": math.nan}) == {
+        "a = 3"
+    }
+    assert best("a = 1\nb = 0", {"a = 2": 1.0, "b = 7\na = 3": 1.0}) == {"a = 2", "a = 3"}
+    assert best("a = 1\nb = 0", {"b = 2": 1.0, "a=1 # the same": 1.0, "a = (": 1.0}) == {None}
+
+
+def with_tests(*solutions: str) -> list[Sibling]:
+    """Solutions with one test per line a to d, which wants the value 1."""
+    tests = [tuple(f"{name} = 1" in text.splitlines() for name in "abcd") for text in solutions]
+    return [Sibling(text, sum(own) / 4, tests=own) for text, own in zip(solutions, tests, strict=True)]
+
+
+def lines(*values: int) -> str:
+    return "\n".join(f"{name} = {value}" for name, value in zip("abcd", values, strict=True))
+
+
+def test_code_that_goes_with_a_test_that_fails_comes_before_that_of_a_better_sibling():
+    solution = lines(5, 1, 7, 1)
+    better, worse = lines(6, 1, 1, 1), lines(1, 8, 9, 2)  # the better one is wrong about a, too
+    group = with_tests(solution, better, worse, lines(7, 1, 1, 3))
+    own, others = of_programs(solution, group, "statement", False)
+    alternatives = Alternatives(own, others)
+    assert [alternatives.best(index, random.Random(0)) for index in range(4)] == ["a = 1", "b = 8", "c = 1", "d = 2"]
+    assert alternatives.promise(0) == alternatives.promise(2) == 1.0
+    without_tests = [Sibling(sibling.text, sibling.reward) for sibling in group]
+    assert Alternatives(*of_programs(solution, without_tests, "statement", False)).best(0, random.Random(0)) == "a = 6"
+
+
+def test_the_step_that_decides_a_test_tells_more_than_one_whose_code_goes_with_the_reward():
+    solution = lines(1, 1, 1, 5)
+    group = with_tests(solution, lines(1, 1, 6, 1), lines(1, 1, 7, 1), lines(1, 1, 1, 8))
+    own, others = of_programs(solution, group, "statement", False)
+    assert informative(own, others)[:2] == [2, 3]
+    assert equal_steps(own, others) == {0, 1}
+
+
+def test_code_that_reads_what_the_solution_lacks_is_no_replacement():
+    assert best("a = 1\nb = 2", {"c = 5\na = c": 1.0, "a = max(b, 0)": 0.5}) == {"a = max(b, 0)"}
+    assert best("a = 1\nb = 2", {"a = math.pi": 1.0}) == {None}
+    assert best("a = 1\nb = 2", {"a = [c for c in b]": 1.0}) == {"a = [c for c in b]"}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("y += x", "z += x"),
+        ("f(y, y=y.y)", "f(z, y=z.y)"),
+        ("for y in range(y):", "for z in range(z):"),
+        ("print('y')", None),
+        ("print(f'{y}')", None),
+        ("x = 1", "x = 1"),
+        ("y = (", None),
+    ],
+)
+def test_names_are_replaced_where_they_are_names(code, expected):
+    assert renamed(code, {"y": "z"}) == expected
+
+
+def test_what_a_piece_reads():
+    assert names_read("for i in range(n):") == {"range", "n"}
+    assert names_read("g = lambda x: x + y") == {"y"}
+    assert names_read("    return total") == {"total"}
+    assert names_read("else:") == set()
+
+
+TEXTS = st.sampled_from(
+    ["a = 1\nb = 2", "b = 3\na = 1", "def f(n):\n    return n", "def f(m):\n    k = m\n    return k", "def f(:", "",
+     "if a:\n    b = 1\nelse:\n    b = 2", "x", "try:\n    a = 1\nexcept E as e:\n    raise", "é = 1"]
+)  # fmt: skip
+REWARDS = st.sampled_from([0.0, 0.5, 1.0, math.nan])
+METHODS = st.sampled_from([("delete", "replace"), ("replace", "delete", "truncate"), ("replace",), ("shapley",)])
+
+
+@given(TEXTS, st.lists(st.tuples(TEXTS, REWARDS), max_size=5), METHODS, st.sampled_from(CHOICES), st.integers(3, 9))
+def test_no_group_breaks_an_estimate_or_overspends(solution, others, methods, choice, budget):
+    async def verify(text):
+        return Outcome(len(text) % 3 / 2)
+
+    group = [Sibling(text, reward) for text, reward in others]
+    plan = Plan(methods=methods, choice=choice, budget=budget, check_flaky=False)
+    found = asyncio.run(estimate(solution, verify, plan, score=0.5, siblings=group))
+    assert found.replays <= budget
+    assert len(found.keys) == len(found.values) == len(found.steps)
+    assert bool(found.cause) == all(map(math.isnan, found.values))
+    assert all(map(math.isfinite, found.values)) or methods != ("shapley",) or found.cause
