@@ -55,8 +55,8 @@ def mean_online(accuracy: Sequence[float]) -> float:
 def updates_to(accuracy: Sequence[float], reach: float) -> tuple[float, bool]:
     """Updates until the samples first reach an accuracy, interpolated, and whether they do.
 
-    A run that never does counts with all its updates: the mean over runs is then one of min(updates, last), a restricted
-    mean (Royston and Parmar 2013), and no run is left out.
+    A run that never does counts with all its updates, and none is left out: the mean over runs is then the restricted
+    mean, that of min(updates, last) (Royston and Parmar 2013).
     """
     above = [index for index, value in enumerate(accuracy) if value >= reach]
     if not above:
