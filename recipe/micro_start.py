@@ -1,10 +1,12 @@
-"""The micro suite and its starting model: ``python -m recipe.micro_start [FOLDER [options of data_prep.micro ...]]``.
+"""The micro suite and its starting model: ``python -m recipe.micro_start [FOLDER [options ...]]``.
 
-Makes the problems, then tokenizer and random weights, then a supervised start. Each part is reused unless its modules,
-options or inputs have changed. Only one process at a time works on a folder.
+Makes the problems, then tokenizer and random weights, then a supervised start. An option ``key=value`` is an override
+of recipe.sft, any other one belongs to data_prep.micro. Each part is reused unless its modules, options or inputs have
+changed. Only one process at a time works on a folder.
 """
 
 import fcntl
+import re
 import shutil
 import subprocess
 import sys
@@ -39,12 +41,14 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     """The parts of a start, in order."""
     model, initial, scratch = folder / "model", folder / "initial_model", folder / "sft"
     train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
+    overrides = [option for option in options if re.match(r"[\w.+]+=", option)]
+    of_data = [option for option in options if option not in overrides]
     return [
         StartPart(
             "micro data: four skills, train, validation and test",
             folder / "train.parquet",
             ("data_prep.micro.__main__",),
-            ("data_prep.micro", "--out", str(folder), *options),
+            ("data_prep.micro", "--out", str(folder), *of_data),
         ),
         StartPart(
             "micro model: tokenizer and random weights",
@@ -58,7 +62,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
             ("recipe.sft", "data_prep.micro.model"),
             (
                 "recipe.sft", "sft_experiment=micro", f"model.path={initial}", f"trainer.default_local_dir={scratch}",
-                f"data.train_files={train}", f"data.val_files={validation}",
+                f"data.train_files={train}", f"data.val_files={validation}", *overrides,
             ),
             (train, validation, *(ROOT / name for name in SFT_FILES)),
             scratch,

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import choose, compare, skills, speed, summary
+from recipe.reports import choose, compare, online, skills, speed, summary
 
-SUBCOMMANDS = {"compare": compare, "skills": skills, "speed": speed, "choose": choose, "summary": summary}
+SUBCOMMANDS = {
+    "compare": compare,
+    "skills": skills,
+    "speed": speed,
+    "online": online,
+    "choose": choose,
+    "summary": summary,
+}
 REFUSED = 2
 
 

@@ -5,28 +5,20 @@ operator or constant changed, `trace` asks for its result. `sql` asks for a quer
 ("under"). A plausible wrong answer is the right one with a single part misread: `neighbours` gives both the bugs of
 `repair` and the wrong demonstrations of every skill.
 
-The fifth skill, `parts`, is optional: programs of independent lines, each right, wrong, redundant or harmful. Each line
-defines one named operation, and each name has one test; so the share of tests passed is the share of names defined
-correctly, and the contribution of each line is known:
-
-    a right line            1 / names      without it a test fails
-    a misread line          0              its test fails with it and without it
-    a redundant line        0              it defines a name that the prompt does not ask for
-    a harmful line         -1 / names      it redefines, wrongly, a name that was right
+The optional skills `parts` and `chain` ask for programs of named lines (lines.py).
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from data_prep.micro.lines import NAMES, flawed, line_tests, random_lines, redundant, source_of, with_wrong_lines
 from data_prep.micro.programs import (
     DIGITS,
-    OPERATORS,
     Level,
     MicroProgram,
-    Part,
     call,
     literal,
     random_arguments,
@@ -37,73 +29,9 @@ from data_prep.micro.queries import COLUMNS, hidden_tables, random_query
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.trace import TraceTruth
 
-NAMES = {1: "abcd", 2: "abcdef", 3: "abcdefgh"}
-_UNASKED = "z"
-_INPUTS = (-5, 0, 3, 11)  # distinguish any two parts with different operators or constants
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a program: the name that it defines, and its operation."""
-
-    name: str
-    part: Part
-
-    def source(self) -> str:
-        """The line in Python, as short as possible: every byte is a token."""
-        return f"{self.name}=lambda x:x{self.part.operator}{self.part.constant}"
-
-    def words(self) -> str:
-        """The line in the words of a specification."""
-        return f"{self.name} {self.part.words()}"
-
-    def misread(self, rng: random.Random) -> "Line":
-        """The same name with one operator or constant misread."""
-        return replace(self, part=rng.choice(list(self.part.neighbours(DIGITS))))
-
-
-def source_of(lines: Sequence[Line]) -> str:
-    """The program in Python."""
-    return "\n".join(line.source() for line in lines)
-
-
-def random_lines(rng: random.Random, names: str) -> list[Line]:
-    """A right line for each name."""
-    return [Line(name, _random_part(rng)) for name in names]
-
-
-def redundant(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
-    """A right program with a redundant line somewhere."""
-    place = rng.randrange(len(lines) + 1)
-    return [*lines[:place], Line(_UNASKED, _random_part(rng)), *lines[place:]]
-
-
-def flawed(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
-    """A wrong program: one or two names misread or harmed, equally often; half of them also have a redundant line."""
-    spoilt = rng.sample(range(len(lines)), rng.choice((1, 2)))
-    written: list[Line] = []
-    for index, line in enumerate(lines):
-        written += _spoil(rng, line) if index in spoilt else [line]
-    return redundant(rng, written) if rng.random() < 0.5 else written
-
-
-def line_test(line: Line) -> str:
-    """A test that the right line passes and every misreading of it fails."""
-    calls = ",".join(f"{line.name}({value})" for value in _INPUTS)
-    return f"assert ({calls})==({','.join(str(line.part.apply(value)) for value in _INPUTS)})"
-
-
-def _spoil(rng: random.Random, line: Line) -> list[Line]:
-    return [line.misread(rng)] if rng.random() < 0.5 else [line, line.misread(rng)]
-
-
-def _random_part(rng: random.Random) -> Part:
-    return Part(rng.choice(OPERATORS), rng.choice(DIGITS))
-
-
 DIFFICULTIES = (1, 2, 3)
 
-# Versions of a `parts` program from which a demonstration is drawn.
+# Versions of a program of named lines from which a demonstration is drawn.
 _VERSIONS = 4
 
 _TWO_PARTS, _THREE_PARTS = (Level(parts, DIGITS, inputs=range(1, 10), bounds=DIGITS) for parts in (2, 3))
@@ -116,7 +44,8 @@ class MicroProblem:
     """One problem of a skill.
 
     verifier: the data_source that judges its answers. truth: makes the ground truth on demand, as hidden tables take
-    milliseconds and demonstrations need none. redundant: right answers with one superfluous line.
+    milliseconds and demonstrations need none. redundant: right answers with one superfluous line. with_wrong_lines: an
+    answer in which each line is wrong with a given probability, and whether it is right; None for other skills.
     """
 
     skill: str
@@ -126,6 +55,7 @@ class MicroProblem:
     wrong: tuple[str, ...]
     truth: Callable[[], BaseModel]
     redundant: tuple[str, ...] = ()
+    with_wrong_lines: Callable[[random.Random, float], tuple[str, bool]] | None = None
 
 
 def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:
@@ -178,12 +108,26 @@ def sql_problem(rng: random.Random, difficulty: int) -> MicroProblem:
 
 
 def parts_problem(rng: random.Random, difficulty: int) -> MicroProblem:
-    """Named operations; the answer is one line per name."""
-    lines = random_lines(rng, NAMES[difficulty])
+    """Named operations on the argument; the answer is one line per name."""
+    return _lines_problem(rng, "parts", difficulty)
+
+
+def chain_problem(rng: random.Random, difficulty: int) -> MicroProblem:
+    """Named operations, each on the result of the one before; the answer is one line per name."""
+    return _lines_problem(rng, "chain", difficulty)
+
+
+def _lines_problem(rng: random.Random, skill: str, difficulty: int) -> MicroProblem:
+    lines = random_lines(rng, NAMES[difficulty], chained=skill == "chain")
     wrong, too_long = (tuple(source_of(make(rng, lines)) for _ in range(_VERSIONS)) for make in (flawed, redundant))
-    prompt = f"parts {', '.join(line.words() for line in lines)}"
-    truth = CodeTruth(tests=list(map(line_test, lines)))
-    return MicroProblem("parts", "code", prompt, source_of(lines), wrong, lambda: truth, too_long)
+    prompt = f"{skill} {', '.join(line.words() for line in lines)}"
+    truth = CodeTruth(tests=line_tests(lines))
+
+    def spoilt(rng: random.Random, share: float) -> tuple[str, bool]:
+        written, correct = with_wrong_lines(rng, lines, share)
+        return source_of(written), correct
+
+    return MicroProblem(skill, "code", prompt, source_of(lines), wrong, lambda: truth, too_long, spoilt)
 
 
 Maker = Callable[[random.Random, int], MicroProblem]
@@ -193,4 +137,4 @@ SKILLS: dict[str, Maker] = {
     "trace": trace_problem,
     "sql": sql_problem,
 }
-ALL_SKILLS: dict[str, Maker] = SKILLS | {"parts": parts_problem}
+ALL_SKILLS: dict[str, Maker] = SKILLS | {"parts": parts_problem, "chain": chain_problem}

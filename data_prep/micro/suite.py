@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import track
 
+from data_prep.micro.lines import REDUNDANT_SHARE
 from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
 from data_prep.sources.agents import for_agent
@@ -23,13 +24,10 @@ from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5}
-
-# Share of right demonstrations with a superfluous line, for the skill that has such answers (`parts`).
-REDUNDANT_SHARE = 0.5
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5}
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1}
 
 # A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
 # the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -87,12 +85,21 @@ def row(problem: MicroProblem, split: str, index: int) -> Row:
 
 
 def demonstrations(
-    split: str, counts: Mapping[str, int], wrong_shares: Mapping[str, float], *, seed: int, difficulty: int
+    split: str,
+    counts: Mapping[str, int],
+    wrong_shares: Mapping[str, float],
+    *,
+    seed: int,
+    difficulty: int,
+    line_wrong_share: float | None = None,
 ) -> list[Demonstration]:
-    """`counts[skill]` demonstrations of every skill, shuffled; each wrong with its skill's probability."""
+    """`counts[skill]` demonstrations of every skill, shuffled; each wrong with its skill's probability.
+
+    line_wrong_share: instead, for skills of named lines, the probability with which each line is wrong.
+    """
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
-        _demonstration(problem, rng, split, wrong_shares[skill])
+        _demonstration(problem, split, *_answer(problem, rng, wrong_shares[skill], line_wrong_share))
         for skill, count in counts.items()
         for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
@@ -100,11 +107,20 @@ def demonstrations(
     return drawn
 
 
-def _demonstration(problem: MicroProblem, rng: random.Random, split: str, wrong_share: float) -> Demonstration:
+def _answer(
+    problem: MicroProblem, rng: random.Random, wrong_share: float, line_wrong_share: float | None
+) -> tuple[str, bool]:
+    """An answer to demonstrate, and whether it is right."""
+    if line_wrong_share is not None and problem.with_wrong_lines is not None:
+        return problem.with_wrong_lines(rng, line_wrong_share)
     correct = not problem.wrong or rng.random() >= wrong_share
     answer = problem.gold if correct else rng.choice(problem.wrong)
     if correct and problem.redundant and rng.random() < REDUNDANT_SHARE:
         answer = rng.choice(problem.redundant)
+    return answer, correct
+
+
+def _demonstration(problem: MicroProblem, split: str, answer: str, correct: bool) -> Demonstration:
     messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
     return Demonstration(
         messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
@@ -124,13 +140,15 @@ def make(
     difficulty: int = 1,
     skills: Sequence[str] = tuple(SKILLS),
     wrong_shares: Mapping[str, float] = WRONG_SHARES,
+    line_wrong_share: float | None = None,
     demonstration_count: int = 34_560,
     agents: bool = False,
 ) -> dict[str, int]:
     """Write the five files into `out` and return the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
-    demonstration_count: total of all skills, divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    line_wrong_share: as in `demonstrations`. demonstration_count: total of all skills, divided by
+    DEMONSTRATION_WEIGHTS. agents: rows for agents.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
@@ -139,7 +157,15 @@ def make(
         split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
         for split, count in counts.items()
     } | {
-        split: partial(demonstrations, split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty)
+        split: partial(
+            demonstrations,
+            split,
+            skill_counts,
+            wrong_shares,
+            seed=seed,
+            difficulty=difficulty,
+            line_wrong_share=line_wrong_share,
+        )
         for split, skill_counts in dealt.items()
     }
     steps = track(drawn.items(), "making the micro suite", console=Console(stderr=True))
@@ -161,6 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--difficulty", type=int, default=1, choices=DIFFICULTIES)
     parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(ALL_SKILLS), metavar="SKILL")
     parser.add_argument("--wrong-share", type=share, help=f"share of wrong demonstrations (default: {WRONG_SHARES})")
+    parser.add_argument(
+        "--line-wrong-share",
+        type=share,
+        help="instead, for parts and chain: the probability with which each line of a demonstration is wrong",
+    )
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     options = parser.parse_args(arguments)
@@ -173,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             difficulty=options.difficulty,
             skills=options.skills,
             wrong_shares=WRONG_SHARES if wrong is None else dict.fromkeys(ALL_SKILLS, wrong),
+            line_wrong_share=options.line_wrong_share,
             demonstration_count=options.demonstrations,
             agents=options.agents,
         )

@@ -47,7 +47,7 @@ class Options:
     agents: str = ""  # a file of configs/agents
     repair: str = ""  # more overrides of phase 4's training
     # Of NPG-Muse.
-    tasks: str = ""  # graph tasks of data_prep.graphs
+    tasks: str = ""  # graph tasks of data_prep.graphs; of evidence_credit: parts16, parts4, chain8
     volumes: str = ""  # numbers of rows to choose from
     sequence_parallel: str = ""  # 4; out of memory: 8
     offload_ref: str = ""  # false; out of memory: true
@@ -65,7 +65,10 @@ class Options:
     orders: str = ""  # forward, backward
     suite: str = ""  # skills of the micro suite
     reach: str = ""  # the accuracy whose first update is compared
-    kept: str = ""  # file of recipe.keep whose runs count as done, and to which new ones are added
+    kept: str = (
+        ""  # file of recipe.keep whose runs count as done, and to which new ones are added (evidence_credit: folder)
+    )
+    rates: str = ""  # learning rates that evidence_credit compares
     refresh_steps: str = ""  # of the arm refresh, with a real model
     train_files: str = ""  # parquet, of paper B with a real model
     val_files: str = ""

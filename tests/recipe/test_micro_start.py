@@ -66,7 +66,9 @@ def test_a_start_is_made_once_and_keeps_the_last_checkpoint(tree: Path) -> None:
     assert (tree / "made/model/step").read_text() == "10"
     assert list((tree / "made/sft").iterdir()) == []
     assert start(tree) == []
-    assert start(tree, "--limit", "8") == ["data_prep.micro", "recipe.sft"]
+    assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
+    assert start(tree, "--limit", "8", "optim.lr=0.01") == ["data_prep.micro", "recipe.sft"]
+    assert (tree / "made/train.parquet").read_text() == "data_prep.micro --out made --limit 8"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from data_prep.micro.problems import NAMES, flawed, parts_problem, random_lines, redundant, source_of
-from data_prep.micro.suite import REDUNDANT_SHARE, demonstrations, rows
+from data_prep.micro.lines import NAMES, REDUNDANT_SHARE, flawed, random_lines, redundant, source_of
+from data_prep.micro.problems import parts_problem
+from data_prep.micro.suite import demonstrations, rows
 from rewards.counterfactual.replay import Plan, estimate
 from rewards.verifiers.code import CodeTruth
 

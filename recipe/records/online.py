@@ -1,0 +1,98 @@
+"""Accuracy of the updates' own samples, and comparisons of it between arms in pairs of runs with the same seed.
+
+The samples of update k are answers of the policy after k - 1 updates, so those of update 1 do not depend on the arm.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import ttest_1samp
+
+from recipe.records.intervals import Interval, t_interval
+from recipe.records.run_directory import RunDirectory
+
+FIRST = 2  # the first update whose samples depend on the arm
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Paired difference of two arms in online accuracy, a share of 1, and ratio of their updates to an accuracy.
+
+    p: two-sided, of a paired t-test; None for a single pair. holm: p adjusted for all contrasts of the report. ratio:
+    geometric mean of the pairs' ratios with a t interval of the logarithms; None if a run started at the accuracy.
+    """
+
+    arm: str
+    against: str
+    pairs: int
+    gain: Interval
+    p: float | None
+    holm: float | None
+    ratio: Interval | None
+
+
+def online_accuracy(run: RunDirectory) -> list[float]:
+    """The share of right samples at each update.
+
+    Raises:
+        ValueError: an update lacks it, or the run has fewer than two updates.
+    """
+    updates = [row for row in run.metrics() if row["step"] > 0]
+    if missing := [int(row["step"]) for row in updates if "reward/acc" not in row]:
+        raise ValueError(f"{run.path} has no reward/acc at update {missing[0]}")
+    if len(updates) < FIRST:
+        raise ValueError(f"{run.path} has {len(updates)} updates; {FIRST} are needed")
+    return [row["reward/acc"] for row in updates]
+
+
+def mean_online(accuracy: Sequence[float]) -> float:
+    """Mean over updates 2 to the last."""
+    return float(np.mean(accuracy[FIRST - 1 :]))
+
+
+def updates_to(accuracy: Sequence[float], reach: float) -> tuple[float, bool]:
+    """Updates until the samples first reach an accuracy, interpolated, and whether they do.
+
+    A run that never does counts with all its updates, and none is left out: the mean over runs is then the restricted
+    mean, that of min(updates, last) (Royston and Parmar 2013).
+    """
+    above = [index for index, value in enumerate(accuracy) if value >= reach]
+    if not above:
+        return float(len(accuracy)), False
+    index = above[0]
+    if index == 0:
+        return 0.0, True
+    low, high = accuracy[index - 1], accuracy[index]
+    return index - 1 + (reach - low) / (high - low), True
+
+
+def paired_p(differences: Sequence[float]) -> float | None:
+    """Two-sided p of a t-test that their mean is 0; None for a single difference."""
+    if len(differences) < 2:
+        return None
+    if len(set(differences)) == 1:
+        return 1.0 if differences[0] == 0 else 0.0
+    return float(ttest_1samp(differences, 0.0).pvalue)
+
+
+def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> Interval | None:
+    """Geometric mean of the pairs' ratios; None if a value is 0."""
+    if min(*numerators, *denominators) <= 0:
+        return None
+    logarithms = t_interval(np.log(np.asarray(numerators) / np.asarray(denominators)))
+    if logarithms.low is None or logarithms.high is None:
+        return Interval(math.exp(logarithms.estimate))
+    return Interval(*map(math.exp, (logarithms.estimate, logarithms.low, logarithms.high)))
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p-values adjusted for their number (Holm 1979); None stays None and does not count."""
+    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for rank, (value, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * value))
+        adjusted[place] = largest
+    return adjusted

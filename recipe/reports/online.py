@@ -1,0 +1,157 @@
+"""Accuracy of the updates' own samples (updates 2 to the last) of each arm of a study, and contrasts between arms.
+
+RUNS is a folder of run directories named ``<arm>.<repeat>``, of which only finished runs count, or a file written by
+``recipe.keep``. Contrasts pair runs of the same repeat: difference with a paired t interval, p, p after Holm over the
+contrasts, and the ratio of updates to an accuracy. Writes ``online.md`` and ``online.json``.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from recipe.records.arms import (
+    ReportError,
+    add_study_options,
+    by_arm,
+    finished_runs,
+    output_folder,
+    repeat_of,
+    warn_of_different_starts,
+)
+from recipe.records.intervals import Interval, t_interval
+from recipe.records.online import Contrast, holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
+from recipe.records.run_directory import write_atomically
+from recipe.records.tables import markdown_table
+
+Accuracies = Mapping[str, Mapping[str, Sequence[float]]]  # arm -> repeat -> accuracy at each update
+
+
+@dataclass(frozen=True)
+class OnlineRow:
+    """An arm's means over runs: online accuracy and that of the first update, shares of 1, and updates to an accuracy.
+
+    reached: runs that reach it; the others count with all their updates.
+    """
+
+    arm: str
+    runs: int
+    start: Interval
+    accuracy: Interval
+    updates: Interval
+    reached: int
+
+
+def online_rows(found: Accuracies, reach: float) -> list[OnlineRow]:
+    """One row per arm."""
+    rows = []
+    for arm, own in found.items():
+        until = [updates_to(accuracy, reach) for accuracy in own.values()]
+        rows.append(
+            OnlineRow(
+                arm=arm,
+                runs=len(own),
+                start=t_interval([accuracy[0] for accuracy in own.values()]),
+                accuracy=t_interval([mean_online(accuracy) for accuracy in own.values()]),
+                updates=t_interval([updates for updates, _ in until]),
+                reached=sum(reached for _, reached in until),
+            )
+        )
+    return rows
+
+
+def contrasts(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[Contrast]:
+    """The contrasts (arm, against), adjusted together; those without a pair of runs are left out."""
+    made = [made for arm, against in pairs if (made := _contrast(found, arm, against, reach))]
+    return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made]), strict=True)]
+
+
+def _contrast(found: Accuracies, arm: str, against: str, reach: float) -> Contrast | None:
+    own, others = found.get(arm, {}), found.get(against, {})
+    repeats = [repeat for repeat in own if repeat in others]
+    if not repeats:
+        return None
+    gains = [mean_online(own[repeat]) - mean_online(others[repeat]) for repeat in repeats]
+    mine, theirs = ([updates_to(runs[repeat], reach)[0] for repeat in repeats] for runs in (own, others))
+    ratio = ratio_interval(mine, theirs)
+    return Contrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
+
+
+def online_table(rows: Sequence[OnlineRow], found: Sequence[Contrast], reach: float) -> str:
+    """The rows and the contrasts as two Markdown tables."""
+    head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {reach:.0%}", "reached"]
+    arms = [
+        [
+            row.arm, str(row.runs), row.start.scaled(100).text(), row.accuracy.scaled(100).text(), row.updates.text(),
+            f"{row.reached} of {row.runs}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    parts = [
+        "Accuracy of the updates' own samples: means over runs [95% intervals, Student's t].",
+        markdown_table(head, arms),
+    ]
+    if found:
+        head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of updates to {reach:.0%}"]
+        lines = [
+            [
+                f"{one.arm} - {one.against}", str(one.pairs), one.gain.scaled(100).text(sign="+"), _p(one.p),
+                _p(one.holm), one.ratio.text(2) if one.ratio else "-",
+            ]
+            for one in found
+        ]  # fmt: skip
+        parts += ["A run that does not reach the accuracy counts with all its updates.", markdown_table(head, lines)]
+    return "\n\n".join(parts)
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    add_study_options(parser)
+    parser.add_argument("--reach", type=float, default=0.5, help="accuracy to reach, a share of 1 (default 0.5)")
+    parser.add_argument(
+        "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the subcommand."""
+    runs = finished_runs(options.runs)
+    if not runs:
+        raise ReportError(f"{options.runs} holds no finished run")
+    try:
+        found = {arm: {repeat_of(run): online_accuracy(run) for run in own} for arm, own in by_arm(runs).items()}
+    except ValueError as error:
+        raise ReportError(str(error)) from error
+    lengths = {len(accuracy) for own in found.values() for accuracy in own.values()}
+    if len(lengths) > 1:
+        raise ReportError(
+            f"runs of {min(lengths)} and {max(lengths)} updates cannot be compared; use runs of one length"
+        )
+    pairs = [(arm, options.against) for arm in found if arm != options.against]
+    if options.contrasts:
+        pairs = [_pair(text) for text in options.contrasts]
+    warn_of_different_starts(runs)
+    print(write_online(found, pairs, options.reach, output_folder(options)))
+
+
+def write_online(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path) -> str:
+    """Write table and numbers; returns the table."""
+    rows, compared = online_rows(found, reach), contrasts(found, pairs, reach)
+    table = online_table(rows, compared, reach)
+    numbers = {"arms": [asdict(row) for row in rows], "contrasts": [asdict(one) for one in compared]}
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "online.md", f"{table}\n")
+    write_atomically(out / "online.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    return table
+
+
+def _pair(text: str) -> tuple[str, str]:
+    arm, colon, against = text.partition(":")
+    if not (arm and colon and against):
+        raise ReportError(f"--contrasts {text}: write ARM:AGAINST, such as credit:grpo")
+    return arm, against

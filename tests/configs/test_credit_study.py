@@ -1,0 +1,39 @@
+"""The experiments and arms of scripts/evidence_credit.sh: what differs between them, and nothing else."""
+
+import pytest
+
+from recipe.settings import read_settings
+from recipe.studies.credit import TASKS
+from tests.composing import composed
+
+pytestmark = pytest.mark.slow  # each composes a configuration
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_trains_on_the_rows_and_the_start_that_the_study_makes(name: str):
+    config, task = composed(f"experiment=credit_{name}"), TASKS[name]
+    assert config.data.train_files == f"{task.data}/train.parquet"
+    assert config.data.val_files == f"{task.data}/val.parquet"
+    assert config.actor_rollout_ref.model.path == f"{task.data}/model"
+    assert read_settings(config).skills.names == [task.start[1]]
+    assert config.trainer.test_freq == config.trainer.total_training_steps  # the measure needs no validation between
+
+
+def test_only_sixteen_lines_are_all_or_nothing():
+    rewards = {
+        name: composed(f"experiment=credit_{name}").reward.custom_reward_function.reward_kwargs.partial_credit
+        for name in TASKS
+    }
+    assert rewards == {"parts16": False, "parts4": True, "chain8": True}
+    partial = composed("experiment=credit_parts16", "arm=partial")
+    assert partial.reward.custom_reward_function.reward_kwargs.partial_credit is True
+
+
+def test_the_control_differs_from_credit_in_the_order_of_the_credits_only():
+    found, control = (read_settings(composed("experiment=credit_parts16", f"arm={arm}")) for arm in (
+        "credit", "credit_shuffled",
+    ))  # fmt: skip
+    assert (found.credit.ablation, control.credit.ablation) == ("none", "shuffled")
+    assert found.credit.model_copy(update={"ablation": "shuffled"}) == control.credit
+    assert found.credit.zero_advantage
+    assert found.credit.budget >= 16

@@ -1,0 +1,129 @@
+"""Online accuracy, paired t-tests, Holm's adjustment and updates to an accuracy, against numbers worked out by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe import report
+from recipe.records.intervals import Interval
+from recipe.records.online import holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
+from recipe.records.run_directory import RunDirectory
+
+
+def finish(folder: Path, name: str, accuracies: list[float | None]) -> RunDirectory:
+    """A finished run with these accuracies of samples; None: not recorded."""
+    run = RunDirectory.prepare(str(folder), "a", name)
+    run.write_config(OmegaConf.create({}))
+    run.log_metrics(0, {"skill/mean/accuracy": 0.1})
+    for step, accuracy in enumerate(accuracies, 1):
+        run.log_metrics(step, {"actor/loss": 0.0} if accuracy is None else {"reward/acc": accuracy})
+    run.log_event("end")
+    return run
+
+
+def test_the_mean_leaves_out_the_first_update_whose_samples_no_arm_has_changed(tmp_path: Path):
+    accuracy = online_accuracy(finish(tmp_path, "grpo.s0", [0.9, 0.2, 0.4, 0.6]))
+    assert accuracy == [0.9, 0.2, 0.4, 0.6]
+    assert mean_online(accuracy) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "reach", "updates", "reached"),
+    [
+        ([0.1, 0.3, 0.6], 0.5, 1 + 2 / 3, True),  # 0.3 after one update, 0.6 after two
+        ([0.1, 0.5, 0.2], 0.5, 1.0, True),  # the first time counts
+        ([0.6, 0.1], 0.5, 0.0, True),
+        ([0.1, 0.2, 0.3], 0.5, 3.0, False),  # counted with all its updates
+    ],
+)
+def test_updates_to_an_accuracy_count_runs_that_never_reach_it(
+    accuracy: list[float], reach: float, updates: float, reached: bool
+):
+    found, does = updates_to(accuracy, reach)
+    assert found == pytest.approx(updates)
+    assert does == reached
+
+
+def test_p_is_that_of_a_paired_t_test():
+    # mean 2, standard deviation 1, t = 2 * sqrt(3) with 2 degrees of freedom: p = 1 - t / sqrt(t^2 + 2)
+    assert paired_p([1.0, 2.0, 3.0]) == pytest.approx(1 - (12 / 14) ** 0.5)
+    assert (paired_p([0.3]), paired_p([0.0, 0.0]), paired_p([0.1, 0.1])) == (None, 1.0, 0.0)
+
+
+def test_holm_multiplies_the_smallest_by_their_number_and_keeps_the_order():
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])  # 0.04 * 1 may not fall below 0.03 * 2
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.02, None]) == [0.02, None]
+    assert holm([]) == []
+
+
+def test_a_ratio_is_the_geometric_mean_over_pairs():
+    found = ratio_interval([5.0, 20.0], [10.0, 10.0])
+    assert found is not None
+    assert found.estimate == pytest.approx(1.0)  # a half and a double
+    assert found.low is not None
+    assert found.low * (found.high or 0) == pytest.approx(1.0)
+    assert ratio_interval([4.0], [8.0]) == Interval(0.5)
+    assert ratio_interval([0.0], [6.0]) is None
+
+
+def study(folder: Path) -> str:
+    finish(folder, "grpo.s0", [0.1, 0.2, 0.3, 0.4])
+    finish(folder, "grpo.s1", [0.1, 0.3, 0.5, 0.7])
+    finish(folder, "grpo.s2", [0.1, 0.1, 0.1, 0.1])
+    finish(folder, "credit.s0", [0.1, 0.4, 0.5, 0.6])
+    finish(folder, "credit.s1", [0.1, 0.6, 0.8, 1.0])
+    finish(folder, "partial.s1", [0.1, 0.6, 0.6, 0.6])
+    return str(folder / "a")
+
+
+def test_contrasts_pair_the_runs_of_a_seed_and_are_adjusted_together(tmp_path: Path):
+    runs = study(tmp_path)
+    assert report.main(["online", runs, "--contrasts", "credit:grpo", "credit:partial"]) == 0
+    numbers = json.loads((tmp_path / "a/summary/online.json").read_text())
+    arms = {row["arm"]: row for row in numbers["arms"]}
+    assert arms["grpo"]["accuracy"]["estimate"] == pytest.approx((0.3 + 0.5 + 0.1) / 3)
+    # never, after two updates, never: of four
+    assert (arms["grpo"]["updates"]["estimate"], arms["grpo"]["reached"]) == (pytest.approx(10 / 3), 1)
+    first, second = numbers["contrasts"]
+    assert (first["arm"], first["against"], first["pairs"]) == ("credit", "grpo", 2)
+    # 20 and 30 points: a standard error of 5, t = 5 with one degree of freedom
+    half = 0.05 * 12.7062
+    assert first["gain"] == pytest.approx({"estimate": 0.25, "low": 0.25 - half, "high": 0.25 + half}, abs=1e-4)
+    assert first["p"] == first["holm"] == pytest.approx(1 - 2 / math.pi * math.atan(5))
+    # 2 of 4 updates, 0.8 of 2
+    assert first["ratio"]["estimate"] == pytest.approx((0.5 * 0.4) ** 0.5)
+    assert (second["pairs"], second["p"], second["holm"]) == (1, None, None)
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert "| grpo | 3 | 10.0 [10.0, 10.0] | 30.0 [-19.7, 79.7] | 3.3 [0.5, 6.2] | 1 of 3 |" in table
+    assert "| credit - partial | 1 | +20.0 | - | - | 1.00 |" in table
+
+
+def test_without_contrasts_each_arm_is_compared_with_one(tmp_path: Path):
+    assert report.main(["online", study(tmp_path), "--against", "partial"]) == 0
+    numbers = json.loads((tmp_path / "a/summary/online.json").read_text())
+    assert [(one["arm"], one["against"]) for one in numbers["contrasts"]] == [
+        ("credit", "partial"),
+        ("grpo", "partial"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "words", "message"),
+    [
+        ([0.1, None], [], "has no reward/acc at update 2"),
+        ([0.1], [], "has 1 updates; 2 are needed"),
+        ([0.1, 0.2], [], "runs of 2 and 3 updates cannot be compared"),
+        ([0.1, 0.2, 0.3], ["--contrasts", "credit"], "write ARM:AGAINST"),
+    ],
+)
+def test_what_cannot_be_compared_ends_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], accuracies: list[float | None], words: list[str], message: str
+):
+    finish(tmp_path, "grpo.s0", [0.1, 0.2, 0.3])
+    finish(tmp_path, "credit.s0", accuracies)
+    assert report.main(["online", str(tmp_path / "a"), *words]) == 2
+    assert message in capsys.readouterr().err

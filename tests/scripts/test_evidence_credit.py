@@ -1,0 +1,56 @@
+"""The study of sparse rewards: what its stages would run, in a dry run."""
+
+from tests.scripts.test_papers import ARM, SEED, STARTED, dry
+from tests.studying import of_module, study
+
+LR = "actor_rollout_ref.actor.optim.lr"
+
+
+def test_the_arms_of_a_task_share_a_start_and_seeds_and_name_their_contrasts():
+    commands = dry("evidence_credit", "arms", TASKS="parts4")
+    assert commands == [
+        STARTED[0],
+        "bash scripts/micro_start.sh data/parts --skills parts",
+        "claim outputs/evidence_credit.parts4 --model start=data/parts/model "
+        "--data train=data/parts/train.parquet val=data/parts/val.parquet --set train= ",
+        "recipe.train --multirun experiment=credit_parts4 run.experiment=evidence_credit.parts4 "
+        f"data.seed=10,11,12,13,14,15,16,17 arm=grpo,credit,credit_shuffled run.name={ARM}.{SEED}",
+        "recipe.report online outputs/evidence_credit.parts4 --reach 0.8 --contrasts credit:grpo credit_shuffled:grpo",
+    ]
+
+
+def test_rates_are_compared_on_seeds_that_no_arm_uses():
+    commands = dry("evidence_credit", "rates", "trainer.save_freq=4")
+    runs = of_module(commands, "recipe.train")
+    assert len(runs) == 3
+    assert all(
+        f"{LR}=2e-3,4e-3,8e-3 data.seed=100,101 arm=grpo run.name=grpo_lr${{{LR}}}.{SEED} trainer.save_freq=4" in run
+        for run in runs
+    )
+    assert "recipe.report online outputs/evidence_credit.chain8_rates --reach 0.8" in commands
+    (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", RATES="1e-3", SEEDS="7"), "recipe.train")
+    assert f"{LR}=1e-3 data.seed=7 " in run
+
+
+def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():
+    commands = dry("evidence_credit", "arms", KEPT="kept", ARMS="grpo", SEEDS="3")
+    assert of_module(commands, "recipe.keep") == [
+        f"recipe.keep outputs/evidence_credit.{task} kept/{task}.jsonl.gz" for task in ("parts16", "parts4", "chain8")
+    ]
+    assert all("data.seed=3 arm=grpo " in run for run in of_module(commands, "recipe.train"))
+
+
+def test_the_lines_of_the_sparse_and_the_chained_start_are_wrong_in_the_stated_share():
+    starts = [one for one in dry("evidence_credit", "arms") if one.startswith("bash scripts/micro_start.sh")]
+    assert [one.split(" data/")[1].split(" --demonstrations")[0] for one in starts] == [
+        "parts16 --skills parts --difficulty 3 --line-wrong-share 0.12",
+        "parts --skills parts",
+        "chain8 --skills chain --difficulty 2 --line-wrong-share 0.08",
+    ]
+
+
+def test_another_stage_or_task_is_refused():
+    status, _, printed = study("evidence_credit", "all")
+    assert (status, "unknown stage 'all'; valid ones: rates, arms" in printed) == (2, True)
+    status, _, printed = study("evidence_credit", "arms", TASKS="parts5")
+    assert (status, "unknown task 'parts5'; valid ones: parts16, parts4, chain8" in printed) == (2, True)
