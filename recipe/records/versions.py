@@ -90,9 +90,7 @@ CHANGES: dict[int, Change] = {
             )
         },
     ),
-    4: Change(
-        added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}
-    ),
+    4: Change(added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}),
 }
 
 
