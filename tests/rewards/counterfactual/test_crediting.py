@@ -85,6 +85,19 @@ def test_a_sibling_that_passed_shows_which_step_is_wrong():
     assert passed["credit_values"].tolist() == [0.5, 0.5]
 
 
+def test_steps_that_all_siblings_have_are_left_out_and_counted():
+    group = [sample(0, "b = 3\na = 1", 0.5), sample(1, "a = 1\nb = 2", 1.0), sample(2, "a = 1\nb = 2", 1.0)]
+    credits = service(size=3, has_advantage=differ, plan={"choice": "informative"})
+    found = run(*group, service=credits, judge=Judge())
+    assert [one["credit_equal_steps"] for one in found] == [1, 1, 1]
+    assert [np.isfinite(one["credit_values"]).tolist() for one in found] == [
+        [True, False],
+        [False, True],
+        [False, True],
+    ]
+    assert [one["credit_replays"] for one in found] == [1, 1, 1]
+
+
 def test_a_group_that_scored_alike_is_not_replayed_and_leaves_its_budget_to_others():
     judge, group = Judge(), [sample(number, ratio=1.0) for number in range(2)]
     credits = service(size=2, plan={"budget": 1}, has_advantage=differ)
