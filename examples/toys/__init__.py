@@ -1,1 +1,1 @@
-"""Toy problems with known answers, in numpy: credit and projection without a language model."""
+"""Toy problems with known answers: credit and projection without a language model."""

@@ -264,10 +264,13 @@ class CreditService:
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
 
 
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
 @lru_cache(maxsize=256)
 def _names_in(*texts: str) -> frozenset[str]:
     """The names that the ground truth of a problem mentions, such as those of its tests."""
-    return frozenset(re.findall(r"[^\W\d]\w*", " ".join(texts).replace("\\n", " ")))
+    return frozenset(_NAME.findall(" ".join(texts).replace("\\n", " ")))
 
 
 def _answer(sample: RolloutSample, tokenizer: Any) -> str:

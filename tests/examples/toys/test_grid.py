@@ -23,6 +23,7 @@ def test_seeds_reproduce_and_differ() -> None:
     assert (first != updates_to_solve(SIXTEEN, BEST, 0.8, replace(RUN, seed=1))).any()
 
 
+@pytest.mark.slow
 def test_siblings_with_the_gate_open_need_half_of_grpos_updates() -> None:
     grpo, partial, credit, shuffled = (
         updates_to_solve(SIXTEEN, arm, 0.4, RUN).mean() for arm in (GRPO, PARTIAL, BEST, replace(BEST, shuffled=True))
@@ -32,6 +33,7 @@ def test_siblings_with_the_gate_open_need_half_of_grpos_updates() -> None:
     assert shuffled > 1.5 * credit
 
 
+@pytest.mark.slow
 def test_a_shut_gate_leaves_groups_that_all_failed_as_they_were() -> None:
     shut, opened, grpo = (
         updates_to_solve(SIXTEEN, arm, 0.4, RUN).mean() for arm in (replace(BEST, gate=False), BEST, GRPO)
@@ -40,6 +42,7 @@ def test_a_shut_gate_leaves_groups_that_all_failed_as_they_were() -> None:
     assert shut < 1.1 * grpo
 
 
+@pytest.mark.slow
 def test_in_a_chain_only_credit_in_place_of_the_advantage_keeps_noise_from_later_lines() -> None:
     signed, added, chosen = (
         updates_to_solve(CHAIN, arm, 0.4, RUN).mean()
