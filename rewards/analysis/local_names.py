@@ -5,6 +5,7 @@ that says which one they are. All others stay: numbers by order of appearance wo
 """
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
@@ -12,6 +13,13 @@ from rewards.analysis.renaming import Renaming
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def names_in(text: str) -> list[str]:
+    """Every word of a text that could be a name."""
+    return _NAME.findall(text)
 
 
 def rename_by_place(tree: ast.Module, kept: Collection[str] = ()) -> None:

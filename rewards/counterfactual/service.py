@@ -7,7 +7,6 @@ leave to others, and the tokens that the steps cover.
 import logging
 import math
 import random
-import re
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rewards.analysis.local_names import names_in
 from rewards.counterfactual.groups import GroupAdvantage
 from rewards.counterfactual.interventions import Solution
 from rewards.counterfactual.judging import Answers, Judge, ScoreCache, judged, reward_of
@@ -264,13 +264,10 @@ class CreditService:
         return random.Random(zlib.crc32("\0".join([str(self.seed), *sample.problem, sample.text]).encode()))
 
 
-_NAME = re.compile(r"[^\W\d]\w*")
-
-
 @lru_cache(maxsize=256)
 def _names_in(*texts: str) -> frozenset[str]:
     """The names that the ground truth of a problem mentions, such as those of its tests."""
-    return frozenset(_NAME.findall(" ".join(texts).replace("\\n", " ")))
+    return frozenset(names_in(" ".join(texts).replace("\\n", " ")))
 
 
 def _answer(sample: RolloutSample, tokenizer: Any) -> str:

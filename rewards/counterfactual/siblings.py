@@ -8,7 +8,6 @@ import builtins
 import io
 import math
 import random
-import re
 import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rewards.analysis.local_names import names_in
 from rewards.analysis.parsing import parse
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.interventions import Solution
@@ -236,7 +236,7 @@ class Alternatives:
     @cached_property
     def _readable(self) -> set[str]:
         """The names that code in this solution can read."""
-        return {*dir(builtins), *re.findall(r"[^\W\d]\w*", "\n".join(self.own.pieces))}
+        return {*dir(builtins), *names_in("\n".join(self.own.pieces))}
 
     def _names(self, number: int) -> dict[str, str]:
         if number not in self._known_names:
@@ -277,14 +277,14 @@ def renamed(code: str, names: Mapping[str, str]) -> str | None:
     """A piece of code with these names replaced, except attributes and keywords of calls; None if one may stand in a
     string.
     """
-    if names.keys().isdisjoint(re.findall(r"[^\W\d]\w*", code)):
+    if names.keys().isdisjoint(names_in(code)):
         return code
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return None
     strings = " ".join(token.string for token in tokens if token.type == tokenize.STRING)
-    if not names.keys().isdisjoint(re.findall(r"[^\W\d]\w*", strings)):
+    if not names.keys().isdisjoint(names_in(strings)):
         return None
     lines = code.splitlines(keepends=True)
     depths, depth = [], 0
