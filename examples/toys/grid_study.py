@@ -38,8 +38,8 @@ MAIN_ARMS = (
 SETTINGS = tuple(Setting(problem, partial) for problem, partial in product(PROBLEMS, (False, True)))
 _LONG = [problem for problem in PROBLEMS if problem.lines == 16]
 LARGE_SETTINGS = (
-    *(Setting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
     Setting(_LONG[0], partial=False, prompts=16, group=8, shared=False),
+    *(Setting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
 )
 
 
