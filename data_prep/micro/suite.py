@@ -92,16 +92,20 @@ def demonstrations(
     seed: int,
     difficulty: int,
     line_wrong_share: float | None = None,
+    easier: bool = False,
 ) -> list[Demonstration]:
     """`counts[skill]` demonstrations of every skill, shuffled; each wrong with its skill's probability.
 
-    line_wrong_share: instead, for skills of named lines, the probability with which each line is wrong.
+    line_wrong_share: instead, for skills of named lines, the probability with which each line is wrong. easier: as many
+    demonstrations of each lower difficulty.
     """
+    levels = range(1, difficulty + 1) if easier else (difficulty,)
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
         _demonstration(problem, split, *_answer(problem, rng, wrong_shares[skill], line_wrong_share))
         for skill, count in counts.items()
-        for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
+        for level in levels
+        for problem in problems(skill, split, seed=seed, count=count // len(levels), difficulty=level)
     ]
     rng.shuffle(drawn)
     return drawn
@@ -141,14 +145,15 @@ def make(
     skills: Sequence[str] = tuple(SKILLS),
     wrong_shares: Mapping[str, float] = WRONG_SHARES,
     line_wrong_share: float | None = None,
+    easier: bool = False,
     demonstration_count: int = 34_560,
     agents: bool = False,
 ) -> dict[str, int]:
     """Write the five files into `out` and return the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
-    line_wrong_share: as in `demonstrations`. demonstration_count: total of all skills, divided by
-    DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    line_wrong_share: as in `demonstrations`; easier: too, in sft_train. demonstration_count: total of all skills,
+    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
     """
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
@@ -165,6 +170,7 @@ def make(
             seed=seed,
             difficulty=difficulty,
             line_wrong_share=line_wrong_share,
+            easier=easier and split == "sft_train",
         )
         for split, skill_counts in dealt.items()
     }
@@ -192,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=share,
         help="instead, for parts and chain: the probability with which each line of a demonstration is wrong",
     )
+    parser.add_argument("--easier", action="store_true", help="as many demonstrations of each lower difficulty")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     options = parser.parse_args(arguments)
@@ -205,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             skills=options.skills,
             wrong_shares=WRONG_SHARES if wrong is None else dict.fromkeys(ALL_SKILLS, wrong),
             line_wrong_share=options.line_wrong_share,
+            easier=options.easier,
             demonstration_count=options.demonstrations,
             agents=options.agents,
         )

@@ -38,8 +38,8 @@ MAIN_ARMS = (
 SETTINGS = tuple(Setting(problem, partial) for problem, partial in product(PROBLEMS, (False, True)))
 _LONG = [problem for problem in PROBLEMS if problem.lines == 16]
 LARGE_SETTINGS = (
-    *(Setting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
     Setting(_LONG[0], partial=False, prompts=16, group=8, shared=False),
+    *(Setting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
 )
 
 
@@ -137,11 +137,15 @@ def table(results: Sequence[GridResult]) -> str:
     settings = [setting.name for setting in (*SETTINGS, *LARGE_SETTINGS)]
     cells = {(row.arm, row.setting): _cell(row) for row in results}
     at_moderate = ratios(results, moderate=True)
-    head = ["arm", "times GRPO", f"times GRPO at rate {MODERATE:g}", *settings]
+    means = {(row.arm, row.setting): max(row.updates.estimate, 1.0) for row in results}
+    head = ["arm", "times GRPO", "in the worst setting", f"times GRPO at rate {MODERATE:g}", *settings]
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
     for arm, ratio in ratios(results).items():
         found = [cells.get((arm, setting), "") for setting in settings]
-        lines.append(f"| {' | '.join([arm, ratio.text(2), at_moderate[arm].text(2), *found])} |")
+        compared = [means[arm, name] / means[GRPO.name, name] for name in settings if (arm, name) in means]
+        lines.append(
+            f"| {' | '.join([arm, ratio.text(2), f'{max(compared):.2f}', at_moderate[arm].text(2), *found])} |"
+        )
     return "\n".join(lines)
 
 

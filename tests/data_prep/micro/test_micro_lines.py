@@ -129,6 +129,12 @@ def test_the_share_per_line_replaces_that_per_demonstration_for_skills_of_lines_
     assert all(right["write"])
 
 
+def test_easier_demonstrations_are_as_many_of_each_lower_difficulty():
+    drawn = demonstrations("sft_train", {"parts": 30}, {"parts": 0.0}, seed=0, difficulty=3, easier=True)
+    lines = [item.messages[0].content.count(",") + 1 for item in drawn]
+    assert {count: lines.count(count) for count in (4, 8, 16)} == {4: 10, 8: 10, 16: 10}
+
+
 def test_sixteen_lines_fit_the_response_the_prompt_and_the_model():
     # Between tokens of a role, the end of a turn and newlines (data_prep.micro.model): four beside the prompt's bytes.
     longest = "parts " + ", ".join(f"{name} minus 3" for name in NAMES[3])
