@@ -1,6 +1,9 @@
-"""Weights that the trainer sends, all of them or adapters, reach vLLM, which packs them on a CPU."""
+"""Weights that the trainer sends, all of them or adapters, reach vLLM, which packs them on a CPU, and are exported."""
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +40,7 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
         "experiment=quickstart", *words, f"run.root={tmp_path}", "run.name=r",
         f"data.train_files={llama}/train.parquet", f"data.val_files={llama}/train.parquet",
         f"actor_rollout_ref.model.path={llama}/model", "actor_rollout_ref.actor.optim.lr=1e-3",
-        f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", "trainer.save_freq=-1",
+        f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", f"trainer.save_freq={STEPS}",
         "trainer.val_before_train=false",
     )  # fmt: skip
     output, _ = (process := start(*command)).communicate(timeout=900)
@@ -50,3 +53,18 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
     assert max(differences) < MOST[words[1].removeprefix("run.precision=")]
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
     assert all(0 < reward < 1 for reward in rewards)
+    exported = tmp_path / "model"
+    export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
+    output, _ = (process := start(*export)).communicate(timeout=300)
+    assert process.returncode == 0, output[-6000:]
+    for folder in (llama / "model", exported):  # any program can load them, with an attention of its own
+        assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
+    assert _weights(exported).keys() == _weights(llama / "model").keys()
+    assert any((new != _weights(llama / "model")[name]).any() for name, new in _weights(exported).items())
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    from transformers import AutoModelForCausalLM
+
+    state: dict[str, Any] = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    return state
