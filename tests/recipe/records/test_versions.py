@@ -82,6 +82,7 @@ def test_a_setting_that_became_a_list_is_read_as_one():
     assert upgraded(kept, 3, "shapley.s0").credit == {
         "kind": "counterfactual",
         "methods": ["shapley"],
+        "mapping": "add",
         "prefixes": "even",
     }
     off = OmegaConf.create({"credit": {"kind": "off"}})
