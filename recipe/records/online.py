@@ -69,12 +69,16 @@ def updates_to(accuracy: Sequence[float], reach: float) -> tuple[float, bool]:
 
 
 def paired_p(differences: Sequence[float]) -> float | None:
-    """Two-sided p of a t-test that their mean is 0; None for a single difference."""
+    """Two-sided p of a t-test that their mean is 0; None for a single difference.
+
+    Differences are rounded to 12 decimals: rounding errors of equal means would be significant.
+    """
     if len(differences) < 2:
         return None
-    if len(set(differences)) == 1:
-        return 1.0 if differences[0] == 0 else 0.0
-    return float(ttest_1samp(differences, 0.0).pvalue)
+    rounded = np.round(differences, 12)
+    if (rounded == rounded[0]).all():
+        return 1.0 if rounded[0] == 0 else 0.0
+    return float(ttest_1samp(rounded, 0.0).pvalue)
 
 
 def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> Interval | None:

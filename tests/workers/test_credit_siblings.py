@@ -161,6 +161,19 @@ def test_a_step_alone_in_its_group_is_compared_within_its_response() -> None:
     assert redistributed[0].tolist() == pytest.approx([1.5, 0.5], abs=1e-4)
 
 
+def test_a_step_that_failures_left_out_keeps_the_advantage_that_tells_of_it() -> None:
+    # Two of four siblings leave out step 2 and fail; another step is wrong in one of the others.
+    arguments = group([[0.5, 0.5], [0.5, NAN], [0.0, 0.5], [0.5, NAN]], [1.5, -0.5, -0.5, -0.5], [1.0, 0.5, 0.5, 0.5])
+    arguments["step_keys"] = torch.tensor([[0, 1], [0, -1], [0, 1], [0, -1]])
+    arguments["step_ids"][[1, 3], 1] = -1
+    result = shaped(arguments, "redistribute")
+    assert result[[0, 2], 1].tolist() == [1.5, -0.5]
+    # Step 0, which all have, is compared: std 0.25, delta = 0.25 / sqrt(1.5), a = sqrt(0.75); largest 0.375.
+    assert result[:3, 0].tolist() == pytest.approx([0.23836, 0.23836, -0.71508], abs=1e-4)
+    without_credit = arguments | {"step_keys": torch.tensor([[0, 1]] * 4), "step_ids": torch.arange(2).repeat(4, 1)}
+    assert shaped(without_credit, "redistribute")[[0, 2], 1].tolist() == [0.0, 0.0]
+
+
 @given(batches, mappings, normalizations, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_strength_zero_is_the_plain_algorithm_bit_for_bit(

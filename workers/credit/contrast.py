@@ -20,7 +20,7 @@ class Contrast:
     spread: (B,) largest difference behind u, in units of the credit or of its transform.
     comparable: (B,) whether the response has enough credits to compare.
     silent: (B,) whether all credits that a response is compared by are 0 within tolerance.
-    shared: (B, K) whether a step was compared with its siblings.
+    shared: (B, K) whether a step was compared with its siblings, and so may lose its advantage.
     """
 
     u: Tensor

@@ -16,6 +16,9 @@ the root of the summed variances of its keys if that is larger (all rewards may 
 beside delta moves little.
 
 A step that fewer responses have is compared with its own response: mean and std over the response's tokens.
+
+A step whose credits are equal but that a response of the group lacks is not compared: what it is worth to have it shows
+only in the advantage, which it keeps.
 """
 
 from dataclasses import dataclass
@@ -78,8 +81,19 @@ def against_siblings(
         spread=largest(torch.where(alone_B_K, own_B_K, deviation_B_K)),
         comparable=(shared_B_K | alone_B_K).any(1),
         silent=most_G[group_B] < tolerance,
-        shared=shared_B_K,
+        shared=shared_B_K & ~_equal_but_lacked(names[variance_S == 0], tokens_B_K, step_keys, group_B),
     )
+
+
+def _equal_but_lacked(equal_S: Tensor, tokens_B_K: Tensor, step_keys: Tensor, group_B: Tensor) -> Tensor:
+    """Whether a step (B, K) has one of these keys and some response of its group that has steps lacks it."""
+    with_key_B_K = (step_keys >= 0) & (tokens_B_K > 0)
+    _, key_M, count_S = step_keys[with_key_B_K].unique(return_inverse=True, return_counts=True)
+    responses_G = _sums((tokens_B_K.sum(1) > 0).long(), group_B, int(group_B.max()) + 1)
+    rows_M = with_key_B_K.nonzero()[:, 0]
+    lacked_M = count_S[key_M] < responses_G[group_B[rows_M]]
+    lacked_B_K = torch.zeros_like(with_key_B_K).masked_scatter(with_key_B_K, lacked_M)
+    return lacked_B_K & torch.isin(step_keys, equal_S)
 
 
 def _key_moments(keyed: _Keyed, min_valid: int, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,6 +51,9 @@ def test_p_is_that_of_a_paired_t_test():
     # mean 2, standard deviation 1, t = 2 * sqrt(3) with 2 degrees of freedom: p = 1 - t / sqrt(t^2 + 2)
     assert paired_p([1.0, 2.0, 3.0]) == pytest.approx(1 - (12 / 14) ** 0.5)
     assert (paired_p([0.3]), paired_p([0.0, 0.0]), paired_p([0.1, 0.1])) == (None, 1.0, 0.0)
+    rounding = mean_online([0.0, 0.1, 0.2, 0.3]) - mean_online([0.0, 0.3, 0.2, 0.1])
+    assert 0 < abs(rounding) < 1e-15
+    assert paired_p([rounding, rounding]) == 1.0
 
 
 def test_holm_multiplies_the_smallest_by_their_number_and_keeps_the_order():
