@@ -42,7 +42,7 @@ def segment(
     line: every line of code that is not blank.
     paragraph: stretches of the solution between blank lines, code and text alike.
     turn: the spans of `turns`, characters of each turn of the assistant; without them the solution is one turn.
-    token: the same, with `turns` the characters of each token.
+    token: the same, with `turns` the characters of each token; blank ones count.
     text_steps: for units of code, the text before the code and the text after it are steps too (kind "text").
 
     Raises NoSteps if there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
@@ -52,7 +52,8 @@ def segment(
     if unit in ("turn", "token"):
         spans = turns or [(0, len(solution))]
         kind: Literal["text", "turn"] = "turn" if unit == "turn" else "text"
-        steps = [Step(start, end, kind) for start, end in spans if solution[start:end].strip()]
+        may_be_blank = unit == "token" and bool(turns)
+        steps = [Step(start, end, kind) for start, end in spans if may_be_blank or solution[start:end].strip()]
     elif unit == "paragraph":
         steps = list(_paragraphs(solution))
     else:
