@@ -24,7 +24,7 @@ from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
 from workers.aggregators import AGGREGATORS, Aggregator
 from workers.cpu.processor import Precision
-from workers.credit import Ablation, Mapping, Normalization
+from workers.credit import Ablation, Mapping, Normalization, Rival
 from workers.penalties import PenaltyKind
 from workers.projection import EpsilonKind, Solver
 from workers.safe_update import Space
@@ -95,12 +95,14 @@ class CreditSettings(Group):
     check_flaky: bool = Plan.check_flaky
     continuations: int = Field(default=Plan.continuations, ge=1)
     prefixes: Prefixes = Plan.prefixes
+    discount: float = Plan.discount
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=1.0, ge=0)
-    mapping: Mapping = "redistribute"
+    mapping: Mapping | Rival = "redistribute"
+    max_probability: float = Field(default=1.0, gt=0, le=1)
     normalization: Normalization = "siblings"
     tolerance: float = Field(default=1e-6, gt=0)
     min_valid: int = Field(default=2, ge=2)
@@ -111,6 +113,10 @@ class CreditSettings(Group):
     def _replays_can_be_made(self) -> "CreditSettings":
         chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
         Plan(**chosen)
+        if self.mapping == "values" and self.strength != 1.0:
+            raise ValueError(f"mapping=values takes advantages from credits alone: strength is {self.strength}, set 1")
+        if self.max_probability < 1.0 and self.mapping != "values":
+            raise ValueError(f"max_probability needs mapping=values, and mapping is {self.mapping}")
         # Other methods give the credit of a block to all of its steps.
         if set(self.methods) <= set(BY_STEP) and self.min_valid > 2 * self.budget:
             raise ValueError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 4
+VERSION = 5
 KEY = "records_version"
 
 
@@ -91,6 +91,7 @@ CHANGES: dict[int, Change] = {
         },
     ),
     4: Change(added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}),
+    5: Change(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
 }
 
 

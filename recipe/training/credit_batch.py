@@ -10,7 +10,7 @@ import torch
 
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import CreditSettings
-from workers.credit import ablated, shape_advantages
+from workers.credit import ablated, shape_advantages, state_advantages, value_advantages
 
 PREFIX = "credit_"
 COUNTS = (
@@ -70,24 +70,35 @@ def shaped_by_credit(
     infos: Sequence[dict[str, Any]],
     credit: CreditSettings,
     step: int,
+    log_probs: torch.Tensor | None = None,
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Advantages of each sample, shaped by its credits, and the metrics of the shaping.
 
     Called with the whole batch, before it is split over the actor's ranks: a group's scale may depend on the others.
 
     advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
-    that a random control draws differently in each.
+    that a random control draws differently in each. log_probs: jagged, of the tokens under the policy that sampled
+    them; for `max_probability` only.
     """
     mask = response_mask.to_padded_tensor(0)
     credits, step_ids = credit_tensors(infos, mask.shape[1])
     credits = ablated(credits, credit.ablation, seed=1_000_003 * credit.seed + step)
-    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
-    shaped, statistics = shape_advantages(
-        advantages.to_padded_tensor(0.0), credits, step_ids, mask, strength=credit.strength, mapping=credit.mapping,
-        normalization=credit.normalization, tolerance=credit.tolerance,
-        groups=torch.tensor([numbers[uid] for uid in uids]), step_keys=step_keys(infos, uids, credits.shape[1]),
-        rewards=pass_ratios(infos), min_valid=credit.min_valid, zero_advantage=credit.zero_advantage,
-    )  # fmt: skip
+    tensors = advantages.to_padded_tensor(0.0), credits, step_ids, mask
+    keys = step_keys(infos, uids, credits.shape[1])
+    if credit.mapping == "values":
+        probabilities = None if log_probs is None else log_probs.to_padded_tensor(0.0).exp()
+        shaped, statistics = value_advantages(
+            *tensors, probabilities=probabilities, max_probability=credit.max_probability
+        )
+    elif credit.mapping == "states":
+        shaped, statistics = state_advantages(*tensors, keys, weight=credit.strength)
+    else:
+        numbers = {uid: number for number, uid in enumerate(dict.fromkeys(uids))}
+        shaped, statistics = shape_advantages(
+            *tensors, strength=credit.strength, mapping=credit.mapping, normalization=credit.normalization,
+            tolerance=credit.tolerance, groups=torch.tensor([numbers[uid] for uid in uids]), step_keys=keys,
+            rewards=pass_ratios(infos), min_valid=credit.min_valid, zero_advantage=credit.zero_advantage,
+        )  # fmt: skip
     rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
     return rows, statistics | replay_metrics(infos)
 

@@ -248,10 +248,12 @@ class SkillCreditTrainer(PPOTrainerSync):
         number of ranks.
         """
         check_failures(infos, self.global_steps, self.run_directory)
+        credit = self.settings.credit
         data = fetch(batch, "advantages", "response_mask", "uid")
+        log_probs = fetch(batch, "old_log_probs")["old_log_probs"] if credit.max_probability < 1.0 else None
         uids = [str(uid) for uid in list(data["uid"])]
         rows, found = shaped_by_credit(
-            data["advantages"], data["response_mask"], uids, infos, self.settings.credit, self.global_steps
+            data["advantages"], data["response_mask"], uids, infos, credit, self.global_steps, log_probs
         )
         metrics.update(found)
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))

@@ -215,16 +215,24 @@ def _half(block: range, effects: Array) -> int:
 
 
 def _shared(before: Sequence[Array], work: Work, blocks: Sequence[range]) -> Array:
-    """The gain of each block, divided equally among its steps. before: the value before each block."""
+    """The gain of each block, divided equally among its steps, except tokens. before: the value before each block."""
     gains = [after - first for first, after in pairwise([*before, work.whole])]
     return _per_step(gains, work, blocks)
 
 
 def _per_step(gains: Sequence[Array], work: Work, blocks: Sequence[range]) -> Array:
+    """A block's gain is divided among its steps; each token of a segment has the whole gain, as in SPO (2505.23564)."""
     values = _no_credit(work)
     for gain, block in zip(gains, blocks, strict=True):
-        values[list(block)] = gain / len(block)
+        values[list(block)] = gain if work.plan.unit == "token" else gain / len(block)
     return values
+
+
+async def _returns(work: Work) -> Array:
+    """R from each step on, discounted once for each step after it (GiGPO, arXiv 2505.10978); no replays."""
+    after = np.arange(len(work.steps))[::-1]
+    returns: Array = work.plan.discount ** after[:, None] * work.whole
+    return returns
 
 
 async def _shapley(work: Work) -> Array:
@@ -279,4 +287,5 @@ _METHODS: dict[Method, Callable[[Work], Awaitable[Array]]] = {
     "truncate": _truncate,
     "shapley": _shapley,
     "resample": _resample,
+    "returns": _returns,
 }

@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 from rewards.counterfactual.segments import UNITS, Unit
 
-Method = Literal["delete", "truncate", "replace", "shapley", "resample"]
+Method = Literal["delete", "truncate", "replace", "shapley", "resample", "returns"]
 METHODS: tuple[Method, ...] = get_args(Method)
 # Methods that spend the whole budget themselves.
-ALONE: tuple[Method, ...] = ("shapley", "resample")
+ALONE: tuple[Method, ...] = ("shapley", "resample", "returns")
 # Methods that replay single steps, and so choose among them.
 BY_STEP: tuple[Method, ...] = ("delete", "replace")
 Choice = Literal["longest", "uniform", "informative"]
@@ -21,8 +21,9 @@ PREFIXES: tuple[Prefixes, ...] = get_args(Prefixes)
 class Plan:
     """Settings of the estimation of credits (config group `credit`).
 
-    methods: interventions that share the budget, or `shapley` or `resample` alone. unit, text_steps: definition of a
-    step (`segments.segment`). budget: replays per trajectory, K >= 1; the check for flakiness does not count.
+    methods: interventions that share the budget, or `shapley`, `resample` or `returns` alone. unit, text_steps:
+    definition of a step (`segments.segment`). budget: replays per trajectory, K >= 1; the check for flakiness does not
+    count.
     choice: which steps `delete` and `replace` replay if there are more than their budget: the longest, drawn uniformly,
     or those that may tell most (`siblings.informative`).
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
@@ -30,6 +31,7 @@ class Plan:
     continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.
     prefixes: for `resample`, which prefixes get a value: at even distances, or where the credits of the steps, with the
         rest unchanged, do not explain the change of the value (`methods`).
+    discount: for `returns`, the factor by which a reward loses worth per step before it.
     """
 
     methods: tuple[Method, ...] = ("delete",)
@@ -40,6 +42,7 @@ class Plan:
     check_flaky: bool = True
     continuations: int = 1
     prefixes: Prefixes = "even"
+    discount: float = 1.0
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -53,6 +56,8 @@ class Plan:
         self._check_methods()
         if not 1 <= self.continuations <= self.budget:
             raise ValueError(f"credit.continuations is {self.continuations}: set 1 to {self.budget}, the credit.budget")
+        if not 0.0 < self.discount <= 1.0:
+            raise ValueError(f"credit.discount is {self.discount}: set more than 0, at most 1")
 
     def _check_methods(self) -> None:
         names = ", ".join(self.methods)
@@ -63,6 +68,10 @@ class Plan:
         if "resample" in self.methods and self.unit == "turn":
             raise ValueError(
                 "credit.methods=[resample] does not support unit=turn: use methods=[truncate] or [shapley]"
+            )
+        if self.unit == "token" and (self.methods != ("resample",) or self.prefixes != "even"):
+            raise ValueError(
+                "credit.unit=token needs values of prefixes at even distances: set methods=[resample] and prefixes=even"
             )
         if len(self.methods) > self.budget:
             raise ValueError(f"credit.methods is [{names}]: they share budget={self.budget}, so raise it or drop some")

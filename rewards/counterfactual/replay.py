@@ -7,6 +7,7 @@ a verifier may depend on layout):
     truncate          c_t = R(tau up to t) - R(tau up to t-1); the credits add up to R(tau) - R(nothing)
     shapley           mean gain of step t over sampled orders; the credits add up to R(tau) - R(nothing)
     resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of the policy's continuations of a prefix
+    returns           c_t = discount^(T-t) R(tau), without replays: only a comparison with siblings makes it a credit
 
 The first three may share the budget: `methods` says how their credits become one.
 
@@ -110,7 +111,7 @@ async def estimate(
         seconds = time.perf_counter() - started
         return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, seconds=seconds)
 
-    if len(steps) < 2:
+    if len(steps) < 2 and plan.methods != ("returns",):
         return without_credit("one_step")
     replayer = Replayer(verify, resume)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
@@ -148,6 +149,9 @@ def _edits(
     solution: str, steps: list[Step], plan: Plan, siblings: Sequence[Sibling], asked: frozenset[str]
 ) -> tuple[Edits, Keyed, list[Keyed]]:
     """The edits of a solution, the keys of its steps, and the siblings with theirs."""
+    if plan.unit == "token":
+        pieces = tuple(solution[step.start : step.end] for step in steps)
+        return ProgramEdits(solution, steps), of_turns(Sibling(pieces, math.nan, ("",) * len(pieces))), []
     if plan.unit != "turn":
         own, others = of_programs(solution, siblings, plan.unit, plan.text_steps, asked)
         return ProgramEdits(solution, steps), own, others
@@ -174,6 +178,8 @@ async def _reference(edits: Edits, plan: Plan, own: Outcome, replayer: Replayer)
     A reference that equals the solution's own outcome also shows that the program is not flaky. A different one may be
     due to the layout: then the solution as written decides.
     """
+    if plan.methods == ("returns",):
+        return own, ""
     written = edits.whole()
     only_continues = plan.methods == ("resample",) and plan.prefixes == "even"
     rewritten = written if only_continues else edits.rewritten()

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from rewards.analysis.parsing import LineOffsets, parse, statements, stripped
 from rewards.extraction import find_block
 
-Unit = Literal["statement", "line", "paragraph", "turn"]
+Unit = Literal["statement", "line", "paragraph", "turn", "token"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 # A solution with more steps gets no credit: the few that a budget covers are no evidence about the rest.
@@ -42,15 +42,18 @@ def segment(
     line: every line of code that is not blank.
     paragraph: stretches of the solution between blank lines, code and text alike.
     turn: the spans of `turns`, characters of each turn of the assistant; without them the solution is one turn.
+    token: the same, with `turns` the characters of each token; blank ones count.
     text_steps: for units of code, the text before the code and the text after it are steps too (kind "text").
 
     Raises NoSteps if there is no code, or more than MAX_STEPS steps; ValueError for an unknown unit.
     """
     if unit not in UNITS:
         raise ValueError(f"unknown unit '{unit}' of steps; valid: {', '.join(UNITS)}")
-    if unit == "turn":
+    if unit in ("turn", "token"):
         spans = turns or [(0, len(solution))]
-        steps = [Step(start, end, "turn") for start, end in spans if solution[start:end].strip()]
+        kind: Literal["text", "turn"] = "turn" if unit == "turn" else "text"
+        may_be_blank = unit == "token" and bool(turns)
+        steps = [Step(start, end, kind) for start, end in spans if may_be_blank or solution[start:end].strip()]
     elif unit == "paragraph":
         steps = list(_paragraphs(solution))
     else:

@@ -162,6 +162,8 @@ class CreditService:
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
         """The whole trajectory; for an agent with steps inside a program, the turn that is its answer."""
+        if self.plan.unit == "token":
+            return self._tokens_part(sample, tokenizer)
         if not sample.turns:
             return _Part(0, sample.token_ids, sample.text)
         if self.plan.unit == "turn":
@@ -170,6 +172,17 @@ class CreditService:
             return _Part(0, sample.token_ids, sample.text, turns)
         start, end = sample.turns[sample.answer]
         return _Part(start, sample.token_ids[start:end], _answer(sample, tokenizer))
+
+    def _tokens_part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
+        """The answer, with the characters of its tokens; of tokens that share a character the first one has it."""
+        first, end = sample.turns[sample.answer] if sample.turns else (0, len(sample.token_ids))
+        token_ids = sample.token_ids[first:end]
+        spans, position = [], 0
+        for start, stop in token_offsets(tokenizer, token_ids):
+            if position <= start < stop:
+                spans.append((start, stop))
+                position = stop
+        return _Part(first, token_ids, _answer(sample, tokenizer), spans)
 
     async def _estimate(
         self,

@@ -37,3 +37,15 @@ def test_the_control_differs_from_credit_in_the_order_of_the_credits_only():
     assert found.credit.model_copy(update={"ablation": "shuffled"}) == control.credit
     assert found.credit.zero_advantage
     assert found.credit.budget >= 16
+
+
+def test_rivals_have_the_settings_of_their_papers():
+    vineppo, spo, gigpo = (
+        read_settings(composed("experiment=credit_parts16", f"arm={arm}")).credit for arm in ("vineppo", "spo", "gigpo")
+    )
+    assert (vineppo.mapping, vineppo.methods, vineppo.continuations) == ("values", ("resample",), 9)
+    assert vineppo.budget >= 9 * 16  # a value before each of sixteen lines
+    changed = {"unit": "token", "budget": 72, "max_probability": 0.9}
+    assert vineppo.model_copy(update=changed) == spo
+    assert (gigpo.mapping, gigpo.methods, gigpo.unit) == ("states", ("returns",), "turn")
+    assert (gigpo.strength, gigpo.discount) == (1.0, 0.95)

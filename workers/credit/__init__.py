@@ -16,6 +16,7 @@ credit's sign on failures, where A is negative. A fixed-suffix credit is not an 
 arXiv 2011.09464, require independence of the action): the gradient may be biased.
 
 `ablated` makes the controls: the same replays and bound, without the information or with its opposite.
+`value_advantages` (VinePPO, SPO) and `state_advantages` (GiGPO) are rivals from other papers.
 """
 
 from typing import Literal, get_args
@@ -28,15 +29,20 @@ from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import within_response
 from workers.credit.mapping import MAPPINGS, Mapping, group_scales, shifts, sign_safe
 from workers.credit.siblings import against_siblings
+from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
 from workers.credit.tokens import add_to_tokens, count_tokens, has_advantage, mean_advantages
+from workers.credit.values import value_advantages
 
 __all__ = [
-    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "Mapping", "Normalization", "ablated", "shape_advantages",
+    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "Mapping", "Normalization", "Rival", "ablated",
+    "shape_advantages", "state_advantages", "value_advantages",
 ]  # fmt: skip
 
 Normalization = Literal["signed", "positive", "softmax", "rank", "siblings", "none"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
+# In place of a mapping: how other papers use values and returns.
+Rival = Literal["values", "states"]
 
 
 def shape_advantages(

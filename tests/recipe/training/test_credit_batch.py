@@ -95,6 +95,45 @@ def test_controls_shape_with_the_same_credits_in_another_order_or_with_the_other
     assert shaped("shuffled", step=2) != shuffled
 
 
+def test_rivals_are_chosen_by_the_mapping_and_give_what_their_papers_say():
+    infos = [info([0.5, 0.0], [0, 0, 1, -1]), info([-0.5], [0, 0])]
+    for one, keys in zip(infos, (["state s", "state t"], ["state s"]), strict=True):
+        one["credit_keys"] = keys
+    advantages = jagged([torch.full((4,), 1.0), torch.full((2,), -1.0)])
+    log_probs = jagged([torch.tensor([0.5, 0.95, 0.5, 0.5]).log(), torch.tensor([0.5, 0.5]).log()])
+
+    def rows(**chosen):
+        credit = CreditSettings(kind="counterfactual", **chosen)
+        arguments = advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, 1, log_probs
+        return [row.tolist() for row in shaped_by_credit(*arguments)[0]]
+
+    # 0.5, 0.5, 0, 0, -0.5, -0.5 have mean 0 and variance 1 / 5.
+    one = 0.5 * 5**0.5
+    assert rows(mapping="values")[0] == pytest.approx([one, one, 0.0, 0.0], abs=1e-5)
+    masked = rows(mapping="values", max_probability=0.9)
+    assert [*masked[0], *masked[1]] == pytest.approx([one, 0.0, 0.0, 0.0, -one, -one], abs=1e-5)
+    # Returns 0.5 and -0.5 in state s: mean 0, std sqrt(0.5).
+    step = 0.5**0.5
+    found = rows(mapping="states", strength=2.0)
+    assert found[0] == pytest.approx([1.0 + 2 * step, 1.0 + 2 * step, 1.0, 1.0], abs=1e-4)
+    assert found[1] == pytest.approx([-1.0 - 2 * step] * 2, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"mapping": "values", "strength": 0.5}, "strength is 0.5, set 1"),
+        ({"max_probability": 0.9}, "max_probability needs mapping=values, and mapping is redistribute"),
+        ({"unit": "token"}, "set methods=.resample. and prefixes=even"),
+        ({"methods": ["returns"], "discount": 1.5}, "credit.discount is 1.5"),
+        ({"methods": ["returns", "delete"]}, "returns must be the only method"),
+    ],
+)
+def test_settings_of_a_rival_that_do_not_fit_are_refused(chosen, message):
+    with pytest.raises(ValueError, match=message):
+        CreditSettings(kind="counterfactual", **chosen)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.prepare(str(tmp_path), "credit", "r")

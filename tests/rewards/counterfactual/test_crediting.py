@@ -287,6 +287,34 @@ async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_w
     assert found["credit_generated"] == 24
 
 
+async def test_spo_values_prefixes_at_even_token_counts_and_each_token_has_the_gain_of_its_segment():
+    prefixes = []
+
+    async def continue_prefix(prefix, draw):
+        prefixes.append(TOKENIZER.decode(prefix))
+        return TOKENIZER.encode("\nb = 2")
+
+    plan = {"methods": ("resample",), "unit": "token", "budget": 4, "continuations": 2, "check_flaky": False}
+    one = replace(sample(ratio=1.0), continue_prefix=continue_prefix)
+    found = await service(plan=plan).credit(one, TOKENIZER, Judge())
+    # Eleven tokens in segments of 5 and 6: V(nothing) = 0.5, V(`a = 1`) = 1, and R = 1.
+    assert sorted(prefixes) == ["", "", "a = 1", "a = 1"]
+    assert found["credit_values"].tolist() == [0.5] * 5 + [0.0] * 6
+    assert found["credit_steps"].tolist() == [*range(11), -1]
+
+
+def test_gigpo_returns_are_discounted_per_turn_and_need_no_replays():
+    plan = {"unit": "turn", "methods": ("returns",), "discount": 0.5}
+    judge, Counter.made = Judge(), 0
+    at_once = replace(trajectory(1.0, 1), turns=trajectory().turns[:1], answer=0)
+    found = run(trajectory(0.8), at_once, service=service(size=2, plan=plan), judge=judge)
+    assert found[0]["credit_values"].tolist() == pytest.approx([0.4, 0.8])
+    assert found[1]["credit_values"].tolist() == [1.0]  # of one turn: the others in its state are compared with it
+    assert found[0]["credit_keys"][0] == found[1]["credit_keys"][0]
+    assert (judge.calls, Counter.made) == (0, 0)
+    assert [one["credit_cause"] for one in found] == ["", ""]
+
+
 class TimeLimited:
     """A judge whose sandbox takes 0.01 s per program, and the whole time limit for one without `b = 2`."""
 
