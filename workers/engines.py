@@ -160,6 +160,15 @@ def reshard(module: torch.nn.Module) -> None:
             unit.reshard()
 
 
+def without_attention_name(module: PreTrainedModel) -> PreTrainedModel:
+    """The module, whose saved config no longer names its attention: other programs do not know ``packed``.
+
+    transformers keeps that choice out of saved configs; verl states it once more as an attribute of its own.
+    """
+    vars(module.config).pop("attn_implementation", None)
+    return module
+
+
 class PolicyEngine(FSDPEngineWithLMHead):
     """verl's engine of the policy; `wanted_parts` makes it split the next training pass by skill.
 
@@ -178,7 +187,7 @@ class PolicyEngine(FSDPEngineWithLMHead):
         return is_cpu_platform() and self.model_config.use_fused_kernels and self.model_config.use_remove_padding
 
     def _build_module(self) -> torch.nn.Module:
-        module: PreTrainedModel = super()._build_module()
+        module = without_attention_name(super()._build_module())
         if self._fast_head:
             use_fast_head(module)
         return module
@@ -220,7 +229,7 @@ class CpuValueEngine(FSDPEngineWithValueHead):
         )
         if self.model_config.enable_gradient_checkpointing:
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        return module
+        return without_attention_name(module)
 
 
 def register_engines() -> None:
