@@ -10,6 +10,9 @@ from rewards.counterfactual.groups import GROUP_RELATIVE, group_advantage, skips
 from tests.composing import composed
 
 
+GATE_SHUT = "credit.zero_advantage=false"
+
+
 def algorithm(estimator, **options):
     return OmegaConf.create({"adv_estimator": estimator, "use_kl_in_reward": False, "gamma": 1.0} | options)
 
@@ -37,12 +40,12 @@ def test_scores_of_a_group_decide_nothing_for_other_estimators_or_with_kl_in_the
 @pytest.mark.parametrize(
     ("arguments", "replays_equal_groups"),
     [
-        ([], False),
-        (["arm=ppo"], True),
-        (["arm=reinforce"], True),
-        (["credit.zero_advantage=true"], True),
-        (["credit.skip_equal_groups=false"], True),
-        (["algorithm.use_kl_in_reward=true"], True),
+        ([], True),
+        ([GATE_SHUT], False),
+        ([GATE_SHUT, "arm=ppo"], True),
+        ([GATE_SHUT, "arm=reinforce"], True),
+        ([GATE_SHUT, "credit.skip_equal_groups=false"], True),
+        ([GATE_SHUT, "algorithm.use_kl_in_reward=true"], True),
     ],
 )
 @pytest.mark.slow
