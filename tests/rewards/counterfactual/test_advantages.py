@@ -9,7 +9,6 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from rewards.counterfactual.groups import GROUP_RELATIVE, group_advantage, skips, wanted
 from tests.composing import composed
 
-
 GATE_SHUT = "credit.zero_advantage=false"
 
 
