@@ -163,7 +163,7 @@ def reshard(module: torch.nn.Module) -> None:
 def without_attention_name(module: PreTrainedModel) -> PreTrainedModel:
     """The module, whose saved config no longer names its attention: other programs do not know ``packed``.
 
-    transformers keeps that choice out of saved configs; verl states it once more as an attribute of its own.
+    transformers keeps that choice out of saved configs; verl states it once more as another attribute.
     """
     vars(module.config).pop("attn_implementation", None)
     return module

@@ -2,7 +2,7 @@
 
 A key is made of the keys of the headers around a step, its role, and a number if the place has several of that role
 (`step_keys`). So most steps of siblings have equal keys without any comparison. A step that no sibling has under its
-key, such as an assignment to a local name of its own, is aligned: it takes the key of an earlier solution's step of the
+key, such as an assignment to a local name, is aligned: it takes the key of an earlier solution's step of the
 same kind that stands at the same distance after the same common step, unless some solution has both.
 """
 

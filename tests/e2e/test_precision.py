@@ -57,7 +57,7 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
     export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
     output, _ = (process := start(*export)).communicate(timeout=300)
     assert process.returncode == 0, output[-6000:]
-    for folder in (llama / "model", exported):  # any program can load them, with an attention of its own
+    for folder in (llama / "model", exported):  # any program can load them
         assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
     assert _weights(exported).keys() == _weights(llama / "model").keys()
     assert any((new != _weights(llama / "model")[name]).any() for name, new in _weights(exported).items())
