@@ -198,8 +198,10 @@ def _unencodable() -> RunResult:
 
 async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: BatchOptions) -> RunResult:
     if endpoint.has_batch:
-        (answer,) = await endpoint.submit(Work(program, options))
-        return run_result(answer)
+        answers = await endpoint.submit(Work(program, options))
+        if len(answers) != 1:
+            raise Transient(f"{len(answers)} results for one run")
+        return run_result(answers[0])
     return await fusion.run(endpoint, program, options)
 
 

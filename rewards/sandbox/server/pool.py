@@ -58,8 +58,8 @@ class Counters:
 
 @dataclass
 class _Progress:
-    """Progress of one job: finished cases and their seconds, failures of the sandbox, slots that were broken before the
-    job started, unexplained kills, whether it is long."""
+    """Progress of one job: its results (a run has one, a check one per case) and their seconds, failures of the
+    sandbox, slots that were broken before the job started, unexplained kills, whether it is long."""
 
     done: int = 0
     seconds: float = 0.0
@@ -119,13 +119,19 @@ class Pool:
         """
         self.counters.programs += 1
         progress = _Progress()
+        wanted = len(job["cases"]) if "cases" in job else 1
         while not progress.finished:
-            rest = _rest(job, progress)
+            if progress.done and progress.done == wanted:
+                # The worker failed between its last result and the end of the job: nothing is left to run.
+                yield [], True
+                return
             try:
-                async with contextlib.aclosing(self._attempt(rest, progress)) as attempt:
+                async with contextlib.aclosing(self._attempt(_rest(job, progress), progress)) as attempt:
                     async for results, last in attempt:
                         yield results, last
             except SlotFailed as error:
+                if progress.done == wanted:
+                    continue
                 # Bounded, so that no program can break slots forever.
                 if isinstance(error, SlotWasBroken) and progress.broken_slots < BROKEN_SLOTS:
                     progress.broken_slots += 1
@@ -141,7 +147,7 @@ class Pool:
                     self.counters.failed += 1
                     raise
                 self.counters.blamed += 1
-                results = _blamed(rest, error)
+                results = _blamed(_rest(job, progress), error)
                 self.counters.count(results)
                 yield results, True
                 return

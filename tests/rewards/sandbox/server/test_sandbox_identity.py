@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from rewards.sandbox.inside.frames import frame
+from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server import metrics, wire
 from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
@@ -170,6 +171,42 @@ async def test_the_pool_runs_the_program_again_counts_it_and_replaces_the_worker
         assert "sandbox_foreign_answers_total 1\n" in metrics.render(pool)
     finally:
         pool.close()
+
+
+def dying(deaths: list[int | None]) -> Script:
+    """Workers that die on a job: each of `deaths` is the number of results one sends before (None: all). Workers that
+    come after answer honestly, and all of them answer the known good program."""
+    left = iter(deaths)
+
+    async def script(worker: Worker) -> None:
+        while True:
+            message = await worker.hear()
+            count = len(message.get("cases", [0]))
+            known_good = message["code"] == KNOWN_GOOD["code"]
+            sent = "no death" if known_good else next(left, "no death")
+            if sent != "no death":
+                worker.say(token=message["token"], results=answer(1) * (count if sent is None else sent), done=False)
+                return
+            worker.say(token=message["token"], results=answer(1) * count, done=True)
+
+    return script
+
+
+@pytest.mark.parametrize("cases", [None, 1, 3])
+@pytest.mark.parametrize("deaths", [[None], [0, None], [1], [0, 1], [1, 1]])
+async def test_a_job_gets_no_more_results_than_it_has_when_workers_die(
+    played: list[Script], deaths: list[int | None], cases: int | None
+) -> None:
+    asked = job(1) if cases is None else {**job(1), "cases": [{"stdin": ""}] * cases, "total_timeout": None}
+    played.append(dying(deaths))
+    pool = Pool(1, SlotSettings())
+    await pool.start()
+    try:
+        found = [(results, last) async for results, last in pool.results(asked)]
+    finally:
+        pool.close()
+    assert sum(len(results) for results, _ in found) == (cases or 1)
+    assert [last for _, last in found] == [False] * (len(found) - 1) + [True]
 
 
 async def test_half_an_answer_is_a_failure_and_the_next_worker_starts_afresh(played: list[Script]) -> None:
