@@ -3,8 +3,9 @@
     python benchmarks/credit.py [--samples 64] [--repeats 3]
 
 Runs the real estimation and the real sandbox (embedded, isolation on) on synthetic solutions, no two alike, so that no
-cache helps. In the last part samples arrive evenly over some time, as from a model that generates on a GPU and needs no
-CPU here, so that replays can be hidden behind generation. Medians over the repeats, with their range.
+cache helps; also by kind of intervention, in groups of eight of which half fail. In the last part samples arrive evenly
+over some time, as from a model that generates on a GPU and needs no CPU here, so that replays can be hidden behind
+generation. Medians over the repeats, with their range.
 """
 
 from __future__ import annotations
@@ -21,12 +22,22 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from rewards import compute_score  # noqa: E402
-from rewards.counterfactual.replay import Plan, estimate  # noqa: E402
+from rewards.counterfactual.replay import Plan, Sibling, estimate  # noqa: E402
 from rewards.verifiers.code import CodeTruth  # noqa: E402
 
 REPLAYS = (1, 2, 4, 8, 16)
 LENGTHS = (4, 16, 64)
 GENERATION_SECONDS = 10.0
+GROUP = 8
+# The first is `credit=counterfactual`'s.
+KINDS = {
+    "delete": Plan(("delete",)),
+    "truncate": Plan(("truncate",)),
+    "replace": Plan(("replace",)),
+    "shapley": Plan(("shapley",)),
+    "delete, truncate, replace": Plan(("delete", "truncate", "replace")),
+    "delete, replace, informative": Plan(("delete", "replace"), choice="informative"),
+}
 
 
 def solution(statements: int, number: int) -> str:
@@ -49,6 +60,42 @@ async def credit(statements: int, number: int, budget: int) -> int:
     found = await estimate(text, lambda changed: judge(changed, number), Plan(budget=budget), score=score)
     assert found.unjudged == 0, found
     return found.replays
+
+
+def member(number: int) -> str:
+    """One of a group's solutions of 16 statements: each writes another step differently, every second one wrongly."""
+    change = "+ 1" if number % 2 else "+ 0"
+    values = [f"{index} {change}" if index == number % GROUP else str(index) for index in range(14)]
+    lines = [f"    a{index} = {value}" for index, value in enumerate(values)]
+    return "\n".join(["def f():", *lines, f"    return {' + '.join(f'a{index}' for index in range(14))}"])
+
+
+async def group(plan: Plan, number: int) -> int:
+    """Estimate the credits of a group's solutions; returns the number of replays."""
+    # The function's name keeps groups apart in the cache.
+    texts = [member(index).replace("f()", f"f{number}()") for index in range(GROUP)]
+    right = sum(range(14))
+
+    async def score_of(text: str) -> float:
+        truth = CodeTruth(tests=[f"assert f{number}() == {right}"]).model_dump_json()
+        return float((await compute_score("code", text, truth))["score"])
+
+    scores = await asyncio.gather(*map(score_of, texts))
+    siblings = [Sibling(text, score) for text, score in zip(texts, scores, strict=True)]
+    found = await asyncio.gather(
+        *(
+            estimate(text, score_of, plan, score=score, siblings=siblings)
+            for text, score in zip(texts, scores, strict=True)
+        )
+    )
+    return sum(credits.replays for credits in found)
+
+
+async def groups_at_once(samples: int, plan: Plan, first: int) -> tuple[float, int]:
+    """Seconds until all groups that arrive at once have their credits, and the number of replays."""
+    started = time.perf_counter()
+    replays = await asyncio.gather(*(group(plan, first + index) for index in range(samples // GROUP)))
+    return time.perf_counter() - started, sum(replays)
 
 
 async def all_at_once(samples: int, statements: int, budget: int, first: int) -> tuple[float, int]:
@@ -94,6 +141,17 @@ async def measure(samples: int, repeats: int) -> None:
 
         text = await medians(repeats, with_credit)
         print(f"  K = {budget:2d}             {text}   {counts[0] / float(text.split()[0]):6.0f} replays/s")
+    print(f"K = 4 by kind, groups of {GROUP}, 16 statements: seconds with verification")
+    for name, plan in KINDS.items():
+        counts = []
+
+        async def of_kind(first: int, plan: Plan = plan, counts: list[int] = counts) -> float:
+            seconds, replays = await groups_at_once(samples, plan, first)
+            counts.append(replays)
+            return seconds
+
+        text = await medians(repeats, of_kind)
+        print(f"  {name:28s} {text}   {counts[0]} replays, {counts[0] / float(text.split()[0]):.0f}/s")
     print("K = 4, by length: seconds")
     for statements in LENGTHS:
 
