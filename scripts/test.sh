@@ -14,23 +14,31 @@ python=.venv/bin/python
 stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/recipe/test_export.py tests/recipe/evaluation/test_sft_data.py
     tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
     tests/rewards/test_manager.py tests/rewards/counterfactual/test_{crediting,tokens}.py)
+# Files with end-to-end tests: to look for them in all files takes half a minute of imports.
+e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
-together() { # pytest's arguments, --, pytest's arguments: two runs side by side; the first (after $first_with) prints at its end
-    local first=() log status=0
-    while [ "$1" != -- ]; do
-        first+=("$1")
+together() { # runs of pytest side by side, their arguments apart by --: the last prints as it goes, the others at their end
+    local run=() logs=() jobs=() status=0 number
+    set -m # jobs with process groups of their own: otherwise the shell would make them ignore SIGINT, which tests notice
+    while [ $# -gt 0 ]; do
+        if [ "$1" = -- ]; then
+            logs+=("$(mktemp)")
+            ${others_with:-} $python -m pytest "${run[@]}" >"${logs[-1]}" 2>&1 &
+            jobs+=($!)
+            run=()
+        else
+            run+=("$1")
+        fi
         shift
     done
-    shift
-    log=$(mktemp)
-    set -m # a job with its own process group: otherwise the shell would make it ignore SIGINT, which tests notice
-    ${first_with:-} $python -m pytest "${first[@]}" >"$log" 2>&1 &
     set +m
-    trap "kill -INT $! 2>/dev/null" EXIT
-    $python -m pytest "$@" || status=$?
-    wait $! || status=$?
-    cat "$log"
-    rm "$log"
+    trap "kill -INT ${jobs[*]} 2>/dev/null" EXIT
+    $python -m pytest "${run[@]}" || status=$?
+    for number in "${!jobs[@]}"; do
+        wait "${jobs[number]}" || status=$?
+        cat "${logs[number]}"
+        rm "${logs[number]}"
+    done
     trap - EXIT
     return $status
 }
@@ -43,8 +51,10 @@ unit() {
 case ${1:-} in
     "")
         unit
+        slow=(-m "slow and not e2e" --durations=10)
         # Ray runs its workers at this niceness: beside other tests they would get a fraction of a core.
-        first_with="nice -n 15" together -m "slow and not e2e" --durations=10 -- -m e2e --durations=10
+        others_with="nice -n 15" together "${slow[@]}" tests/rewards -- "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- \
+            -m e2e --durations=10 "${e2e[@]}"
         ;;
     unit) unit "${@:2}" ;;
     *) exec $python -m pytest "$@" ;;

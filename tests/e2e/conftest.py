@@ -24,6 +24,14 @@ def micro_start() -> Path:
     return ROOT / "data" / "micro"
 
 
+@pytest.fixture(scope="session")
+def bpe_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small Llama that has a subword tokenizer (`model`) and rows for agents (train.parquet)."""
+    from tests.e2e.bpe_start import make_bpe_start
+
+    return make_bpe_start(tmp_path_factory.mktemp("bpe"))
+
+
 @pytest.fixture(scope="module")
 def start() -> Iterator[Callable[..., subprocess.Popen]]:
     """Start a command in its own session; after a module's tests, kill those still running and their children."""
