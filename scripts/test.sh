@@ -10,6 +10,8 @@ bash scripts/setup.sh cpu
 .venv/bin/ruff format --check .
 .venv/bin/mypy
 python=.venv/bin/python
+# Processes run side by side: threads that wait for each other while one has no core take ten times as long.
+export OMP_NUM_THREADS=1
 # Tests whose imports take ten seconds (verl, transformers): one process runs them, another one all other tests.
 stack=(tests/configs tests/data_prep tests/recipe/checks tests/workers tests/recipe/test_export.py tests/recipe/evaluation/test_sft_data.py
     tests/recipe/training/test_{agents,batch_skills,credit_batch,equal_counts,failure_buffer,first_validation,protector}.py
