@@ -176,18 +176,18 @@ async def test_the_pool_runs_the_program_again_counts_it_and_replaces_the_worker
 def dying(deaths: list[int | None]) -> Script:
     """Workers that die on a job: each of `deaths` is the number of results one sends before (None: all). Workers that
     come after answer honestly, and all of them answer the known good program."""
-    left = iter(deaths)
+    left = list(deaths)
 
     async def script(worker: Worker) -> None:
         while True:
             message = await worker.hear()
             count = len(message.get("cases", [0]))
-            known_good = message["code"] == KNOWN_GOOD["code"]
-            sent = "no death" if known_good else next(left, "no death")
-            if sent != "no death":
-                worker.say(token=message["token"], results=answer(1) * (count if sent is None else sent), done=False)
-                return
-            worker.say(token=message["token"], results=answer(1) * count, done=True)
+            if message["code"] == KNOWN_GOOD["code"] or not left:
+                worker.say(token=message["token"], results=answer(1) * count, done=True)
+                continue
+            sent = left.pop(0)
+            worker.say(token=message["token"], results=answer(1) * (count if sent is None else sent), done=False)
+            return
 
     return script
 
