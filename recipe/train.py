@@ -170,6 +170,10 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     announce(run, config.run.command, console)
+    if config.trainer.device == "cpu":
+        console.print(
+            f"precision: {config.run.precision} (run.precision); weights and optimiser: float32", markup=False
+        )
     try:
         train(config, settings, run)
     except ClusterError as error:

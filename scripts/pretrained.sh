@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A pretrained model learns on the CPU: SmolLM2-135M-Instruct, a suite in English, a supervised start, GRPO, a report.
 #   [OUT=outputs/pretrained] [SEEDS="0 1 2"] [SFT=...] [TRAIN=...] [DRY_RUN=1] bash scripts/pretrained.sh [MODEL]
-# MODEL: a Hugging Face folder or a hub name in place of SmolLM2. A study that was stopped resumes.
+# MODEL, an argument or a variable: a Hugging Face folder or hub name in place of SmolLM2. A stopped study resumes.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 study pretrained "$@"

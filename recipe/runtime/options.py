@@ -34,6 +34,7 @@ class Options:
     source_options: str = ""  # more options of that module, such as "--limit 640"
     folder: str = ""  # another place for data and evaluations (default: the task's name)
     name: str = ""  # of the run (default: study)
+    model: str = ""  # of scripts/pretrained.sh, in place of its argument: a Hugging Face folder or a hub name
     preset: str = ""  # a file of configs/model_preset, for GPUs
     # Of the coding pipeline.
     data: str = ""  # folder with train.parquet and dev.parquet of data_prep.govern

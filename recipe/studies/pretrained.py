@@ -1,6 +1,10 @@
 """A small pretrained model learns: model, English suite, supervised start, GRPO, and the model before and after."""
 
-from recipe.studies.steps import MadeWith, Steps, last_checkpoint
+from pathlib import Path
+
+from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained.folders import check_folder
+from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint
 
 MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
@@ -15,10 +19,13 @@ def pretrained(steps: Steps, model: str = "") -> None:
     steps = steps.with_length(EXPERIMENT)
     given = steps.options
     data, out = given.folder or DATA, given.out or "outputs/pretrained"
+    model = model or given.model
     if not model:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
     model = steps.local_model(model)
+    if not steps.dry:
+        _require_instruct_model(model)
     steps.make_rows(data, "english", "--levels", *LEVELS, "--wrong-share", MISREAD)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
@@ -47,5 +54,15 @@ def _supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
             f"data.train_files={demonstrations['sft_train']}", f"data.val_files={demonstrations['sft_val']}",
             f"trainer.default_local_dir={out}/sft", *given.sft.split(),
         )  # fmt: skip
-        steps.run("cp", "-r", last_checkpoint(f"{out}/sft"), folder)
+        # In two steps: a copy that was stopped is not taken for the model.
+        steps.run("cp", "-rT", last_checkpoint(f"{out}/sft"), f"{folder}.partial")
+        steps.run("mv", "-T", f"{folder}.partial", folder)
     return folder
+
+
+def _require_instruct_model(model: str) -> None:
+    """Stopped unless the folder is a complete model with a chat template: the supervised start takes minutes."""
+    try:
+        check_folder(Path(model))
+    except PretrainedError as error:
+        raise Stopped(str(error)) from error

@@ -371,7 +371,9 @@ def test_a_study_that_is_not_known_and_arguments_that_are_missing_are_refused(tm
 
 
 def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
-    status, commands, printed = study("pretrained", OUT=f"{tmp_path}/o", SFT="optim.lr=1e-5", SEEDS="1 2")
+    status, commands, printed = study(
+        "pretrained", OUT=f"{tmp_path}/o", FOLDER=f"{tmp_path}/d", SFT="optim.lr=1e-5", SEEDS="1 2"
+    )
     assert status == 0, printed
     order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
     done = [one.split()[0] for one in commands if one.split()[0] in order]
@@ -394,8 +396,18 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
     assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/study.s1", "outputs/pretrained/study.s2"]
 
 
-def test_another_model_takes_the_place_of_the_fetched_one(tmp_path):
-    status, commands, printed = study("pretrained", "mine", OUT=f"{tmp_path}/o")
+@pytest.mark.parametrize(
+    ("arguments", "options"), [(["mine"], {}), ([], {"MODEL": "mine"}), (["mine"], {"MODEL": "no"})]
+)
+def test_another_model_takes_the_place_of_the_fetched_one(tmp_path, arguments, options):
+    status, commands, printed = study("pretrained", *arguments, OUT=f"{tmp_path}/o", **options)
     assert status == 0, printed
     assert not of_module(commands, "data_prep.pretrained")
     assert "model.path=mine " in of_module(commands, "recipe.sft")[0]
+
+
+def test_the_supervised_start_is_there_whole_or_not_at_all(tmp_path):
+    _, commands, _ = study("pretrained", OUT=f"{tmp_path}/o")
+    copied, moved = (next(one.split() for one in commands if one.startswith(name)) for name in ("cp ", "mv "))
+    assert copied[-1] == moved[-2] == f"{tmp_path}/o/start/model.partial"
+    assert moved[-1] == f"{tmp_path}/o/start/model"
