@@ -58,9 +58,10 @@ class Counters:
 
 @dataclass
 class _Progress:
-    """Progress of one job: its results (a run has one, a check one per case) and their seconds, failures of the
-    sandbox, slots that were broken before the job started, unexplained kills, whether it is long."""
+    """Progress of one job: its results, wanted and done (a run has one, a check one per case), their seconds, failures
+    of the sandbox, slots that were broken before the job started, unexplained kills, whether it is long."""
 
+    wanted: int
     done: int = 0
     seconds: float = 0.0
     failures: int = 0
@@ -68,6 +69,11 @@ class _Progress:
     kills: int = 0
     long: bool = False
     finished: bool = False
+
+    @property
+    def has_all_results(self) -> bool:
+        """Whether nothing is left to run, though the worker may have failed before it said so."""
+        return 0 < self.done == self.wanted
 
 
 class Pool:
@@ -118,11 +124,9 @@ class Pool:
         that fails as well and a known good program passes, the failure is the program's; else raises `SlotFailed`.
         """
         self.counters.programs += 1
-        progress = _Progress()
-        wanted = len(job["cases"]) if "cases" in job else 1
+        progress = _Progress(wanted=len(job["cases"]) if "cases" in job else 1)
         while not progress.finished:
-            if progress.done and progress.done == wanted:
-                # The worker failed between its last result and the end of the job: nothing is left to run.
+            if progress.has_all_results:
                 yield [], True
                 return
             try:
@@ -130,7 +134,7 @@ class Pool:
                     async for results, last in attempt:
                         yield results, last
             except SlotFailed as error:
-                if progress.done == wanted:
+                if progress.has_all_results:
                     continue
                 # Bounded, so that no program can break slots forever.
                 if isinstance(error, SlotWasBroken) and progress.broken_slots < BROKEN_SLOTS:
