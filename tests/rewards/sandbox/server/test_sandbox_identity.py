@@ -211,6 +211,19 @@ async def test_a_job_gets_no_more_results_than_it_has_when_workers_die(
     assert [last for _, last in found] == [False] * (len(found) - 1) + [True]
 
 
+@pytest.mark.parametrize("cases", [0, 3])
+async def test_a_job_whose_workers_always_die_is_blamed_after_two(played: list[Script], cases: int) -> None:
+    played.append(dying([0] * 9))
+    pool = Pool(1, SlotSettings())
+    await pool.start()
+    try:
+        asked = {**job(1), "cases": [{"stdin": ""}] * cases, "total_timeout": None}
+        assert [len(results) async for results, _ in pool.results(asked)][-1] == cases
+        assert (pool.counters.retried, pool.counters.blamed) == (1, 1)
+    finally:
+        pool.close()
+
+
 async def test_half_an_answer_is_a_failure_and_the_next_worker_starts_afresh(played: list[Script]) -> None:
     async def half(worker: Worker) -> None:
         message = await worker.hear()
