@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from recipe.checks import (
-    Finding,
+    PreflightFinding,
     cluster,
     combinations,
     data,
@@ -37,7 +37,7 @@ from workers.cpu.processor import settle_precision
 REFUSED = 2
 
 # In this order: cheap and informative checks first.
-CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
+CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
     "optional packages in use are installed": names.check_optional_packages,
@@ -55,12 +55,12 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
 }
 
 
-def examine(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def examine(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """All problems found by all checks."""
     return [problem for _, problems in _examine(config, run) for problem in problems]
 
 
-def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Finding]]]:
+def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[PreflightFinding]]]:
     for title, check in CHECKS.items():
         yield title, check(config, run)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
 from workers.serialization import from_fields, to_fields
-from workers.solution_store import Solution, plain_solutions
+from workers.solution_store import StoredSolution, plain_solutions
 
 # What is projected: the displacement by the optimiser, or the gradient before its step.
 Space = Literal["displacement", "gradient"]
@@ -31,7 +31,7 @@ class Constraint:
 
     name: str
     skill: int
-    solutions: Sequence[Solution] | None = None
+    solutions: Sequence[StoredSolution] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -42,7 +42,7 @@ class Constraint:
     def from_dict(given: Mapping[str, Any]) -> "Constraint":
         """Inverse of `to_dict`; ValueError for an unknown key."""
         stored = given.get("solutions")
-        solutions = None if stored is None else [Solution(*each) for each in stored]
+        solutions = None if stored is None else [StoredSolution(*each) for each in stored]
         return from_fields(Constraint, {**given, "solutions": solutions})
 
 

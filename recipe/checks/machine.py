@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 
@@ -15,16 +15,16 @@ from recipe.settings import SettingsError
 STACK_GIB = 7.0
 
 
-def check_memory(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_memory(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """The memory plan's refusals, such as batches that do not divide, and too little free memory on a CPU machine."""
     problems = []
     plan = _plan(config)
     if plan is not None:
-        problems = [Finding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
+        problems = [PreflightFinding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
     available = psutil.virtual_memory().available / GIB
     if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
-            Finding(
+            PreflightFinding(
                 f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
                 "this machine",
                 "stop other programs, or use a larger machine",
@@ -50,7 +50,7 @@ def _plan(config: DictConfig) -> MemoryPlan | None:
         return None
 
 
-def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_engine(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """On the CPU platform, no chunked prefill with seeded samples.
 
     With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
@@ -61,7 +61,7 @@ def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
     if not (config.run.seeded_samples and config.actor_rollout_ref.rollout.enable_chunked_prefill):
         return []
     return [
-        Finding(
+        PreflightFinding(
             "vLLM on a CPU cannot sample with seeds when it prefills prompts in chunks",
             "actor_rollout_ref.rollout.enable_chunked_prefill",
             "set it to false, or run.seeded_samples=false",

@@ -12,7 +12,7 @@ from recipe.settings import Settings
 from recipe.training.failure_buffer import FailureBuffer
 from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
-from workers.solution_store import Solution, SolutionStore
+from workers.solution_store import SolutionStore, StoredSolution
 
 
 class Peaks:
@@ -158,7 +158,7 @@ class Protector:
             solutions = [kept for name in finished for kept in self._newest(name, self.penalty.fisher_samples)]
         return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
-    def _newest(self, name: str, count: int) -> list[Solution]:
+    def _newest(self, name: str, count: int) -> list[StoredSolution]:
         assert self.solutions is not None
         return self.solutions.of(name)[-count:]
 

@@ -205,7 +205,7 @@ def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
     choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
     steps = Steps(Options(python=str(choose), experiment="npg_muse"))
-    settings = [npg_muse.Setting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
+    settings = [npg_muse.StudySetting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
     assert npg_muse.best(steps, settings) == settings[1]
 
 
@@ -327,10 +327,12 @@ def test_a_command_that_is_killed_ends_the_study_with_the_status_of_a_shell(else
 def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere):
     killed = 'case "$*" in *mixed_*) kill -9 $$ ;; esac'
     steps = Steps(Options(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
-    settings = [npg_muse.Setting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")]
-    started: list[npg_muse.Setting] = []
+    settings = [
+        npg_muse.StudySetting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")
+    ]
+    started: list[npg_muse.StudySetting] = []
 
-    def train(steps: Steps, setting: npg_muse.Setting) -> None:
+    def train(steps: Steps, setting: npg_muse.StudySetting) -> None:
         started.append(setting)
         steps.module(setting.run)
 
