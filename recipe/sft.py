@@ -32,7 +32,7 @@ from recipe.evaluation.verified import demonstrations, read_judged, read_verifie
 from recipe.report import main as print_report
 from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.studies.manifest import StudyError, claim
-from workers.cpu.processor import settle_precision, threads_per_rank
+from workers.cpu.processor import cores_note, precision_note, settle_precision, threads_per_rank
 
 REFUSED, FAILED = 2, 1
 # Groups of the configuration that affect the result.
@@ -52,6 +52,8 @@ def launch(config: DictConfig) -> int:
     except (FolderError, DataFileError, ModelError, StudyError, RoomError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
+    if config.trainer.get("device") == "cpu":
+        print(precision_note(config.precision, "precision"), cores_note(config.trainer.n_gpus_per_node), sep="\n")
     overrides = [f"model.path={model}", *(f"data.{split}_files=[{','.join(found)}]" for split, found in files.items())]
     status = (
         report(config, model, folder / "before")

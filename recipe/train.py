@@ -171,10 +171,6 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     announce(run, config.run.command, console)
-    if config.trainer.device == "cpu":
-        console.print(
-            f"precision: {config.run.precision} (run.precision); weights and optimiser: float32", markup=False
-        )
     for note in machine.notes(config):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     try:

@@ -12,6 +12,7 @@ from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run
 from recipe.checks import Finding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
+from workers.cpu.processor import cores_note, precision_note
 
 # Memory of Ray, verl's actors and one vLLM engine before any model (docs/how-to/gpus_and_clusters.md).
 STACK_GIB = 7.0
@@ -46,14 +47,15 @@ def notes(config: DictConfig) -> list[str]:
     """What a user should know of a CPU machine before training starts: precision, cores, memory that others use."""
     if config.trainer.device != "cpu":
         return []
+    found = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
     plan, free = _plan(config), free_memory()
     needed = plan.layout.training if plan else {}
-    if sum(needed.values()) <= free:
-        return []
-    return [
-        f"warning: {gib(free)} GiB of memory are free, and with full sequences the run needs "
-        f"{gib(sum(needed.values()))} ({arithmetic(needed)}): stop other programs, or the system may end the run"
-    ]
+    if sum(needed.values()) > free:
+        found.append(
+            f"warning: {gib(free)} GiB of memory are free, and with full sequences the run needs "
+            f"{gib(sum(needed.values()))} ({arithmetic(needed)}): stop other programs, or the system may end the run"
+        )
+    return found
 
 
 def _check_disk(config: DictConfig, run: RunDirectory, plan: MemoryPlan) -> list[Finding]:
