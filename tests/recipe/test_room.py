@@ -232,3 +232,10 @@ def test_a_preset_of_7b_is_refused_on_24_gib_with_its_figures():
     )
     assert plan.refusals[0].startswith("training needs 142.4 of 24.0 GiB (actor_rollout_ref.actor): 28.5 weights + ")
     assert "use a smaller model" in plan.refusals[0]
+
+
+def test_a_hub_name_without_a_network_is_refused_before_anything_is_made(cache, tmp_path):
+    status, commands, printed = study("pretrained", "owner/none", dry=False, OUT=f"{tmp_path}/o")
+    assert (status, commands) == (2, [])
+    assert "stopped: owner/none is not a local folder and could not be loaded from the Hugging Face hub" in printed
+    assert "without a network, download it elsewhere and give its folder" in printed
