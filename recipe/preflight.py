@@ -49,7 +49,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] 
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
     "credit can be mapped to the tokenizer's tokens": reward.check_tokenizer,
-    "batches divide and memory suffices": machine.check_memory,
+    "batches divide, memory and disk suffice": machine.check_memory,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
 }
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> int:
             console.print(f"      {problem}", markup=False)
     if not failed:
         console.print(machine.describe(config))
-        for line in cluster.token_notes(config):
+        for line in (*machine.notes(config), *cluster.token_notes(config)):
             console.print(line, markup=False)
     return REFUSED if failed else 0
 

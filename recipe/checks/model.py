@@ -198,13 +198,18 @@ def model_folder(name: str) -> Path:
     return folder
 
 
-def _snapshot(name: str) -> Path:
+def described_model(name: str) -> str:
+    """A folder with the `config.json` of a model: of a hub name without its weights. ModelError as `model_folder`."""
+    return name if Path(name).expanduser().is_dir() else str(_snapshot(name, ["config.json"]))
+
+
+def _snapshot(name: str, files: list[str] | None = None) -> Path:
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise ModelError(f"no such model folder: {name}; give a Hugging Face folder or a hub name (owner/model)")
     import huggingface_hub
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, ignore_patterns=OTHER_FORMATS))
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=files, ignore_patterns=OTHER_FORMATS))
     except Exception as error:  # the hub client raises errors of several libraries
         raise ModelError(
             f"{name} is not a local folder and could not be loaded from the Hugging Face hub "

@@ -377,8 +377,16 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
         "pretrained", OUT=f"{tmp_path}/o", FOLDER=f"{tmp_path}/d", SFT="optim.lr=1e-5", SEEDS="1 2"
     )
     assert status == 0, printed
-    order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
+    order = [
+        "data_prep.pretrained",
+        "recipe.memory",
+        "data_prep.english",
+        "recipe.sft",
+        "recipe.train",
+        "recipe.export",
+    ]
     done = [one.split()[0] for one in commands if one.split()[0] in order]
+    assert of_module(commands, "recipe.memory")[0].startswith("recipe.memory --runs 2 experiment=pretrained ")
     assert done == [*order, "recipe.train", "recipe.export"]
     (rows,) = of_module(commands, "data_prep.english")
     assert rows.endswith("--levels 1 sql=1,2 --wrong-share 0.4")
