@@ -12,7 +12,7 @@ the parts have the credit as their mean). NaN: no credit.
 So the most negative evidence counts (a wrong or harmful step cost reward, whatever breaks without it); else what the
 step earns; and where that is 0, the replacement's: a step that no test needs has 0 in both, unless a sibling's version
 does harm. A step equal in all siblings has no replacement, and no credit (NaN) under `choice: informative`, where the
-group cannot tell it apart; a step that no run can reach has 0 without a replay.
+group cannot tell it apart; a step that no run can reach has 0 without a replay, and so has one that no test executed.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ EXACT_BLOCKS = 4
 class Work:
     """What a method needs: the solution's edits and steps, R of the whole, and its part of the budget.
 
-    order: the steps that `delete` and `replace` may replay, those that come first preferred.
+    order: the steps that `delete` and `replace` may replay, those that come first preferred. idle: those with credit 0
+    without a replay, since no test executed them.
     """
 
     edits: Edits
@@ -50,6 +51,7 @@ class Work:
     order: Sequence[int]
     alternatives: Alternatives
     budget: int
+    idle: frozenset[int] = frozenset()
 
 
 async def credits_by(work: Work) -> Array:
@@ -108,6 +110,7 @@ async def _delete(work: Work) -> Array:
     changed = [work.edits.keep([other for other in range(len(work.steps)) if other != index]) for index in chosen]
     scores = await asyncio.gather(*map(work.replayer.score, changed))
     values = _no_credit(work)
+    values[sorted(work.idle)] = 0.0
     for index, replayed in zip(chosen, scores, strict=True):
         values[index] = work.whole - replayed
     return values

@@ -32,6 +32,8 @@ class Plan:
     prefixes: for `resample`, which prefixes get a value: at even distances, or where the credits of the steps, with the
         rest unchanged, do not explain the change of the value (`methods`).
     discount: for `returns`, the factor by which a reward loses worth per step before it.
+    coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
+        finds flaky programs, which takes place in any case.
     """
 
     methods: tuple[Method, ...] = ("delete",)
@@ -43,6 +45,7 @@ class Plan:
     continuations: int = 1
     prefixes: Prefixes = "even"
     discount: float = 1.0
+    coverage: bool = False
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -72,6 +75,12 @@ class Plan:
         if self.unit == "token" and (self.methods != ("resample",) or self.prefixes != "even"):
             raise ValueError(
                 "credit.unit=token needs values of prefixes at even distances: set methods=[resample] and prefixes=even"
+            )
+        deletes = not set(self.methods).isdisjoint(BY_STEP) or self.prefixes == "adaptive"
+        if self.coverage and not (deletes and self.unit == "statement"):
+            raise ValueError(
+                "credit.coverage spares replays of single statements: set unit=statement and methods with delete or "
+                "replace, or coverage=false"
             )
         if len(self.methods) > self.budget:
             raise ValueError(f"credit.methods is [{names}]: they share budget={self.budget}, so raise it or drop some")
