@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 
 from rewards.counterfactual.interventions import Edits
-from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan
+from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.replayer import Array, Replayer
 from rewards.counterfactual.segments import Step
 from rewards.counterfactual.siblings import Alternatives, Keyed, equal_steps, informative
@@ -161,8 +161,8 @@ async def _truncate(work: Work) -> Array:
 
 async def _resample(work: Work) -> Array:
     """Credits of consecutive blocks of steps, with one value before each block; the budget counts continuations."""
-    if work.plan.prefixes == "adaptive":
-        return await _resample_adaptively(work)
+    if work.plan.prefixes != "even":
+        return await _resample_beside_deletions(work)
     blocks = even_blocks(len(work.steps), work.budget // work.plan.continuations)
     return _shared(await asyncio.gather(*(_value_before(block[0], work) for block in blocks)), work, blocks)
 
@@ -171,14 +171,17 @@ async def _value_before(index: int, work: Work) -> Array:
     return await work.replayer.value(work.steps[index].start, work.plan.continuations)
 
 
-async def _resample_adaptively(work: Work) -> Array:
+async def _resample_beside_deletions(work: Work) -> Array:
     """Credits from few values of prefixes, with the direct effects of the steps as a control variate.
 
     Half of the budget goes to deletions, which cost no tokens. With d_t their credits (0 where there is none) and V the
     value before and after a block of n steps, c_t = d_t + (V after - V before - sum of d in the block) / n: the credits
-    add up to R(tau) - V(nothing), as those of values before every step do, and are equal to them where steps have no
-    effect on what follows. Each further value splits the block whose change of value the direct effects explain least,
-    into halves of equal direct effect.
+    add up to R(tau) - V(nothing), as those of values before every step do. Their means are equal to those where direct
+    and total effects of a block's steps differ by the same amount, and they vary less.
+
+    Each further value splits a block into halves of equal direct effect: with prefixes `effects` the block with the
+    largest ones, with `adaptive` the one whose change of value they explain least. The latter finds a plan, which has
+    no direct effect, but is slightly biased: it splits where the values before were off.
     """
     values = max(1, work.budget // 2 // work.plan.continuations)
     deletions = work.budget - values * work.plan.continuations
@@ -188,7 +191,7 @@ async def _resample_adaptively(work: Work) -> Array:
         blocks = [block for block in _blocks_between(known) if len(block) > 1]
         if not blocks:
             break
-        block = max(blocks, key=lambda block: (abs(_unexplained(block, known, direct)[0]), len(block)))
+        block = max(blocks, key=lambda block: (_to_find(block, known, direct, work.plan.prefixes), len(block)))
         cut = _half(block, np.abs(direct[:, 0]))
         value = await _value_before(cut, work)
         if not np.isfinite(value[0]):
@@ -198,6 +201,13 @@ async def _resample_adaptively(work: Work) -> Array:
     for block in _blocks_between(known):
         credits[list(block)] = direct[list(block)] + _unexplained(block, known, direct) / len(block)
     return credits
+
+
+def _to_find(block: range, known: Mapping[int, Array], direct: Array, prefixes: Prefixes) -> float:
+    """How much a value within the block may tell."""
+    if prefixes == "effects":
+        return float(np.abs(direct[list(block), 0]).sum())
+    return abs(float(_unexplained(block, known, direct)[0]))
 
 
 def _blocks_between(cuts: Iterable[int]) -> list[range]:
