@@ -96,6 +96,7 @@ class CreditSettings(Group):
     continuations: int = Field(default=Plan.continuations, ge=1)
     prefixes: Prefixes = Plan.prefixes
     discount: float = Plan.discount
+    coverage: bool = Plan.coverage
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)

@@ -40,7 +40,7 @@ class Options:
     data: str = ""  # folder with train.parquet and dev.parquet of data_prep.govern
     out: str = ""  # folder of the study
     without: str = ""  # phases to leave out, such as "2 4"
-    samples: str = ""  # per problem, for SFT and DPO
+    samples: str = ""  # per problem, for SFT and DPO; per prompt, of evidence_credit's grpo_more_samples
     sft: str = ""  # more overrides of recipe.sft
     sft_experiment: str = ""  # a file of configs/sft_experiment
     dpo: str = ""  # more options of recipe.dpo

@@ -167,6 +167,11 @@ def _micro_data(steps: Steps, data: str) -> None:
     if not Path(data, "dev.parquet").exists():
         steps.module("data_prep.micro", "--out", data, "--skills", "write", "repair", "--limit", "128")
         steps.run("cp", f"{data}/val.parquet", f"{data}/dev.parquet")
+    start_with_second_turns(steps, data)
+
+
+def start_with_second_turns(steps: Steps, data: str) -> None:
+    """The micro suite's start after demonstrations of repair, in DATA/model."""
     if Path(data, "model").exists():
         return
     episodes = ("data_prep.micro.episodes", "--out")

@@ -1,16 +1,21 @@
 """The evidence that credit helps where a trajectory's reward says little: docs/evidence/credit_plan.md.
 
 `rates` finds the learning rate of plain GRPO on seeds that the evidence does not use; `arms` compares the arms at the
-rate that the task's experiment states. A study that was stopped resumes.
+rate that the task's experiment states; `rivals` adds those of other papers, and GRPO with more of what credit costs, to
+the same folder; `agents` compares credit per turn with GiGPO. A study that was stopped resumes.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
+from recipe.studies.coding import start_with_second_turns
 from recipe.studies.papers import ARM, SEED
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
 
-RATE = "actor_rollout_ref.actor.optim.lr"
+RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
 
 
@@ -61,60 +66,139 @@ TASKS = {
 }  # fmt: skip
 
 
+RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples"
+RIVAL_SEEDS = "10 11 12"
+MORE_SAMPLES = "16"  # per prompt, for grpo_more_samples; the experiment has 8
+RIVAL_CONTRASTS = tuple(
+    f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples")
+)
+
+# The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
+AGENTS = CreditTask(
+    "data/credit_agents",
+    (),
+    "grpo gigpo credit_turns",
+    "10 11 12 13",
+    ("credit_turns:grpo", "credit_turns:gigpo", "gigpo:grpo"),
+    "0.8",
+)
+AGENT_OPTIONS = (
+    "data.max_response_length=320", "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
+    f"{RATE}=5.0e-4", "trainer.total_training_steps=24", "trainer.test_freq=24", "trainer.save_freq=12",
+)  # fmt: skip
+
+
 def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
-    """STAGE `rates`, then `arms`, on every task."""
+    """STAGE `rates`, then `arms`, on every task; then `rivals` on the sparse one, and `agents`."""
     if stage not in STAGES:
         raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
-    names = (steps.options.tasks or " ".join(TASKS)).split()
-    if unknown := set(names) - set(TASKS):
-        raise Stopped(f"unknown task '{min(unknown)}'; valid ones: {', '.join(TASKS)}")
+    run, tasks = STAGES[stage]
+    names = (steps.options.tasks or tasks).split()
+    if unknown := set(names) - set(tasks.split()):
+        raise Stopped(f"unknown task '{min(unknown)}'; valid ones: {', '.join(tasks.split())}")
     failed = 0
     for name in names:
-        failed = STAGES[stage](steps, name, TASKS[name], overrides) or failed
+        failed = run(steps, name, overrides) or failed
     if failed:
         raise CommandFailed("a run failed: its message is above; start the study again to run what is missing", failed)
 
 
-def _rates(steps: Steps, name: str, task: CreditTask, overrides: tuple[str, ...]) -> int:
+def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Plain GRPO at each rate; the best one goes into the task's experiment."""
     given = steps.options
     chosen = (
         f"{RATE}={_listed(given.rates or RATES)}", f"data.seed={_listed(given.seeds or TUNING_SEEDS)}", "arm=grpo",
         f"run.name=grpo_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
-    return _compare(steps, name, f"{name}_rates", chosen, overrides)
+    return _compare(steps, name, f"{name}_rates", [chosen], overrides)
 
 
-def _arms(steps: Steps, name: str, task: CreditTask, overrides: tuple[str, ...]) -> int:
+def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
-    given = steps.options
+    given, task = steps.options, TASKS[name]
     chosen = (
         f"data.seed={_listed(given.seeds or task.seeds)}", f"arm={_listed(given.arms or task.arms)}",
         f"run.name={ARM}.{SEED}",
     )  # fmt: skip
-    return _compare(steps, name, name, chosen, overrides, "--contrasts", *task.contrasts)
+    return _compare(steps, name, name, [chosen], overrides, "--contrasts", *task.contrasts)
 
 
-STAGES = {"rates": _rates, "arms": _arms}
+def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
+    """The rivals beside the arms: those that have run are not repeated, and all share a table."""
+    given = steps.options
+    changed = {
+        "credit_inverted": ("arm=credit", "credit.ablation=inverted"),
+        "grpo_twice_rate": ("arm=grpo", f"{RATE}={2 * _rate(name):g}"),
+        "grpo_more_samples": ("arm=grpo", f"{SAMPLES}={given.samples or MORE_SAMPLES}"),
+    }
+    arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
+    seeds = f"data.seed={_listed(given.seeds or RIVAL_SEEDS)}"
+    plain = ",".join(arm for arm in arms if arm not in changed)
+    runs: list[tuple[str, ...]] = [(seeds, f"arm={plain}", f"run.name={ARM}.{SEED}")] if plain else []
+    runs += [(seeds, *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
+    return _compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
+
+
+def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
+    """Credit per turn against GiGPO and plain GRPO, from a start that has seen second turns."""
+    given, data = steps.options, AGENTS.data
+    steps.micro_start()
+    if steps.dry or not Path(data, "train.parquet").exists():
+        steps.module("data_prep.micro", "--out", data, "--skills", "write", "repair", "--agents")
+    start_with_second_turns(steps, data)
+    rows = (f"data.train_files={data}/train.parquet", f"data.val_files={data}/val.parquet")
+    chosen = (
+        *rows, f"actor_rollout_ref.model.path={data}/model", "skills.names=[write,repair]", *AGENT_OPTIONS,
+        f"data.seed={_listed(given.seeds or AGENTS.seeds)}", f"arm={_listed(given.arms or AGENTS.arms)}",
+        f"run.name={ARM}.{SEED}",
+    )  # fmt: skip
+    return _compared(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
+
+
+STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
+    "rates": (_rates, " ".join(TASKS)),
+    "arms": (_arms, " ".join(TASKS)),
+    "rivals": (_rivals, "parts16"),
+    "agents": (_agents, "agents"),
+}
+"""Each stage and its tasks."""
+
+
+def _rate(name: str) -> float:
+    """The learning rate that the task's experiment states."""
+    folder = Path(__file__).parents[2] / "configs" / "experiment"
+    files = (folder / f"credit_{name}.yaml", folder / "evidence_a.yaml")
+    found = [OmegaConf.select(OmegaConf.load(file), RATE) for file in files]
+    return float(next(rate for rate in found if rate is not None))
 
 
 def _compare(
-    steps: Steps, name: str, title: str, chosen: tuple[str, ...], overrides: tuple[str, ...], *report: str
+    steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
 ) -> int:
+    """Make the task's start and compare runs from it; see `_compared`."""
+    task = TASKS[name]
+    steps.micro_start(task.data, *task.start)
+    return _compared(steps, task, f"credit_{name}", title, runs, overrides, *report)
+
+
+def _compared(
+    steps: Steps, task: CreditTask, experiment: str, title: str, runs: Sequence[tuple[str, ...]],
+    overrides: tuple[str, ...], *report: str,
+) -> int:  # fmt: skip
     """Run what is missing and print the table; returns the status of a run that failed, 0 if none did.
 
-    chosen: the overrides that tell the runs apart. report: options of the table.
+    runs: the overrides that tell the runs apart, one tuple per multirun. report: options of the table.
     """
-    task, experiment = TASKS[name], f"evidence_credit.{title}"
-    out = f"outputs/{experiment}"
+    name = f"evidence_credit.{title}"
+    out = f"outputs/{name}"
     if steps.options.kept:
         steps = steps.changed(kept=str(Path(steps.options.kept, f"{title}.jsonl.gz")))
-    steps.micro_start(task.data, *task.start)
     steps.take_kept(out)
     rows = {"train": f"{task.data}/train.parquet", "val": f"{task.data}/val.parquet"}
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": f"{task.data}/model"}, rows, settings)
-    steps.multirun(f"experiment=credit_{name}", f"run.experiment={experiment}", *chosen, *overrides)
+    for chosen in runs:
+        steps.multirun(f"experiment={experiment}", f"run.experiment={name}", *chosen, *overrides)
     steps.keep_runs(out)
     steps.module("recipe.report", "online", out, "--reach", steps.options.reach or task.reach, *report)
     return steps.failed

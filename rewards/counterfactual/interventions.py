@@ -49,7 +49,7 @@ def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str |
 
     A compound statement that is not kept takes the statements inside it along.
     """
-    tree, positions = _tree_of(solution, steps)
+    tree, positions = tree_of(solution, steps)
     if tree is None:
         text = _without(solution, [step for index, step in enumerate(steps) if index not in chosen])
         return text if _still_parses(solution, text) else None
@@ -60,7 +60,7 @@ def keep(solution: str, steps: Sequence[Step], chosen: Collection[int]) -> str |
 
 
 def _replace(solution: str, steps: Sequence[Step], index: int, replacement: str) -> str | None:
-    tree, positions = _tree_of(solution, steps)
+    tree, positions = tree_of(solution, steps)
     old = list(statements(tree))[positions.index(index)] if tree is not None and index in positions else None
     if tree is None or old is None or _is_compound(old):
         text = solution[: steps[index].start] + replacement + solution[steps[index].end :]
@@ -85,7 +85,7 @@ def _is_compound(node: ast.stmt) -> bool:
     return next(statements(node), None) is not None
 
 
-def _tree_of(solution: str, steps: Sequence[Step]) -> tuple[ast.Module | None, list[int]]:
+def tree_of(solution: str, steps: Sequence[Step]) -> tuple[ast.Module | None, list[int]]:
     """The program's tree and the step of each of its statements; no tree if the steps are not its statements."""
     block = find_block(solution, "python")
     tree = parse(solution[slice(*block)]) if block else None

@@ -5,12 +5,13 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rewards.counterfactual.replayer import Outcome
-from rewards.sandbox.client.accounting import counted
+from rewards.counterfactual.replayer import Executed, Outcome
+from rewards.sandbox.client.accounting import counted, covering
 
 Value = TypeVar("Value")
 
@@ -94,28 +95,33 @@ def reward_of(info: Mapping[str, Any]) -> float:
 class Judged:
     """One judgement: the verdict, the seconds of sandbox workers that it took, the runs that hit their time limit.
 
-    tests: which tests passed, for a verdict whose R is their share; else unknown.
+    tests: which tests passed, for a verdict whose R is their share; else unknown. executed: the statements that they
+    executed, where that was measured and R is their share.
     """
 
     info: Mapping[str, Any]
     seconds: float
     timeouts: int
     tests: tuple[bool, ...] = ()
+    executed: Executed | None = None
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(reward_of(self.info), self.tests)
+        return Outcome(reward_of(self.info), self.tests, self.executed)
 
 
-async def judged(judge: AnswerScorer, answer: str) -> Judged:
-    """The judgement of one answer; raises what the judge raises."""
-    with counted() as busy:
+async def judged(judge: AnswerScorer, answer: str, *, measured: bool = False) -> Judged:
+    """The judgement of one answer, with the statements executed if `measured`; raises what the judge raises."""
+    with counted() as busy, covering() if measured else nullcontext():
         info = await judge(answer)
     # A verdict's error names only the first failure, and a driver may stop a slow run before the sandbox does.
     timeouts = max(busy.timeouts, int(info.get("error") == "timeout"))
     passed = tuple(busy.passed)
     tests = passed if passed and math.isclose(sum(passed) / len(passed), reward_of(info), abs_tol=1e-9) else ()
-    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts, tests)
+    checks = busy.executed if tests and not timeouts else []
+    known = [Executed(code, statements) for code, statements in checks if statements is not None]
+    executed = known[0] if len(known) == len(checks) == 1 else None
+    return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts, tests, executed)
 
 
 def limit_after(seconds: float) -> float:

@@ -12,7 +12,7 @@ the parts have the credit as their mean). NaN: no credit.
 So the most negative evidence counts (a wrong or harmful step cost reward, whatever breaks without it); else what the
 step earns; and where that is 0, the replacement's: a step that no test needs has 0 in both, unless a sibling's version
 does harm. A step equal in all siblings has no replacement, and no credit (NaN) under `choice: informative`, where the
-group cannot tell it apart; a step that no run can reach has 0 without a replay.
+group cannot tell it apart; a step that no run can reach has 0 without a replay, and so has one that no test executed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 
 from rewards.counterfactual.interventions import Edits
-from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan
+from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.replayer import Array, Replayer
 from rewards.counterfactual.segments import Step
 from rewards.counterfactual.siblings import Alternatives, Keyed, equal_steps, informative
@@ -38,7 +38,8 @@ EXACT_BLOCKS = 4
 class MethodInputs:
     """What a method needs: the solution's edits and steps, R of the whole, and its part of the budget.
 
-    order: the steps that `delete` and `replace` may replay, those that come first preferred.
+    order: the steps that `delete` and `replace` may replay, those that come first preferred. idle: those with credit 0
+    without a replay, since no test executed them.
     """
 
     edits: Edits
@@ -50,6 +51,7 @@ class MethodInputs:
     order: Sequence[int]
     alternatives: Alternatives
     budget: int
+    idle: frozenset[int] = frozenset()
 
 
 async def credits_by(work: MethodInputs) -> Array:
@@ -108,6 +110,7 @@ async def _delete(work: MethodInputs) -> Array:
     changed = [work.edits.keep([other for other in range(len(work.steps)) if other != index]) for index in chosen]
     scores = await asyncio.gather(*map(work.replayer.score, changed))
     values = _no_credit(work)
+    values[sorted(work.idle)] = 0.0
     for index, replayed in zip(chosen, scores, strict=True):
         values[index] = work.whole - replayed
     return values
@@ -158,8 +161,8 @@ async def _truncate(work: MethodInputs) -> Array:
 
 async def _resample(work: MethodInputs) -> Array:
     """Credits of consecutive blocks of steps, with one value before each block; the budget counts continuations."""
-    if work.plan.prefixes == "adaptive":
-        return await _resample_adaptively(work)
+    if work.plan.prefixes != "even":
+        return await _resample_beside_deletions(work)
     blocks = even_blocks(len(work.steps), work.budget // work.plan.continuations)
     return _shared(await asyncio.gather(*(_value_before(block[0], work) for block in blocks)), work, blocks)
 
@@ -168,14 +171,17 @@ async def _value_before(index: int, work: MethodInputs) -> Array:
     return await work.replayer.value(work.steps[index].start, work.plan.continuations)
 
 
-async def _resample_adaptively(work: MethodInputs) -> Array:
+async def _resample_beside_deletions(work: MethodInputs) -> Array:
     """Credits from few values of prefixes, with the direct effects of the steps as a control variate.
 
     Half of the budget goes to deletions, which cost no tokens. With d_t their credits (0 where there is none) and V the
     value before and after a block of n steps, c_t = d_t + (V after - V before - sum of d in the block) / n: the credits
-    add up to R(tau) - V(nothing), as those of values before every step do, and are equal to them where steps have no
-    effect on what follows. Each further value splits the block whose change of value the direct effects explain least,
-    into halves of equal direct effect.
+    add up to R(tau) - V(nothing), as those of values before every step do. Their means are equal to those where direct
+    and total effects of a block's steps differ by the same amount, and they vary less.
+
+    Each further value splits a block into halves of equal direct effect: with prefixes `effects` the block with the
+    largest ones, with `adaptive` the one whose change of value they explain least. The latter finds a plan, which has
+    no direct effect, but is slightly biased: it splits where the values before were off.
     """
     values = max(1, work.budget // 2 // work.plan.continuations)
     deletions = work.budget - values * work.plan.continuations
@@ -185,7 +191,7 @@ async def _resample_adaptively(work: MethodInputs) -> Array:
         blocks = [block for block in _blocks_between(known) if len(block) > 1]
         if not blocks:
             break
-        block = max(blocks, key=lambda block: (abs(_unexplained(block, known, direct)[0]), len(block)))
+        block = max(blocks, key=lambda block: (_to_find(block, known, direct, work.plan.prefixes), len(block)))
         cut = _half(block, np.abs(direct[:, 0]))
         value = await _value_before(cut, work)
         if not np.isfinite(value[0]):
@@ -195,6 +201,13 @@ async def _resample_adaptively(work: MethodInputs) -> Array:
     for block in _blocks_between(known):
         credits[list(block)] = direct[list(block)] + _unexplained(block, known, direct) / len(block)
     return credits
+
+
+def _to_find(block: range, known: Mapping[int, Array], direct: Array, prefixes: Prefixes) -> float:
+    """How much a value within the block may tell."""
+    if prefixes == "effects":
+        return float(np.abs(direct[list(block), 0]).sum())
+    return abs(float(_unexplained(block, known, direct)[0]))
 
 
 def _blocks_between(cuts: Iterable[int]) -> list[range]:

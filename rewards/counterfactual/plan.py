@@ -13,7 +13,7 @@ ALONE: tuple[Method, ...] = ("shapley", "resample", "returns")
 BY_STEP: tuple[Method, ...] = ("delete", "replace")
 Choice = Literal["longest", "uniform", "informative"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
-Prefixes = Literal["even", "adaptive"]
+Prefixes = Literal["even", "effects", "adaptive"]
 PREFIXES: tuple[Prefixes, ...] = get_args(Prefixes)
 
 
@@ -29,9 +29,11 @@ class Plan:
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
         replays change is run in the replays' layout, with or without this.
     continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.
-    prefixes: for `resample`, which prefixes get a value: at even distances, or where the credits of the steps, with the
-        rest unchanged, do not explain the change of the value (`methods`).
+    prefixes: for `resample`, which prefixes get a value: at even distances, between steps with the largest direct
+        effects, or where these do not explain the change of the value (`methods`).
     discount: for `returns`, the factor by which a reward loses worth per step before it.
+    coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
+        finds flaky programs, which takes place in any case.
     """
 
     methods: tuple[Method, ...] = ("delete",)
@@ -43,6 +45,7 @@ class Plan:
     continuations: int = 1
     prefixes: Prefixes = "even"
     discount: float = 1.0
+    coverage: bool = False
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -72,6 +75,12 @@ class Plan:
         if self.unit == "token" and (self.methods != ("resample",) or self.prefixes != "even"):
             raise ValueError(
                 "credit.unit=token needs values of prefixes at even distances: set methods=[resample] and prefixes=even"
+            )
+        deletes = not set(self.methods).isdisjoint(BY_STEP) or self.prefixes != "even"
+        if self.coverage and not (deletes and self.unit == "statement"):
+            raise ValueError(
+                "credit.coverage spares replays of single statements: set unit=statement and methods with delete or "
+                "replace, or coverage=false"
             )
         if len(self.methods) > self.budget:
             raise ValueError(f"credit.methods is [{names}]: they share budget={self.budget}, so raise it or drop some")

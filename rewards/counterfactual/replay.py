@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rewards.counterfactual.coverage import unexecuted_steps
 from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits
 from rewards.counterfactual.methods import MethodInputs, credits_by, step_order
 from rewards.counterfactual.plan import BY_STEP, CHOICES, METHODS, Choice, Method, Plan
@@ -58,7 +59,8 @@ class Credits:
     keys: what each step is, equal for the same step of siblings; "" if that is not known.
     tests: (steps, tests) the step's part in each test, of which its credit is the mean; no tests if they are not known.
     cause: why no step has a credit; "" if some have.
-    equal: steps left out since all siblings have them alike; unreached: those with credit 0 without a replay.
+    equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
+    replay, since no run can reach them or no test executed them.
     asked: replays that the plan required; invalid: those without a valid program; unjudged: those that the verifier
     could not judge; timeouts: those that exceeded their time limit. replays: programs that were passed to the verifier
     or found in its cache. seconds: wall time.
@@ -71,6 +73,7 @@ class Credits:
     cause: str = ""
     equal: int = 0
     unreached: int = 0
+    unexecuted: int = 0
     asked: int = 0
     invalid: int = 0
     unjudged: int = 0
@@ -90,6 +93,7 @@ async def estimate(
     asked: frozenset[str] = frozenset(),
     turns: Sequence[tuple[int, int]] = (),
     resume: Resume | None = None,
+    measure: Verify | None = None,
 ) -> Credits:
     """Estimate the credits of one solution whose score is known.
 
@@ -97,7 +101,8 @@ async def estimate(
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
     siblings: the solutions of the group, for `replace`, the informative choice and the keys; this one may be among
     them. asked: names that the problem mentions. turns: for unit "turn", the characters [start, end) of each assistant
-    turn in the solution. resume: the policy, for `resample`.
+    turn in the solution. resume: the policy, for `resample`. measure: as `verify`, and reports the statements that were
+    executed, for `coverage`.
     """
     started = time.perf_counter()
     try:
@@ -113,20 +118,24 @@ async def estimate(
 
     if len(steps) < 2 and plan.methods != ("returns",):
         return without_credit("one_step")
-    replayer = Replayer(verify, resume)
+    replayer = Replayer(verify, resume, measure)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
         return without_credit(cause)
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
+    idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()
+    order = [index for index in step_order(steps, own, others, plan.choice, rng) if index not in idle]
     work = MethodInputs(
-        edits, steps, plan, reference.vector(replayer.tests), rng, replayer,
-        step_order(steps, own, others, plan.choice, rng), Alternatives(own, others), plan.budget,
+        edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),
+        plan.budget, idle,
     )  # fmt: skip
     values = await credits_by(work)
     equal, unreached = _left_out(own, others, plan)
     values[unreached] = 0.0
+    if set(plan.methods) <= set(BY_STEP):
+        values[sorted(idle)] = 0.0
     cause = "equal_steps" if len(equal) == len(steps) else "no_valid_replay"
     return Credits(
         steps,
@@ -134,8 +143,9 @@ async def estimate(
         list(own.keys),
         values[:, 1:],
         cause="" if np.isfinite(values[:, 0]).any() else cause,
-        equal=len(equal),
+        equal=len(equal - idle),
         unreached=len(unreached),
+        unexecuted=len(idle),
         asked=replayer.asked,
         invalid=replayer.invalid,
         unjudged=replayer.unjudged,
@@ -183,9 +193,9 @@ async def _reference(edits: Edits, plan: Plan, own: Outcome, replayer: Replayer)
     written = edits.whole()
     only_continues = plan.methods == ("resample",) and plan.prefixes == "even"
     rewritten = written if only_continues else edits.rewritten()
-    if rewritten is None or (rewritten == written and not plan.check_flaky):
+    if rewritten is None or (rewritten == written and not plan.check_flaky and not plan.coverage):
         return own, ""
-    reference = again = await replayer.outcome(rewritten, fresh=True)
+    reference = again = await replayer.outcome(rewritten, fresh=True, measured=plan.coverage)
     if math.isfinite(reference.score) and not reference.agrees(own) and rewritten != written:
         again = await replayer.outcome(written, fresh=True) if plan.check_flaky else own
     if not (math.isfinite(reference.score) and math.isfinite(again.score)):

@@ -19,14 +19,22 @@ class TimedOut(Exception):
     """A changed solution hit a time limit that the solution itself did not, so its score is unknown."""
 
 
+class Executed(NamedTuple):
+    """A program as it was run, and the statements that some test executed, counted in the order of the text."""
+
+    code: str
+    statements: frozenset[int]
+
+
 class Outcome(NamedTuple):
     """The verifier's judgement of a solution: R in [0, 1], NaN if it could not be judged; which tests passed, if known.
 
-    The share of tests passed is R; otherwise they do not count as known.
+    The share of tests passed is R; otherwise they do not count as known. executed: None if it was not measured.
     """
 
     score: float
     tests: tuple[bool, ...] = ()
+    executed: Executed | None = None
 
     def agrees(self, other: "Outcome") -> bool:
         """Whether two runs of a solution had the same result, test by test if both know their tests."""
@@ -55,24 +63,29 @@ class Replayer:
 
     asked: replays that the plan required. invalid: those without a valid program. unjudged: those that the verifier
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
-    number of tests in the vectors, set once the solution's own are known.
+    number of tests in the vectors, set once the solution's own are known. measure: a verifier that also reports the
+    statements that were executed.
     """
 
-    def __init__(self, verify: Verify, resume: Resume | None = None):
+    def __init__(self, verify: Verify, resume: Resume | None = None, measure: Verify | None = None):
         self.verify = verify
+        self.measure = measure or verify
         self.resume = resume
         self.tests = 0
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
-    async def outcome(self, changed: WrittenSolution | None, *, fresh: bool = False) -> Outcome:
-        """The outcome of a changed solution; unknown if it is None, could not be judged, or hit its time limit."""
+    async def outcome(self, changed: WrittenSolution | None, *, fresh: bool = False, measured: bool = False) -> Outcome:
+        """The outcome of a changed solution; unknown if it is None, could not be judged, or hit its time limit.
+
+        fresh: a run of the solution itself, which does not count. measured: with the statements that it executed.
+        """
         self.asked += not fresh
         if changed is None:
             self.invalid += 1
             return UNKNOWN
         self.judged += not fresh
         try:
-            value = await self.verify(changed)
+            value = await (self.measure if measured else self.verify)(changed)
         except TimedOut:
             self.timeouts += 1
             return UNKNOWN

@@ -147,6 +147,7 @@ class CreditService:
             "credit_reason": found.cause.partition(": ")[2],
             "credit_equal_steps": found.equal,
             "credit_unreached": found.unreached,
+            "credit_unexecuted": found.unexecuted,
             "credit_asked": found.asked,
             "credit_invalid": found.invalid,
             "credit_unjudged": found.unjudged,
@@ -207,7 +208,7 @@ class CreditService:
                 self._save(sample.step, self.plan.budget)
                 return Credits(cause="equal_group")
 
-        async def run(changed: WrittenSolution) -> tuple[Outcome, int]:
+        async def run(changed: WrittenSolution, measured: bool) -> tuple[Outcome, int]:
             if isinstance(changed, str):
                 answer = changed
             else:
@@ -216,16 +217,16 @@ class CreditService:
                     answer = await play(sample.environment(), changed)
                 spent.busy_seconds += busy.seconds
             with at_most(limit):
-                found = await judged(judge, answer)
+                found = await judged(judge, answer, measured=measured)
             spent.busy_seconds += found.seconds
             return found.outcome, found.timeouts
 
-        async def verify(changed: WrittenSolution) -> Outcome:
+        async def verify(changed: WrittenSolution, measured: bool = False) -> Outcome:
             read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
-            key = [*sample.problem, str(limit), *read]
+            key = [*sample.problem, str(limit), *(["measured"] if measured else []), *read]
             spent.requests += 1
             spent.cache_hits += key in self.cache
-            outcome, timeouts = await self.cache.score(key, partial(run, changed))
+            outcome, timeouts = await self.cache.score(key, partial(run, changed, measured))
             if timeouts > own_timeouts:
                 raise TimedOut
             return outcome
@@ -233,7 +234,7 @@ class CreditService:
         return await estimate(
             part.text, verify, self._plan_with_savings(sample.step), score=own, rng=self._rng(sample),
             siblings=[sibling for _, sibling in siblings or []], asked=_names_in(*sample.problem[1:]),
-            turns=part.turns, resume=resume,
+            turns=part.turns, resume=resume, measure=partial(verify, measured=True) if self.plan.coverage else None,
         )  # fmt: skip
 
     async def _siblings(

@@ -141,9 +141,13 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The results of all cases of a check, in order."""
+    """The results of all cases of a check, in order.
+
+    `executed`: the statements that some case executed, counted from 0 in the order of the text; None if not known.
+    """
 
     cases: list[CaseResult]
+    executed: frozenset[int] | None = None
 
     @property
     def passed(self) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from recipe.settings import read_settings
-from recipe.studies.credit import TASKS
+from recipe.studies.credit import AGENT_OPTIONS, RATE, TASKS, _rate
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration
@@ -49,3 +49,18 @@ def test_rivals_have_the_settings_of_their_papers():
     assert vineppo.model_copy(update=changed) == spo
     assert (gigpo.mapping, gigpo.methods, gigpo.unit) == ("states", ("returns",), "turn")
     assert (gigpo.strength, gigpo.discount) == (1.0, 0.95)
+
+
+def test_the_rivals_rate_is_twice_that_of_the_experiment():
+    for name in TASKS:
+        assert composed(f"experiment=credit_{name}").actor_rollout_ref.actor.optim.lr == _rate(name), RATE
+
+
+@pytest.mark.parametrize("arm", ["grpo", "gigpo", "credit_turns"])
+def test_the_arms_of_the_agents_differ_in_their_credit_only(arm: str):
+    plain, found = (composed("experiment=quickstart", *AGENT_OPTIONS, f"arm={one}") for one in ("grpo", arm))
+    credit = read_settings(found).credit
+    assert {"grpo": credit.kind == "off"}.get(arm, credit.unit == "turn")
+    assert {key: value for key, value in found.items() if key not in ("credit",)} == {
+        key: value for key, value in plain.items() if key not in ("credit",)
+    }

@@ -39,7 +39,7 @@ PROTECTING = {
     "measured": ("measure", "solutions", "displacement"),
 }
 CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
-CREDIT |= {"credit", "credit_shuffled", "partial", "vineppo", "spo", "gigpo"}  # test_credit_study.py
+CREDIT |= {"credit", "credit_shuffled", "partial", "credit_turns", "vineppo", "spo", "gigpo"}  # test_credit_study.py
 
 
 def paper_b(*words: str) -> DictConfig:

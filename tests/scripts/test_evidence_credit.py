@@ -51,6 +51,36 @@ def test_the_lines_of_the_sparse_and_the_chained_start_are_wrong_in_the_stated_s
 
 def test_another_stage_or_task_is_refused():
     status, _, printed = study("evidence_credit", "all")
-    assert (status, "unknown stage 'all'; valid ones: rates, arms" in printed) == (2, True)
+    assert (status, "unknown stage 'all'; valid ones: rates, arms, rivals, agents" in printed) == (2, True)
     status, _, printed = study("evidence_credit", "arms", TASKS="parts5")
     assert (status, "unknown task 'parts5'; valid ones: parts16, parts4, chain8" in printed) == (2, True)
+
+
+def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
+    commands = dry("evidence_credit", "rivals", KEPT="kept")
+    plain, *others = of_module(commands, "recipe.train")
+    common = "experiment=credit_parts16 run.experiment=evidence_credit.parts16 data.seed=10,11,12 "
+    assert f"{common}arm=grpo,partial,credit,credit_shuffled,vineppo,spo run.name={ARM}.{SEED}" in plain
+    assert [one.split("data.seed=10,11,12 ")[1] for one in others] == [
+        f"arm=credit credit.ablation=inverted run.name=credit_inverted.{SEED}",
+        f"arm=grpo {LR}=0.008 run.name=grpo_twice_rate.{SEED}",
+        f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
+    ]
+    assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.gz"]
+    (report,) = of_module(commands, "recipe.report")
+    assert "--reach 0.5 --contrasts credit:grpo credit:partial credit:vineppo credit:spo " in report
+    (one,) = of_module(dry("evidence_credit", "rivals", ARMS="grpo_more_samples", SAMPLES="24"), "recipe.train")
+    assert f"arm=grpo actor_rollout_ref.rollout.n=24 run.name=grpo_more_samples.{SEED}" in one
+
+
+def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_second_turns():
+    commands = dry("evidence_credit", "agents")
+    assert "data_prep.micro --out data/credit_agents --skills write repair --agents" in commands
+    assert of_module(commands, "recipe.sft")
+    (run,) = of_module(commands, "recipe.train")
+    assert "data.seed=10,11,12,13 arm=grpo,gigpo,credit_turns " in run
+    assert "actor_rollout_ref.model.path=data/credit_agents/model skills.names=[write,repair]" in run
+    (report,) = of_module(commands, "recipe.report")
+    assert report.endswith("--contrasts credit_turns:grpo credit_turns:gigpo gigpo:grpo")
+    status, _, printed = study("evidence_credit", "agents", TASKS="parts16")
+    assert (status, "unknown task 'parts16'; valid ones: agents" in printed) == (2, True)

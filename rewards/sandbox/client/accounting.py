@@ -26,17 +26,37 @@ def capped(timeout: float) -> float:
     return min(timeout, _most.get())
 
 
+_covering: ContextVar[bool] = ContextVar("covering", default=False)
+
+
+@contextmanager
+def covering() -> Iterator[None]:
+    """Ask for the executed statements of every check within the block, including in tasks started there."""
+    token = _covering.set(True)
+    try:
+        yield
+    finally:
+        _covering.reset(token)
+
+
+def is_covering() -> bool:
+    """Whether the caller wants the executed statements; called by the client."""
+    return _covering.get()
+
+
 @dataclass
 class BusyTime:
     """Sandbox usage of a caller.
 
     seconds: total worker time for starting, running and stopping programs, without queueing. timeouts: runs and cases
     that exceeded a time limit, including cases skipped because of it. passed: whether each case of the checks passed.
+    executed: within `covering`, the program of each check and its executed statements, None if they are not known.
     """
 
     seconds: float = 0.0
     timeouts: int = 0
     passed: list[bool] = field(default_factory=list)
+    executed: list[tuple[str, frozenset[int] | None]] = field(default_factory=list)
 
 
 _callers: ContextVar[tuple[BusyTime, ...]] = ContextVar("callers", default=())
@@ -59,3 +79,9 @@ def note(seconds: float, timeouts: int = 0, passed: Sequence[bool] = ()) -> None
         busy.seconds += seconds
         busy.timeouts += timeouts
         busy.passed += passed
+
+
+def note_executed(code: str, statements: frozenset[int] | None) -> None:
+    """Add the executed statements of a checked program to every open count; called by the client."""
+    for busy in _callers.get():
+        busy.executed.append((code, statements))

@@ -8,7 +8,7 @@ from typing import Any
 
 from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
 from rewards.sandbox.client import accounting, fusion
-from rewards.sandbox.client.accounting import capped
+from rewards.sandbox.client.accounting import capped, is_covering
 from rewards.sandbox.client.servers import DEFAULT_CONCURRENCY, Servers, process_limit
 from rewards.sandbox.client.transport import BatchOptions, Endpoint, ProgramRun, Transient, check_result, run_result
 from rewards.sandbox.inside import outcomes
@@ -113,6 +113,7 @@ class Sandbox:
             stop_on_failure=stop_on_failure,
             total_timeout=total_timeout,
             entry_points=tuple(entry_points),
+            coverage=is_covering(),
         )
         return await self._check(program, list(cases), [case.to_wire() for case in cases], options)
 
@@ -127,6 +128,8 @@ class Sandbox:
         result = await self._servers.retried(lambda endpoint: _check_at(endpoint, program, cases, body, options))
         timeouts = sum(case.outcome == outcomes.TIMEOUT for case in result.cases)
         accounting.note(result.busy_seconds, timeouts, [case.passed for case in result.cases])
+        if options.coverage:
+            accounting.note_executed(program.code, result.executed)
         return result
 
     async def check_many(

@@ -26,8 +26,8 @@ from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read
 QUEUE_PATIENCE = 120.0
 """Seconds that a request may queue in a SandboxFusion server before it runs: its answer arrives all at once."""
 _MODULES = (
-    "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "program",
-    "judge", "fusion_driver",
+    "frames", "shared", "codec", "compare", "outcomes", "replies", "exports", "proxies", "remote", "coverage",
+    "program", "judge", "fusion_driver",
 )  # fmt: skip
 
 

@@ -72,12 +72,18 @@ def run_result(answer: dict[str, Any]) -> RunResult:
 
 def check_result(answers: list[dict[str, Any]]) -> CheckResult:
     """The `CheckResult` for our server's results."""
-    return CheckResult(
-        [
-            CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0), a.get("busy", 0.0))
-            for a in answers
-        ]
-    )
+    cases = [
+        CaseResult(a["outcome"], a.get("detail"), a.get("error_type"), a.get("time", 0.0), a.get("busy", 0.0))
+        for a in answers
+    ]
+    return CheckResult(cases, _executed(answers))
+
+
+def _executed(answers: list[dict[str, Any]]) -> frozenset[int] | None:
+    """The executed statements; None where that is not known for a case, or where a limit decided what ran."""
+    if any("executed" not in answer or answer["outcome"] not in outcomes.UNLIMITED for answer in answers):
+        return None
+    return frozenset(statement for answer in answers for statement in answer["executed"])
 
 
 def fusion_result(answer: dict[str, Any]) -> RunResult:
@@ -132,6 +138,7 @@ class BatchOptions:
     stop_on_failure: bool = False
     total_timeout: float | None = None
     entry_points: tuple[str, ...] = ()
+    coverage: bool = False
 
 
 @dataclass
@@ -162,7 +169,7 @@ class Endpoint:
         self.under_way = 0
         self.workers = 1
         self.has_batch: bool | None = None
-        self.has_tokens = False
+        self.has_tokens = self.has_coverage = False
         self.foreign = 0
         """How many of its answers belonged to another program."""
         self._discovering = asyncio.Lock()
@@ -213,6 +220,7 @@ class Endpoint:
                 self.workers = max(1, int(answer["workers"]))
                 found = bool(answer["run_batch"]) and bool(answer["checks"])
                 self.has_tokens = bool(answer.get("tokens"))
+                self.has_coverage = bool(answer.get("coverage"))
         self.has_batch = found
         self.note_alive()
 
@@ -293,6 +301,8 @@ class Endpoint:
         tokens = self.has_tokens
         programs = [{**waiter.program, "token": waiter.token} if tokens else waiter.program for waiter in batch]
         body = {"programs": programs, "ordered": False, **vars(options)}
+        if not self.has_coverage:
+            body.pop("coverage")  # an older server refuses unknown fields
         _share_cases(body)
         content = json.dumps(body, separators=(",", ":")).encode()
         if len(content) > LARGEST_BODY and len(batch) > 1:

@@ -11,10 +11,10 @@ import sys
 import threading
 from typing import NoReturn
 
-from rewards.sandbox.inside import judge, program
+from rewards.sandbox.inside import coverage, judge, program
 
-CONTROL, CALLS = 100, 101
-"""Descriptors of the channel to the worker and, where there is one, of the call channel."""
+CONTROL, CALLS, EXECUTED = 100, 101, 102
+"""Descriptors of the channel to the worker and, where there are any, of the call channel and the memory of probes."""
 _SIZE = struct.Struct("!I")
 
 
@@ -41,9 +41,12 @@ def run_child() -> NoReturn:
         program.execute_command(payload)
     sys.path.insert(0, os.path.dirname(program.PATH))
     sys.argv = ["main.py"]
+    covered = payload.get("covered", False)
+    if covered:
+        coverage.share(EXECUTED)
     if mode == "serve":
-        program.serve_calls(payload["code"], socket.socket(fileno=CALLS))
-    program.run_script(payload["code"], CONTROL if payload["reuse"] else None)
+        program.serve_calls(payload["code"], socket.socket(fileno=CALLS), covered=covered)
+    program.run_script(payload["code"], CONTROL if payload["reuse"] else None, covered=covered)
 
 
 def _read_order() -> bytes:

@@ -22,6 +22,8 @@ SYNTAX_ERROR = "syntax_error"
 TIMEOUT = "timeout"
 MEMORY = "memory"
 OUTPUT_LIMIT = "output_limit"
+UNLIMITED = (PASSED, WRONG_ANSWER, RUNTIME_ERROR)
+"""Outcomes of a case that no limit of time, memory or output decided."""
 OUTCOMES = (PASSED, WRONG_ANSWER, RUNTIME_ERROR, SYNTAX_ERROR, TIMEOUT, MEMORY, OUTPUT_LIMIT)
 
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(:.*)?$")

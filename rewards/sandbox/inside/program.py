@@ -19,6 +19,7 @@ import threading
 import types
 from typing import Any, NoReturn
 
+from rewards.sandbox.inside.coverage import compile_probed
 from rewards.sandbox.inside.exports import Exports
 from rewards.sandbox.inside.frames import receive_frame, send_frame
 
@@ -43,8 +44,8 @@ def write_files(files: dict[str, str | None]) -> None:
             file.write(base64.b64decode(content or ""))
 
 
-def compile_program(code: str) -> types.CodeType | None:
-    """Compile the program; on failure print the same error as Python and return None."""
+def compile_program(code: str, *, covered: bool = False) -> types.CodeType | None:
+    """Compile the program, with probes if `covered`; on failure print the same error as Python and return None."""
     try:
         # Plain descriptors: the first use of any library code costs a child time.
         source = code.encode()
@@ -52,7 +53,8 @@ def compile_program(code: str) -> types.CodeType | None:
         while source:
             source = source[os.write(descriptor, source) :]
         os.close(descriptor)
-        return compile(code, PATH, "exec", 0, True)
+        compiled = compile(code, PATH, "exec", 0, True)
+        return (compile_probed(code, PATH) or compiled) if covered else compiled
     except SyntaxError:
         sys.excepthook(*_without_our_frames())
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
@@ -151,9 +153,9 @@ def _named(file: io.FileIO, name: str, buffered: Any) -> Any:
     return buffered(file)
 
 
-def run_script(code: str, control: int | None) -> NoReturn:
+def run_script(code: str, control: int | None, *, covered: bool = False) -> NoReturn:
     """Run the program once or, with `control`, once for each input that the worker puts on standard input."""
-    compiled = compile_program(code)
+    compiled = compile_program(code, covered=covered)
     if compiled is None:
         os._exit(1)
     status = execute(compiled)
@@ -177,13 +179,13 @@ def _run_again_on_demand(compiled: types.CodeType, status: int, control: socket.
         status = execute(compiled)
 
 
-def serve_calls(code: str, calls: socket.socket) -> NoReturn:
+def serve_calls(code: str, calls: socket.socket, *, covered: bool = False) -> NoReturn:
     """Load the program, then answer the judge's calls until it closes the channel.
 
     The program is loaded as a module: its main block does not run. A program that exits while it loads (`sys.exit`,
     `unittest.main`) is tested with the names it has defined so far.
     """
-    compiled = compile_program(code)
+    compiled = compile_program(code, covered=covered)
     if compiled is None:
         send_frame(calls, {"x": {"type": "SyntaxError", "line": "SyntaxError", "text": "", "syntax": True}})
         os._exit(1)

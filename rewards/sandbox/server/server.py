@@ -202,6 +202,7 @@ class Service:
                 "stop_on_failure": request.stop_on_failure,
                 "total_timeout": request.total_timeout,
                 "entry_points": request.entry_points,
+                "coverage": request.coverage,
             }
         return job
 

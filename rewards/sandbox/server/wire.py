@@ -15,7 +15,10 @@ from rewards.sandbox.inside.codec import UNREADABLE, decode
 from rewards.sandbox.inside.frames import MAX_FRAME
 from rewards.sandbox.worker.languages import KNOWN
 
-CAPABILITIES = {"server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True, "tokens": True}
+CAPABILITIES = {
+    "server": "verl-skillcredit-sandbox", "version": 1, "run_batch": True, "checks": True, "tokens": True,
+    "coverage": True,
+}  # fmt: skip
 """The constant part of the `GET /capabilities` answer; the server adds limits, languages and layers."""
 
 MAX_TIMEOUT = 600.0
@@ -121,7 +124,9 @@ class BatchRequest(BaseModel):
 
     Times in seconds, sizes in MiB (`output_limit`: bytes per stream). `timeout` applies per case, `total_timeout` to
     all cases of a program (default: the larger of four times `timeout` and half of it per case). `entry_points`: names
-    that the tests take from the program even if a builtin or a library module has that name.
+    that the tests take from the program even if a builtin or a library module has that name. `coverage`: the results of
+    a check name, as `executed`, the statements that no earlier case executed, counted from 0 in the order of the
+    program's text; without that key they are not known.
 
     The answer is a stream of JSON lines, grouped by program and in the order of the programs:
     `{"index", "first", "results", "done"}` with the results of consecutive cases (a run has one result) and whether
@@ -142,6 +147,7 @@ class BatchRequest(BaseModel):
     total_timeout: float | None = Field(None, gt=0, le=MAX_TOTAL_TIMEOUT)
     entry_points: list[str] = Field(default_factory=list, max_length=256)
     stop_on_failure: bool = False
+    coverage: bool = False
     ordered: bool = True
 
     @model_validator(mode="after")

@@ -156,7 +156,7 @@ def called_run(check: Check, calls: list[Call]) -> Generator[WireResult, None, N
     payload = {"mode": "serve", "code": check.job["code"], "files": check.job.get("files")}
     child = None
     try:
-        child = Child(check.programs, payload, limits, check.output_limit, calls=theirs)
+        child = check.child(payload, limits, calls=theirs)
         theirs.close()
         session = _Session(check, child, Channel(ours))
         loaded = session.answer()

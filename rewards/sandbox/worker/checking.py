@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes, program
 from rewards.sandbox.inside.codec import shown
 from rewards.sandbox.inside.compare import same_output
+from rewards.sandbox.inside.coverage import Executed
 from rewards.sandbox.inside.replies import Raised
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.calls import NeedsJudge, as_calls, called_run
@@ -34,7 +36,7 @@ class PrintedRun:
         # One process may handle all inputs: its limit is the CPU time of all of them.
         limits = Limits(check.limits.memory_mb, int(check.total if reuse else check.seconds) + 2)
         payload = {"mode": "script", "code": check.job["code"], "files": check.job.get("files"), "reuse": reuse}
-        self.child = Child(check.programs, payload, limits, check.output_limit, stdin=self.input)
+        self.child = check.child(payload, limits, stdin=self.input)
         self.alive = True
         try:
             self.result = self._finish(case)
@@ -126,9 +128,33 @@ class Check:
         self.output_limit: int = job["output_limit"]
         self.timeouts = 0
         self.give_up = False
+        self.executed = Executed() if job.get("coverage") else None
+
+    def child(
+        self, payload: dict[str, Any], limits: Limits, *, stdin: int | None = None, calls: socket.socket | None = None
+    ) -> Child:
+        """Start a process of the program, with probes if the job asks for coverage."""
+        if self.executed is None:
+            return Child(self.programs, payload, limits, self.output_limit, stdin=stdin, calls=calls)
+        payload, memory = {**payload, "covered": True}, self.executed.descriptor
+        return Child(self.programs, payload, limits, self.output_limit, stdin=stdin, calls=calls, executed=memory)
 
     def results(self) -> Iterator[WireResult]:
-        """Yield one result per case, in order, each as soon as it is known."""
+        """Yield one result per case, in order, each as soon as it is known.
+
+        With coverage each has, as `executed`, the statements that no earlier case executed.
+        """
+        if self.executed is None:
+            yield from self._results()
+            return
+        try:
+            for result in self._results():
+                new = self.executed.new()
+                yield result if new is None else {**result, "executed": new}
+        finally:
+            self.executed.close()
+
+    def _results(self) -> Iterator[WireResult]:
         cases = self.job["cases"]
         start = 0
         while start < len(cases):

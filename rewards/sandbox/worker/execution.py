@@ -191,6 +191,7 @@ class Child:
         flags: int = 0,
         fetch: list[str] | None = None,
         judge: bool = False,
+        executed: int | None = None,
     ) -> None:
         self.server = server
         self.stdout, self.stderr = Drain(output_limit), Drain(output_limit)
@@ -210,11 +211,15 @@ class Child:
         given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
         # Random: the fork server's reports repeat it, so that no report can be taken for another child's.
         self.token = os.urandom(8)
+        flags |= zygote.COVERED if executed is not None else 0
         message = zygote.LAUNCH.pack(self.token, limits.memory_mb, limits.cpu_seconds, flags)
+        more = [calls.fileno()] if calls else []
+        if executed is not None:
+            more.append(executed)
         if fetch:
             message += json.dumps(fetch).encode()
         try:
-            socket.send_fds(server.link, [message], [*given, *([calls.fileno()] if calls else [])])  # type: ignore[list-item]
+            socket.send_fds(server.link, [message], [*given, *more])  # type: ignore[list-item]
         except OSError as error:
             gone = SlotBroken if server.launched else ServerGone
             raise gone(f"a fork server ended: {error}") from None

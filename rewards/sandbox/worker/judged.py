@@ -35,7 +35,7 @@ def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[WireResul
     }
     program = judge = None
     try:
-        program = Child(check.programs, payload, limits, check.output_limit, calls=theirs)
+        program = check.child(payload, limits, calls=theirs)
         judge = Child(check.judges, tests, limits, check.output_limit, calls=ours, judge=True)
         theirs.close()
         ours.close()

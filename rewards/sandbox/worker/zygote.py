@@ -41,7 +41,8 @@ MESSAGE_LIMIT = 1 << 16
 START, KILL, WAITED, CLEAN = b"start", b"kill", b"waited", b"clean"
 LAUNCH = struct.Struct("!8sIIB")
 """A launch: token, memory in MiB, CPU seconds, flags; followed by the JSON list of files to fetch, if any."""
-EXECUTES, KEEP_FOLDER = 1, 2
+EXECUTES, KEEP_FOLDER, COVERED = 1, 2, 4
+"""Flags: may start other programs, keep its folder for the next one, the last descriptor is the memory of probes."""
 REPORT = struct.Struct("!8sciid")
 """An answer: token of its launch, kind, wait status, reason of the kill, CPU seconds (or seconds of waiting for a
 CPU)."""
@@ -251,6 +252,8 @@ class ForkServer:
             os.dup2(descriptors[3], 2)
             # Programs expect their own files from 3 on: ours sit above, everything else is closed.
             os.dup2(descriptors[0], child.CONTROL, inheritable=False)
+            if flags & COVERED:
+                os.dup2(descriptors.pop(), child.EXECUTED, inheritable=False)
             if len(descriptors) > 4:
                 os.dup2(descriptors[4], child.CALLS, inheritable=False)
             os.closerange(3, child.CONTROL)

@@ -5,12 +5,13 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.counterfactual.methods import even_blocks, step_order
-from rewards.counterfactual.plan import Plan
+from rewards.counterfactual.plan import PREFIXES, Plan
 from rewards.counterfactual.replay import Sibling, estimate
 from rewards.counterfactual.segments import segment
 from rewards.counterfactual.siblings import of_programs
@@ -360,6 +361,43 @@ def test_a_further_value_goes_where_direct_effects_do_not_explain_the_change():
     )  # fmt: skip
     assert prefixes == ["", "a = 1\nb = 2\nc = 3\n", "a = 1\n", "a = 1\nb = 2\n"]
     assert found.values == [0, 1, 0, 0]  # the last line has a direct effect, but the policy does without it
+
+
+def drawn_credits(seed: int, prefixes: str) -> tuple[list[float], int]:
+    """Credits of eight lines, each right with chance 0.6 under the policy, and the lines that it wrote for them."""
+    rng, lines, tokens = random.Random(seed), [f"v{index} = {right}" for index, right in enumerate(EIGHT)], 0
+
+    async def verify(changed):
+        return sum(f"v{index} = 1" in changed for index in range(8)) / 8
+
+    async def resume(cut):
+        nonlocal tokens
+        kept = "\n".join(lines)[:cut]
+        new = [f"v{index} = {int(rng.random() < 0.6)}" for index in range(kept.count("\n"), 8)]
+        tokens += len(new)
+        return kept + "\n".join(new)
+
+    plan = Plan(methods=("resample",), budget=16, continuations=2, prefixes=prefixes, check_flaky=False)  # type: ignore[arg-type]
+    found = asyncio.run(estimate("\n".join(lines), verify, plan, score=sum(EIGHT) / 8, resume=resume))
+    return found.values, tokens
+
+
+EIGHT = (1, 0, 1, 1, 0, 1, 1, 1)
+
+
+def test_deletions_as_a_control_variate_keep_the_mean_and_take_variance_and_tokens():
+    """A line's total effect is (1 - 0.6) / 8 if it is right, else -0.6 / 8: it has no effect on what follows."""
+    effect = (np.array(EIGHT) - 0.6) / 8
+    runs = {prefixes: [drawn_credits(seed, prefixes) for seed in range(400)] for prefixes in PREFIXES}
+    values = {prefixes: np.array([found for found, _ in drawn]) for prefixes, drawn in runs.items()}
+    tokens = {prefixes: np.mean([count for _, count in drawn]) for prefixes, drawn in runs.items()}
+    error = {prefixes: np.abs(one.mean(0) - effect) for prefixes, one in values.items()}
+    for prefixes in ("even", "effects"):
+        assert (error[prefixes] < 4 * values[prefixes].std(0) / 20).all()
+    assert error["adaptive"].max() < 0.025  # cuts that depend on the values cost a bias
+    variance = {prefixes: one.var(0).mean() for prefixes, one in values.items()}
+    assert max(variance["effects"], variance["adaptive"]) < 0.5 * variance["even"]
+    assert max(tokens["effects"], tokens["adaptive"]) < 0.7 * tokens["even"]
 
 
 def test_an_engine_that_cannot_be_asked_leaves_its_blocks_without_credit():

@@ -1,0 +1,130 @@
+"""Steps that no test executed: deleting one changes nothing, so its credit is 0 without a replay.
+
+The sandbox reports the executed statements of the solution in the layout of its replays. A statement that was not
+executed may still count: the compiler reads the whole function, so that a binding makes a name local and `yield` makes
+a generator, and a program may look at its own code. Such steps are replayed as any other.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rewards.analysis.parsing import parse, statements
+from rewards.counterfactual.interventions import tree_of
+from rewards.counterfactual.replayer import Executed
+from rewards.counterfactual.segments import Step
+
+# Means to read the program's text, its compiled code or its names; a program with any of them is replayed throughout.
+_INTROSPECTION = frozenset((
+    "__annotations__", "__code__", "__dict__", "__doc__", "__file__", "__import__", "_getframe", "argv", "compile",
+    "dir", "eval", "exec", "extract_stack", "gc", "getframe", "globals", "importlib", "inspect", "locals", "monitoring",
+    "py", "runpy", "setprofile", "settrace", "subprocess", "tb_lineno", "traceback", "tracemalloc", "vars",
+))  # fmt: skip
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
+_OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A statement, the function or class around it, and whether names there are settled when it is compiled."""
+
+    node: ast.stmt
+    scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None = None
+    settled: bool = False
+
+
+def unexecuted_steps(solution: str, steps: Sequence[Step], executed: Executed | None) -> frozenset[int]:
+    """The steps that no test executed and that no executed code depends on; none if that is not known.
+
+    executed: of a program with the statements of this solution, in any layout.
+    """
+    tree, positions = tree_of(solution, steps)
+    ran_tree = parse(executed.code) if executed is not None else None
+    if executed is None or tree is None or ran_tree is None or ast.dump(tree) != ast.dump(ran_tree):
+        return frozenset()
+    if not _INTROSPECTION.isdisjoint(_mentioned(ast.walk(tree))):
+        return frozenset()
+    numbers = {node: number for number, node in enumerate(statements(tree))}
+    ran = {node for node, number in numbers.items() if number in executed.statements}
+    return frozenset(positions[numbers[place.node]] for place in _places(tree) if _is_idle(place, ran))
+
+
+def _places(node: ast.AST, around: _Place | None = None) -> Iterator[_Place]:
+    """Every statement below a node. around: the one that is the innermost scope."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            scope = around.node if around else None
+            assert scope is None or isinstance(scope, _SCOPES)
+            here = _Place(child, scope, isinstance(scope, _FUNCTIONS) or (around is not None and around.settled))
+            yield here
+            yield from _places(child, here if isinstance(child, _SCOPES) else around)
+        elif isinstance(child, ast.excepthandler | ast.match_case):
+            yield from _places(child, around)
+
+
+def _is_idle(place: _Place, ran: set[ast.stmt]) -> bool:
+    """Whether this statement was not executed, and what was compiles to the same without it."""
+    node, scope = place.node, place.scope
+    if node in ran or _is_text(node):
+        return False
+    if scope is None or not place.settled:
+        return True  # names of a module, or of a class in it, are looked up when they are used
+    inside = set(ast.walk(node))
+    if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inside):
+        return False
+    was_entered = scope.body[0] in ran or _is_text(scope.body[0])
+    if not was_entered:
+        # Nothing in this scope ran. But `nonlocal` of a name that is nowhere bound is an error of syntax.
+        return not any(isinstance(part, ast.Nonlocal) for part in ast.walk(scope))
+    if any(isinstance(part, ast.Global | ast.Nonlocal) for part in inside):
+        return False
+    shared = _mentioned(inside, bound=True) & _mentioned(_alive(scope, ran))
+    return shared <= _bound_in(scope, node)
+
+
+def _alive(scope: ast.AST, ran: set[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of the statements of a scope that were executed, and its declarations, which are never executed."""
+    for child in ast.iter_child_nodes(scope):
+        if not isinstance(child, ast.stmt) or child in ran:
+            yield child
+            yield from _alive(child, ran)
+        else:
+            yield from (part for part in ast.walk(child) if isinstance(part, ast.Global | ast.Nonlocal))
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _mentioned(nodes: Iterable[ast.AST], *, bound: bool = False) -> set[str]:
+    """The names, attributes, keywords and strings in these nodes; with `bound` no names that are only read."""
+    found: set[str] = set()
+    for node in nodes:
+        if bound and isinstance(node, ast.Attribute | ast.keyword):
+            continue
+        if bound and isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            continue
+        words = (getattr(node, field, None) for field in ("id", "name", "asname", "arg", "attr", "rest", "value"))
+        found.update(word for word in words if isinstance(word, str))
+        found.update(getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ())
+    return {part for word in found for part in word.split(".")}
+
+
+def _bound_in(scope: ast.AST, left_out: ast.stmt) -> set[str]:
+    """Names that the parameters of a scope and its statements, but for one, bind without doubt."""
+    arguments = getattr(scope, "args", None)
+    found = {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)} if arguments else set()
+    waiting: list[ast.AST] = list(getattr(scope, "body", []))
+    while waiting:
+        node = waiting.pop()
+        if node is left_out:
+            continue
+        if isinstance(node, _SCOPES):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if not isinstance(node, (*_SCOPES, *_OWN_NAMES)):
+            waiting += ast.iter_child_nodes(node)
+    return found
