@@ -70,6 +70,7 @@ class Projection:
     cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
     norms: Tensor  # float64: |g_s|; a skill of norm 0 is unprotected
     moved: float  # |step - d| / |d|
+    length: float  # |d|
     feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for skills that have a gradient
     missed: bool  # True: the method left a constraint violated (of sequential_margin: after all sweeps)
     stalled: bool  # True: the constraints leave (almost) nothing of the step
@@ -153,9 +154,34 @@ def project(
         cosines=torch.from_numpy(geometry.cosines),
         norms=torch.from_numpy(geometry.norms),
         moved=moved,
+        length=math.sqrt(square),
         feasible=feasible,
         missed=not keeps(certain, eps),
         stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
+    )
+
+
+def merged(parts: Sequence[Projection]) -> Projection:
+    """Projections of parts of the parameters as one, of the whole step; each multiplier is the largest of its parts."""
+    lengths = np.array([part.length for part in parts])
+    norms = torch.stack([part.norms for part in parts]).square().sum(0).sqrt()
+    length = float(np.sqrt((lengths**2).sum()))
+    dots = torch.stack([part.cosines * part.norms * part.length for part in parts]).sum(0)
+    scale = norms * length
+    return Projection(
+        step=[each for part in parts for each in part.step],
+        multipliers=torch.stack([part.multipliers for part in parts]).amax(0),
+        kept=min(part.kept for part in parts),
+        violated=torch.stack([part.violated for part in parts]).any(0),
+        change=torch.stack([part.change for part in parts]).sum(0),
+        slack=torch.stack([part.slack for part in parts]).sum(0),
+        cosines=torch.where(scale > 0, dots / scale.clamp(min=1e-300), 0.0),
+        norms=norms,
+        moved=math.sqrt(sum((part.moved * part.length) ** 2 for part in parts)) / (length or 1.0),
+        length=length,
+        feasible=all(part.feasible for part in parts),
+        missed=any(part.missed for part in parts),
+        stalled=all(part.stalled for part in parts),
     )
 
 

@@ -36,6 +36,16 @@ def slack(epsilon: float, anchor: Level, now: Level) -> float:
     return epsilon - math.copysign(beyond, drift)
 
 
+def relative_noise(cosine: float) -> float:
+    """The error of a gradient over its length, from the cosine of its two halves; 0 where there are no two (NaN).
+
+    With halves of equal length whose errors are independent, |g_1 - g_2|^2 / |g_1 + g_2|^2 = (1 - cos) / (1 + cos).
+    """
+    if math.isnan(cosine):
+        return 0.0
+    return math.sqrt((1 - cosine) / max(1 + cosine, 1e-6))
+
+
 def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float]) -> list[float]:
     """The least J that a step may end with, for each skill: its line, or its level before the step if that is lower.
 

@@ -52,5 +52,5 @@ def _diagonal(state: dict[str, Any], options: dict[str, Any], parameter: Any) ->
     if not state:  # no gradient has reached it yet
         return torch.zeros_like(local_shard(parameter.detach()), dtype=torch.float32)
     steps = float(state["step"])
-    seen = local_shard(state["exp_avg_sq"]).float() / (1 - options["betas"][1] ** steps)
+    seen: Tensor = local_shard(state["exp_avg_sq"]).float() / (1 - options["betas"][1] ** steps)
     return seen.sqrt_().add_(options["eps"])

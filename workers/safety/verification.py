@@ -49,6 +49,16 @@ class Verification:
     def __post_init__(self) -> None:
         self.levels = self.before
 
+    def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Counts of steps, the share that remains of the last one, and each anchor set's level and line after it."""
+        counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
+        numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
+        numbers["projection/kept_share"] = self.kept
+        for name, level, floor in zip(names, self.levels, self.floors, strict=True):
+            if math.isfinite(floor):
+                numbers |= {f"projection/verified_level/{name}": level, f"projection/line/{name}": floor}
+        return numbers
+
     def after_step(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
         """Verify the parameters, shrink their displacement from `start` if they fail; return the share that remains.
 
