@@ -80,8 +80,6 @@ class ProjectionSettings(Group):
             raise ValueError("verify changes steps, and projection=measure changes none: use closed_loop to see levels")
         if self.closed_loop and (self.epsilon_kind != "absolute" or self.space != "displacement"):
             raise ValueError("closed_loop counts in units of J: set epsilon_kind=absolute and space=displacement")
-        if self.anchored and min(self.epsilons) < 0:
-            raise ValueError(f"an anchor's epsilon is what a skill may lose, at least 0: {min(self.epsilons)}")
         if self.metric == "adam" and self.space != "displacement":
             raise ValueError("metric=adam is that of the optimiser's step: set space=displacement")
         if self.noise and self.method not in ("qp", "measure"):
