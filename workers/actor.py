@@ -39,7 +39,7 @@ from workers.displacement import (
     trainable_shards,
 )
 from workers.engines import PolicyEngine, WantedParts, prepare_worker_process
-from workers.penalties import PENALTY, Penalty, WantedPenalty
+from workers.penalties import PENALTY, Penalty, Rehearsal, WantedPenalty
 from workers.projection import NotFiniteError, constraint_gram
 from workers.safe_update import PROTECTION, Protection, SafeUpdate
 from workers.safety.angles import Angles
@@ -73,6 +73,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     _update: SafeUpdate | None = None
     _measure: Callable[[], list[float]] | None = None
     _wanted_penalty: WantedPenalty | None = None
+    _rehearsal: Rehearsal | None = None
     _penalty_value: float = 0.0
     _not_finite: int = 0
 
@@ -116,6 +117,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         if self._begin is not None:
             begin, self._begin = self._begin, None
             begin()
+        self._rehearsal = self._rehearse(tu.get(data, "temperature"))
         output = super().train_batch(data)
         if output is not None:
             # verl skips an optimiser step whose gradient is not finite, and only prints a warning
@@ -255,12 +257,23 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _begin_stage(self, data: TensorDict, wanted: WantedPenalty) -> None:
         """At the first update of a new stage: anchor the penalty where the last stage ended."""
-        if wanted.stage == self._penalty.stage:
+        if wanted.stage == self._penalty.stage or wanted.kind == "rehearsal":
             return
         fisher = None
         if wanted.kind == "ewc":
             fisher = diagonal_fisher(self.engine, wanted.solutions, tu.get(data, "temperature"), self._micro_batch())
         self._penalty.begin_stage(wanted.stage, self._shards(), fisher)
+
+    def _rehearse(self, temperature: float) -> Rehearsal | None:
+        """The gradient of the rehearsed solutions at the current parameters; None without any."""
+        wanted = self._wanted_penalty
+        if wanted is None or wanted.kind != "rehearsal" or not wanted.solutions:
+            return None
+        rank, ranks = self.engine.get_data_parallel_rank(), self.engine.get_data_parallel_size()
+        source = solution_source(wanted.solutions, temperature, rank, ranks, len(wanted.solutions))
+        gradients, levels = no_gradients(self._shards(), 1), list[float]()
+        constraint_gradients(self.engine, [source], gradients, self._micro_batch(), levels)
+        return Rehearsal([block[0] for block in gradients], levels[0])
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
         """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space.
@@ -286,8 +299,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """
         if self._wanted_penalty is None:
             return True
-        own = self._penalty.add_gradient(gradients, self._shards(), self._wanted_penalty.strength)
-        self._penalty_value = self._sum_over_shards(own)
+        strength = self._wanted_penalty.strength
+        if self._wanted_penalty.kind == "rehearsal":
+            self._penalty_value = self._rehearsal.add_gradient(gradients, strength) if self._rehearsal else 0.0
+        else:
+            self._penalty_value = self._sum_over_shards(self._penalty.add_gradient(gradients, self._shards(), strength))
         finite = math.isfinite(self._penalty_value)  # then every part of the gradient is finite, too
         self._not_finite += not finite
         return finite

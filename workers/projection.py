@@ -29,8 +29,6 @@ from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, Vector, ag
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
-# Methods that enforce constraints; `project` also takes "none" and torchjd's aggregators.
-Solver = Literal["qp", "sequential_margin", "pcgrad", "agem"]
 EpsilonKind = Literal["absolute", "cosine"]
 
 # Columns per block. On a CPU one call sums all pieces of _PIECE columns of a block in fp32 (8 times as fast as fp64

@@ -89,7 +89,7 @@ class Protector:
         self.trained = Peaks(self.settings.forgetting_average)
         training = self.settings.forgetting_accuracy == "training"
         self.trigger = self.trained if training else self.validated
-        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind == "ewc" else []
+        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind in ("ewc", "rehearsal") else []
         if self.names and self.settings.constraint_source != "rollouts":
             wanted.append(self.settings.solutions_per_protected)
         self.solutions = SolutionStore(max(wanted)) if wanted else None
@@ -215,16 +215,16 @@ class Protector:
             anchor=anchor.level.value if anchor.level else None,
         )
 
-    def wanted_penalty(self, stage: int, finished: Sequence[str]) -> WantedPenalty | None:
+    def wanted_penalty(self, stage: int, finished: Sequence[str], earlier: Sequence[str] = ()) -> WantedPenalty | None:
         """The penalty of the next update; None if penalties are off.
 
-        finished: skills of the previous stage if this is the first update of a stage; else empty.
+        finished: skills of the previous stage if this is the first update of a stage; else empty. earlier: skills of
+        all earlier stages that this one does not train.
         """
         if self.penalty.kind == "off":
             return None
-        solutions = []
-        if self.penalty.kind == "ewc":
-            solutions = [kept for name in finished for kept in self._newest(name, self.penalty.fisher_samples)]
+        chosen = {"ewc": finished, "rehearsal": earlier}.get(self.penalty.kind, ())
+        solutions = [kept for name in chosen for kept in self._newest(name, self.penalty.fisher_samples)]
         return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
     def _newest(self, name: str, count: int) -> list[Solution]:

@@ -228,15 +228,15 @@ class SkillCreditTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        stage, guarded, finished = 0, None, []
+        stage, guarded, finished, earlier = 0, None, [], []
         if self.schedule is not None and self.settings.stages is not None:
             plan = self.schedule.plan
             stage, guarded = int(plan.stage[self.global_steps - 1]), plan.guarded(self.global_steps)
-            finished = plan.just_finished(self.global_steps)
+            finished, earlier = plan.just_finished(self.global_steps), plan.earlier(self.global_steps)
             metrics["protocol/stage"] = stage + 1
         if protection := self.protector.protection(guarded, self.global_steps):
             batch.extra_info[PROTECTION] = protection.to_dict()
-        if penalty := self.protector.wanted_penalty(stage, finished):
+        if penalty := self.protector.wanted_penalty(stage, finished, earlier):
             batch.extra_info[PENALTY] = penalty.to_dict()
         if self._agop_parts:
             batch.extra_info[AGOP] = self._agop_parts

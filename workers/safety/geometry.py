@@ -15,6 +15,7 @@ which is the quadratic program where all n_s are 0.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import quadprog
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 from workers.aggregators import AGGREGATORS, aggregator
 
 Vector = NDArray[np.float64]
+# Methods that enforce constraints; `project` also takes "none" and torchjd's aggregators.
+Solver = Literal["qp", "sequential_margin", "pcgrad", "agem"]
 
 # Eigenvalues of the matrix of cosines below this are fp32 noise, from duplicate or opposite gradients for example.
 _EIGENVALUE_FLOOR = 1e-7
