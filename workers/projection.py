@@ -37,6 +37,8 @@ EpsilonKind = Literal["absolute", "cosine"]
 _CPU_BLOCK = 2**17
 _PIECE = 2**12
 _ACCELERATOR_BLOCK = 2**20
+# Products with a metric are written to memory that has to stay in the cache.
+_METRIC_BLOCK = 2**15
 
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
@@ -251,6 +253,8 @@ def _blocks(pairs: list[_Block]) -> Iterator[_Block]:
         if step_n.device.type == "cpu":
             dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
             size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
+            if inverse_n is not None:
+                size = _METRIC_BLOCK
         else:
             dtype, size = torch.float64, _ACCELERATOR_BLOCK
         inverses = repeat(None) if inverse_n is None else (part.to(dtype) for part in inverse_n.split(size))
@@ -273,7 +277,7 @@ def _inner_products(
         sums[0].append(step_n.dot(step_n if inverse_n is None else step_n / inverse_n).view(1))
         sums[1].append(constraints_S_n.mv(step_n))
         if gram is None:
-            sums[2].append(_block_gram(constraints_S_n if inverse_n is None else constraints_S_n * inverse_n.sqrt()))
+            sums[2].append(_block_gram(constraints_S_n, inverse_n))
     sizes = (1, skills, 0 if gram is not None else skills * skills)
     packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
     if process_group is not None:
@@ -291,13 +295,16 @@ def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
     return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
 
 
-def _block_gram(block_S_n: Tensor) -> Tensor:
+def _block_gram(block_S_n: Tensor, inverse_n: Tensor | None) -> Tensor:
+    other_S_n = block_S_n if inverse_n is None else block_S_n * inverse_n
     skills, columns = block_S_n.shape
     pieces = columns // _PIECE
     # (pieces, S, _PIECE) without a copy: one batched product, whose sums are too short for fp32 to lose digits.
-    body = block_S_n[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1)
-    tail = block_S_n[:, pieces * _PIECE :]
-    return body.bmm(body.transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(tail.T)
+    bodies = [
+        each[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1) for each in (block_S_n, other_S_n)
+    ]
+    tail, other_tail = (each[:, pieces * _PIECE :] for each in (block_S_n, other_S_n))
+    return bodies[0].bmm(bodies[1].transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(other_tail.T)
 
 
 def _check_finite(square: float, dots: Vector, gram: Vector) -> None:
