@@ -39,9 +39,13 @@ from workers.displacement import (
     trainable_shards,
 )
 from workers.engines import PolicyEngine, WantedParts, prepare_worker_process
-from workers.penalties import PENALTY, Penalty, WantedPenalty
+from workers.penalties import PENALTY, Penalty, Rehearsal, WantedPenalty
 from workers.projection import NotFiniteError, constraint_gram
-from workers.safe_update import PROTECTION, Angles, Protection, SafeUpdate
+from workers.safe_update import PROTECTION, Protection, SafeUpdate
+from workers.safety.angles import Angles
+from workers.safety.controls import random_signs
+from workers.safety.metric import adam_inverse_metric
+from workers.safety.verification import damp_momentum, measured_levels
 
 
 class CpuReadyTrainingWorker(TrainingWorker):
@@ -67,13 +71,16 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
     _begin: Callable[[], None] | None = None
     _before: list[torch.Tensor] | None = None
     _update: SafeUpdate | None = None
+    _measure: Callable[[], list[float]] | None = None
     _wanted_penalty: WantedPenalty | None = None
+    _rehearsal: Rehearsal | None = None
     _penalty_value: float = 0.0
     _not_finite: int = 0
 
     def __init__(self, config: TrainingWorkerConfig):
         super().__init__(config)
         self._averages = GradientAverages()
+        self._accepted: dict[str, float] = {}  # levels of the anchor sets at the current parameters
         self._penalty = Penalty()
         self._measured: dict[str, float] = {}
 
@@ -93,7 +100,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         finally:
             hook.remove()
             update = self._update
-            self._update = self._wanted_penalty = self._before = self._begin = None
+            self._accepted = update.accepted if update else {}
+            self._update = self._wanted_penalty = self._before = self._begin = self._measure = None
         metrics = self._measured | (update.metrics() if update else {})
         if penalty:
             metrics["penalty/value"] = self._penalty_value
@@ -109,12 +117,14 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         if self._begin is not None:
             begin, self._begin = self._begin, None
             begin()
+        self._rehearsal = self._rehearse(tu.get(data, "temperature"))
         output = super().train_batch(data)
         if output is not None:
             # verl skips an optimiser step whose gradient is not finite, and only prints a warning
             self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
-            self._update.after_step(self._shards())
+            self._update.after_step(self._shards(), self._inverse_metric(self._update.protection))
+            self._verify(self._update)
         last_step = tu.get(data, "update_lr_scheduler", default=False)
         if self._before is not None and last_step:
             moved = displacement_norm(self._before, self._shards(), self._shard_ranks())
@@ -149,6 +159,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         file = self._own_file(local_path)
         tensors = load_file(file) if file.exists() else {}
         self._penalty.restore(tensors)
+        self._accepted = {}
         self._averages.restore(tensors)
         return super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
 
@@ -156,7 +167,18 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """Constraint gradients at the current parameters: computed now, or taken from the update's own pass."""
         ranks = self.engine.get_data_parallel_size()
         assert before is not None
-        update = SafeUpdate(protection, no_gradients(before, len(protection.constraints)), before, self._shard_ranks())
+        engine: Any = self.engine
+        gradients = no_gradients(before, len(protection.constraints))
+        update = SafeUpdate(
+            protection,
+            gradients,
+            before,
+            self._shard_ranks(),
+            module_types(engine.module),
+            None if protection.control is None else random_signs(self._parameters(), protection.control),
+        )
+        if protection.tries is not None:
+            self._begin_verification(update, tu.get(data, "temperature"), protection.tries)
         found = partial(self._note_constraints, update)
         one_step = tu.get(data, "mini_batch_size") == len(data) * ranks
         if protection.shared_pass and one_step and isinstance(self.engine, PolicyEngine):
@@ -167,15 +189,43 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         sources = [
             rollout_source(rows, each.skill, protection.token_mean)
             if each.solutions is None
-            else solution_source(each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks)
+            else solution_source(
+                each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks, each.anchored
+            )
             for each in protection.constraints
         ]
-        found(constraint_gradients(self.engine, sources, update.constraints, self._micro_batch()))
+        levels: list[float] = []
+        agreements = constraint_gradients(self.engine, sources, update.constraints, self._micro_batch(), levels)
+        update.see_levels(levels)
+        found(agreements)
         return update
+
+    def _begin_verification(self, update: SafeUpdate, temperature: float, tries: int) -> None:
+        """Levels of the anchor sets at the update's start: those that the last update ended with, if it verified."""
+        sets = {each.name: each.anchor_set for each in update.protection.constraints}
+        self._measure = partial(measured_levels, self.engine, list(sets.values()), temperature, self._micro_batch())
+        known = all(name in self._accepted for name, kept in sets.items() if kept)
+        levels = [self._accepted.get(name, math.nan) for name in sets] if known else self._measure()
+        update.see_levels(levels)
+        update.verify(levels, tries)
+
+    def _verify(self, update: SafeUpdate) -> None:
+        """After an optimiser step: step back from where a skill's anchor set fell below its line."""
+        if update.verification is None or self._measure is None:
+            return
+        share = update.verification.after_step(update.start, self._shards(), self._measure)
+        if share < 1:
+            damp_momentum(self._optimizer(), share)
+
+    def _inverse_metric(self, protection: Protection) -> list[torch.Tensor] | None:
+        if protection.metric != "adam":
+            return None
+        return adam_inverse_metric(self._optimizer(), self._parameters(), self._shard_ranks())
 
     def _note_constraints(self, update: SafeUpdate, agreements: list[float]) -> None:
         """Once an update's constraint gradients are known: keep their inner products and their metrics."""
         names = update.protection.names
+        update.agreements = agreements
         update.noted |= {
             f"projection/split_half_cosine/{name}": value
             for name, value in zip(names, agreements, strict=True)
@@ -183,7 +233,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         }
         with contextlib.suppress(NotFiniteError):  # the update itself skips its steps and counts them
             angles = self._angles(update.protection, update.constraints)
-            update.gram = angles.gram
+            update.gram, update.of_modules = angles.gram, angles.modules
             update.noted |= angles.metrics()
 
     def _angles(self, protection: Protection, gradients: list[torch.Tensor]) -> Angles:
@@ -207,12 +257,23 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
 
     def _begin_stage(self, data: TensorDict, wanted: WantedPenalty) -> None:
         """At the first update of a new stage: anchor the penalty where the last stage ended."""
-        if wanted.stage == self._penalty.stage:
+        if wanted.stage == self._penalty.stage or wanted.kind == "rehearsal":
             return
         fisher = None
         if wanted.kind == "ewc":
             fisher = diagonal_fisher(self.engine, wanted.solutions, tu.get(data, "temperature"), self._micro_batch())
         self._penalty.begin_stage(wanted.stage, self._shards(), fisher)
+
+    def _rehearse(self, temperature: float) -> Rehearsal | None:
+        """The gradient of the rehearsed solutions at the current parameters; None without any."""
+        wanted = self._wanted_penalty
+        if wanted is None or wanted.kind != "rehearsal" or not wanted.solutions:
+            return None
+        rank, ranks = self.engine.get_data_parallel_rank(), self.engine.get_data_parallel_size()
+        source = solution_source(wanted.solutions, temperature, rank, ranks, len(wanted.solutions))
+        gradients, levels = no_gradients(self._shards(), 1), list[float]()
+        constraint_gradients(self.engine, [source], gradients, self._micro_batch(), levels)
+        return Rehearsal([block[0] for block in gradients], levels[0])
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> None:
         """Between clipping and the optimiser's step: the penalty's gradient, then projection in gradient space.
@@ -221,8 +282,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """
         if self._update is None and self._wanted_penalty is None:
             return
-        engine: Any = self.engine
-        parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+        parameters = self._parameters()
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -239,8 +299,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """
         if self._wanted_penalty is None:
             return True
-        own = self._penalty.add_gradient(gradients, self._shards(), self._wanted_penalty.strength)
-        self._penalty_value = self._sum_over_shards(own)
+        strength = self._wanted_penalty.strength
+        if self._wanted_penalty.kind == "rehearsal":
+            self._penalty_value = self._rehearsal.add_gradient(gradients, strength) if self._rehearsal else 0.0
+        else:
+            self._penalty_value = self._sum_over_shards(self._penalty.add_gradient(gradients, self._shards(), strength))
         finite = math.isfinite(self._penalty_value)  # then every part of the gradient is finite, too
         self._not_finite += not finite
         return finite
@@ -271,6 +334,10 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         engine: Any = self.engine  # verl's base class does not declare the attributes of its FSDP engine
         optimizer: torch.optim.Optimizer = engine.optimizer
         return optimizer
+
+    def _parameters(self) -> list[Any]:
+        engine: Any = self.engine
+        return [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
 
     def _shards(self) -> list[torch.Tensor]:
         engine: Any = self.engine

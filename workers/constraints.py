@@ -15,7 +15,7 @@ A batch may hold memory samples, which serve constraint gradients only; `without
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -62,6 +62,7 @@ SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer pu
 HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half
 IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, empty for text
 _WEIGHT = "constraint_weight"
+_LEVEL, _SET = "level_weight", "level_set"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
 
@@ -71,7 +72,8 @@ class GradientSource:
     """Input of one gradient: this rank's rows of ``data`` that count, in two halves by prompt, and the loss.
 
     total: sum of the weights of this rank's samples in the mean; those in neither half have a gradient of zero.
-    weights: (B,) for each row of ``data``; None: 1.
+    weights: (B,) for each row of ``data``; None: 1. level: (B,) weight of each row's log-likelihood in the level that
+    the pass also measures; None: it measures none.
     """
 
     data: TensorDict
@@ -79,6 +81,7 @@ class GradientSource:
     total: int
     loss: Loss
     weights: Tensor | None = None
+    level: Tensor | None = None
 
 
 def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> GradientSource:
@@ -114,15 +117,20 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 
 def solution_source(
-    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int
+    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0
 ) -> GradientSource | None:
-    """This rank's share of stored solutions; None if none are stored."""
+    """This rank's share of stored solutions; None if none are stored.
+
+    anchored: the first so many are an anchor set, whose mean log-likelihood the pass measures, too.
+    """
     if not solutions:
         return None
     every = list(range(len(solutions)))
     halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
     own = len(halves[0]) + len(halves[1])
-    return GradientSource(solution_batch(solutions, temperature), halves, own, negative_log_likelihood)
+    level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
+    batch = solution_batch(solutions, temperature)
+    return GradientSource(batch, halves, own, negative_log_likelihood, level=level)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:
@@ -143,10 +151,56 @@ def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> T
     return batch
 
 
+class PassLevels:
+    """`negative_log_likelihood` that also sums weighted log-likelihoods: levels at no extra pass."""
+
+    def __init__(self, levels: int):
+        self.sums = torch.zeros(levels, dtype=torch.float64)
+
+    def __call__(
+        self, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """-J_s of a micro-batch of solutions, whose rows count in levels with their `_LEVEL` and `_SET`."""
+        mean_B = _mean_log_likelihoods(model_output, data)
+        weighted = mean_B.detach().double().cpu() * data[_LEVEL].double().cpu()
+        self.sums.index_add_(0, data[_SET].cpu(), weighted)
+        return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
+
+    def over_ranks(self, group: Any) -> Tensor:
+        """(levels,) the sums over all ranks, in float64."""
+        torch.distributed.all_reduce(self.sums, group=group)
+        return self.sums
+
+
+def likelihood_levels(
+    engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
+) -> Tensor:
+    """(sets,) mean log-likelihood per token of each set of solutions, in nats, by one forward pass; 0 for an empty set.
+
+    Collective; the ranks share the solutions.
+    """
+    rank, ranks = engine.get_data_parallel_rank(), engine.get_data_parallel_size()
+    every = [solution for of in sets for solution in of]
+    batch = solution_batch(every, temperature)
+    batch[_SET] = torch.tensor([number for number, of in enumerate(sets) for _ in of])
+    batch[_LEVEL] = torch.tensor([1 / len(of) for of in sets for _ in of], dtype=torch.float64)
+    rows, most = list(range(len(every)))[rank::ranks], -(-len(every) // ranks)
+    part = _weighted(batch, rows, most, [0.0] * len(rows), micro_batch)
+    levels = PassLevels(len(sets))
+    engine.forward_backward_batch(part, loss_function=levels, forward_only=True)
+    return levels.over_ranks(engine.get_data_parallel_group())
+
+
 def constraint_gradients(
-    engine: Any, sources: Sequence[GradientSource | None], gradients: Sequence[Tensor], micro_batch: dict[str, Any]
+    engine: Any,
+    sources: Sequence[GradientSource | None],
+    gradients: Sequence[Tensor],
+    micro_batch: dict[str, Any],
+    levels: list[float] | None = None,
 ) -> list[float]:
     """Fill in the ascent gradients of these sources; return the cosine between the halves of each, NaN without two.
+
+    levels: gets the level of each source, NaN of one that measures none.
 
     Collective: every rank calls it with sources of the same kinds, and joins each backward pass even if it holds no
     sample. The engine must be in training mode; its gradients are zero afterwards. A source of None, or without
@@ -160,13 +214,26 @@ def constraint_gradients(
     agreements = []
     for row, source in enumerate(sources):
         engine.optimizer_zero_grad()
-        first = _accumulate(engine, parameters, source, micro_batch) if source else None
+        measured, level = _measuring(source)
+        first = _accumulate(engine, parameters, measured, micro_batch) if measured else None
+        if levels is not None:
+            levels.append(float(level.over_ranks(engine.get_data_parallel_group())) if level else math.nan)
         for block, gradient in zip(gradients, local_gradients(parameters), strict=True):
             block[row] = -gradient
         whole = [block[row] for block in gradients]
         agreements.append(halves_cosine(first, whole, shard_group(engine)) if first else math.nan)
     engine.optimizer_zero_grad()
     return agreements
+
+
+def _measuring(source: GradientSource | None) -> tuple[GradientSource | None, PassLevels | None]:
+    """The source with a loss that measures its level, if it has one."""
+    if source is None or source.level is None:
+        return source, None
+    level = PassLevels(1)
+    source.data[_LEVEL] = source.level
+    source.data[_SET] = torch.zeros(len(source.level), dtype=torch.long)
+    return replace(source, loss=level), level
 
 
 def no_gradients(shards: Sequence[Tensor], count: int) -> list[Tensor]:
@@ -223,6 +290,8 @@ def _weighted(
     """These rows with these weights, padded with rows of weight 0 to the same number on every rank."""
     part = filled_rows(data, rows, most, **micro_batch, global_batch_size=None, calculate_entropy=False)
     part[_WEIGHT] = torch.tensor([*weights] + [0.0] * (len(part) - len(rows)))
+    if _LEVEL in set(part.keys()):
+        part[_LEVEL][len(rows) :] = 0.0  # rows that only fill up
     return part
 
 
@@ -258,21 +327,27 @@ def negative_objective(
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     fields = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
     ratio_B_T = (log_probs_B_T - fields["old_log_probs"]).exp()
-    return _negative_mean(ratio_B_T * fields["advantages"], fields["response_mask"], data)
+    mean_B = _means(ratio_B_T * fields["advantages"], fields["response_mask"])
+    return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
 
 
 def negative_log_likelihood(
     model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
 ) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of solutions."""
-    log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
-    return _negative_mean(log_probs_B_T, data.select("response_mask").to_padded_tensor()["response_mask"], data)
-
-
-def _negative_mean(values_B_T: Tensor, mask_B_T: Tensor, data: TensorDict) -> tuple[Tensor, dict[str, Any]]:
-    mask_B_T = mask_B_T.to(values_B_T.dtype)
-    mean_B = (values_B_T * mask_B_T).sum(1) / mask_B_T.sum(1).clamp(min=1)
+    mean_B = _mean_log_likelihoods(model_output, data)
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
+
+
+def _mean_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
+    """(B,) mean log-likelihood per trained token of each sample."""
+    log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
+    return _means(log_probs_B_T, data.select("response_mask").to_padded_tensor()["response_mask"])
+
+
+def _means(values_B_T: Tensor, mask_B_T: Tensor) -> Tensor:
+    mask_B_T = mask_B_T.to(values_B_T.dtype)
+    return (values_B_T * mask_B_T).sum(1) / mask_B_T.sum(1).clamp(min=1)
 
 
 class GradientAverages:

@@ -4,7 +4,8 @@
 
 L2: F = 1. EWC (Kirkpatrick et al. 2017, arXiv 1612.00796, eq. 3): F is the diagonal of the Fisher information, summed
 over the finished stages, and theta_old the parameters at the last stage's end (the online form: Schwarz et al. 2018,
-arXiv 1805.06370, with gamma = 1). The first stage has no penalty.
+arXiv 1805.06370, with gamma = 1). The first stage has no penalty. Rehearsal is none on distance, but takes the same
+place: -strength times the mean log-likelihood per token of stored solutions (`Rehearsal`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +21,15 @@ from workers.solution_store import StoredSolution, plain_solutions
 
 # The field of a batch in which the trainer sends a WantedPenalty, as `WantedPenalty.to_dict`.
 PENALTY = "skillcredit_penalty"
-PenaltyKind = Literal["l2", "ewc"]
+PenaltyKind = Literal["l2", "ewc", "rehearsal"]
 
 
 @dataclass(frozen=True)
 class WantedPenalty:
     """The penalty that the trainer asks for.
 
-    kind: l2 or ewc. stage: number of the update's stage. solutions: those of the previous stage (ewc).
+    kind: l2, ewc or rehearsal. stage: number of the update's stage. solutions: those of the previous stage (ewc), or of
+    all earlier skills (rehearsal).
     """
 
     kind: PenaltyKind
@@ -44,6 +46,20 @@ class WantedPenalty:
         """Inverse of `to_dict`; ValueError for an unknown key."""
         solutions = [StoredSolution(*each) for each in given.get("solutions", ())]
         return from_fields(WantedPenalty, {**given, "solutions": solutions})
+
+
+@dataclass
+class Rehearsal:
+    """What one optimiser step rehearses: the ascent gradient of the mean log-likelihood per shard, and that mean."""
+
+    gradients: Sequence[Tensor]
+    level: float
+
+    def add_gradient(self, gradients: Sequence[Tensor], strength: float) -> float:
+        """Add the gradient of -strength times the mean log-likelihood, and return that value."""
+        for gradient, ascent in zip(gradients, self.gradients, strict=True):
+            gradient.sub_(ascent.to(gradient), alpha=strength)
+        return -strength * self.level
 
 
 @dataclass

@@ -14,23 +14,21 @@ The matrix is solved in cosines (rows scaled to length 1), so rescaling a gradie
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
-import quadprog
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.aggregators import AGGREGATORS, aggregator
+from workers.aggregators import AGGREGATORS
+from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, Vector, aggregate, keeps, slacks, solve
 
 Parameters = Tensor | Sequence[Tensor]
-Vector = NDArray[np.float64]
-# Methods that enforce constraints; `project` also takes "none" and torchjd's aggregators.
-Solver = Literal["qp", "sequential_margin", "pcgrad"]
+_Block = tuple[Tensor, Tensor, Tensor | None]
 EpsilonKind = Literal["absolute", "cosine"]
 
 # Columns per block. On a CPU one call sums all pieces of _PIECE columns of a block in fp32 (8 times as fast as fp64
@@ -39,13 +37,9 @@ EpsilonKind = Literal["absolute", "cosine"]
 _CPU_BLOCK = 2**17
 _PIECE = 2**12
 _ACCELERATOR_BLOCK = 2**20
+# Products with a metric are written to memory that has to stay in the cache.
+_METRIC_BLOCK = 2**15
 
-# Eigenvalues of the matrix of cosines below this are fp32 noise, from duplicate or opposite gradients for example.
-_EIGENVALUE_FLOOR = 1e-7
-# A multiplier (in units of the step) up to this is rounding error.
-_NO_MULTIPLIER = 1e-12
-# A constraint (in cosines) holds if it is missed by less than this.
-_KEPT = 1e-5
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
 
@@ -76,6 +70,7 @@ class Projection:
     cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
     norms: Tensor  # float64: |g_s|; a skill of norm 0 is unprotected
     moved: float  # |step - d| / |d|
+    length: float  # |d|
     feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for skills that have a gradient
     missed: bool  # True: the method left a constraint violated (of sequential_margin: after all sweeps)
     stalled: bool  # True: the constraints leave (almost) nothing of the step
@@ -92,6 +87,9 @@ def project(
     process_group: dist.ProcessGroup | None = None,
     sweeps: int = 100,
     in_place: bool = False,
+    inverse_metric: Parameters | None = None,
+    noise: Sequence[float] | None = None,
+    recovery: float = math.inf,
 ) -> Projection:
     """The step moved into the set that protects the skills; the step itself, same bits, if it lies in the set.
 
@@ -105,12 +103,17 @@ def project(
             ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM,
             arXiv 1812.00420); later constraints may undo earlier ones. A name from ``workers.aggregators``: if a
             constraint is violated, torchjd's aggregate of d and the gradients, all scaled to the length of d.
-            ``none``: measure only.
+            ``agem``: one constraint, the mean of the gradients (arXiv 1812.00420). ``none``: measure only.
         epsilon_kind: ``absolute``: in units of <g_s, d>, that is, of the reward; ``cosine``: times |g_s| |d|.
         gram: (S, S) from ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
         process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
         sweeps: limit of ``sequential_margin``.
         in_place: write the projected step over ``step`` (contiguous).
+        inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
+            d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
+        noise: (S,) >= 0, the error of each gradient over its length (``qp`` only): <g_s, x> >= -eps_s + noise_s |g_s|
+            |x| (`workers.safety.geometry`). None: 0.
+        recovery: no epsilon asks for more than this cosine of gain, so that a skill that fell is not won back at once.
 
     Raises:
         NotFiniteError: NaN or infinity in the inputs of any rank.
@@ -119,22 +122,25 @@ def project(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    pairs = _pairs(step, constraints)
+    pairs = _pairs(step, constraints, inverse_metric)
     square, dots, gram_S_S = _inner_products(pairs, gram, process_group)
-    geometry = _Geometry.of(square, dots, gram_S_S)
+    geometry = Geometry.of(square, dots, gram_S_S)
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(dots), method), epsilon_kind)
+    eps = np.maximum(eps, -recovery)
+    noises = _noise_of_each(noise, len(dots), method) * (not geometry.still)
 
-    violated = geometry.cosines + eps < 0
+    violated = geometry.cosines - noises + eps < 0
     kept, mu, feasible = 1.0, np.zeros(len(dots)), True
     if violated.any() and method in AGGREGATORS:
-        kept, mu = _aggregate(geometry, method)
+        kept, mu = aggregate(geometry, method)
     elif violated.any() and method != "none":
-        mu, eps, feasible = _solve(geometry, eps, method, sweeps)
+        kept, mu, eps, feasible = solve(geometry, eps, noises, method, sweeps)
     multipliers = geometry.to_multipliers(mu)
     projected = step
     if kept != 1 or multipliers.any():
         projected = _combine(pairs, step, kept, multipliers, in_place)
 
+    certain = slacks(geometry, kept, mu, noises)
     change = kept * geometry.cosines + geometry.gram @ mu
     scale = geometry.norms * geometry.step_norm
     moved = geometry.length(kept - 1, mu)
@@ -144,13 +150,38 @@ def project(
         kept=kept,
         violated=torch.from_numpy(violated),
         change=torch.from_numpy(change * scale),
-        slack=torch.from_numpy((change + eps) * np.where(scale > 0, scale, 1.0)),
+        slack=torch.from_numpy((certain + eps) * np.where(scale > 0, scale, 1.0)),
         cosines=torch.from_numpy(geometry.cosines),
         norms=torch.from_numpy(geometry.norms),
         moved=moved,
+        length=math.sqrt(square),
         feasible=feasible,
-        missed=not _keeps(change, eps),
+        missed=not keeps(certain, eps),
         stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
+    )
+
+
+def merged(parts: Sequence[Projection]) -> Projection:
+    """Projections of parts of the parameters as one, of the whole step; each multiplier is the largest of its parts."""
+    lengths = np.array([part.length for part in parts])
+    norms = torch.stack([part.norms for part in parts]).square().sum(0).sqrt()
+    length = float(np.sqrt((lengths**2).sum()))
+    dots = torch.stack([part.cosines * part.norms * part.length for part in parts]).sum(0)
+    scale = norms * length
+    return Projection(
+        step=[each for part in parts for each in part.step],
+        multipliers=torch.stack([part.multipliers for part in parts]).amax(0),
+        kept=min(part.kept for part in parts),
+        violated=torch.stack([part.violated for part in parts]).any(0),
+        change=torch.stack([part.change for part in parts]).sum(0),
+        slack=torch.stack([part.slack for part in parts]).sum(0),
+        cosines=torch.where(scale > 0, dots / scale.clamp(min=1e-300), 0.0),
+        norms=norms,
+        moved=math.sqrt(sum((part.moved * part.length) ** 2 for part in parts)) / (length or 1.0),
+        length=length,
+        feasible=all(part.feasible for part in parts),
+        missed=any(part.missed for part in parts),
+        stalled=all(part.stalled for part in parts),
     )
 
 
@@ -165,125 +196,38 @@ def constraint_gram(constraints: Parameters, process_group: dist.ProcessGroup | 
     return torch.from_numpy(_inner_products(_pairs(steps, tensors), None, process_group)[2])
 
 
-def _solve(geometry: "_Geometry", eps: Vector, method: str, sweeps: int) -> tuple[Vector, Vector, bool]:
-    """Multipliers of the unit vectors, the epsilon they satisfy, and whether the requested epsilon was feasible."""
-    live = (geometry.norms > 0) & np.isfinite(eps)
-    gram, cosines = geometry.gram[np.ix_(live, live)], geometry.cosines[live]
-    feasible = bool((eps[~live] >= 0).all())  # no step gains anything along a gradient of 0
-    eps = np.where(live, eps, np.maximum(eps, 0.0))
-    if (eps < 0).any():
-        gained = gram @ _qp(gram, cosines, eps[live], sweeps) + cosines
-        if not _keeps(gained, eps[live]):
-            feasible, eps = False, np.maximum(eps, 0.0)
-    mu = np.zeros(len(eps))
-    mu[live] = _SOLVERS[method](gram, cosines, eps[live], sweeps)
-    return mu, eps, feasible
-
-
-def _keeps(change: Vector, eps: Vector) -> bool:
-    """Whether every constraint holds for these changes, in cosines."""
-    return bool((change + eps >= -_KEPT * (1 + np.abs(eps))).all())
-
-
-def _aggregate(geometry: "_Geometry", name: str) -> tuple[float, Vector]:
-    """The weights of the unit step and the unit vectors; gradients of 0 are left out."""
-    live = geometry.norms > 0
-    cosines = geometry.cosines[live]
-    rows = np.block([[np.ones((1, 1)), cosines[None]], [cosines[:, None], geometry.gram[np.ix_(live, live)]]])
-    kept, *weights = aggregator(name)(rows)
-    mu = np.zeros(len(live))
-    mu[live] = weights
-    return float(kept), mu
-
-
-def _qp(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
-    """argmin_{mu >= 0} 1/2 mu' C mu + mu' (b + eps), by the dual method of Goldfarb and Idnani (1983)."""
-    if not len(eps):
-        return eps
-    # quadprog needs a positive definite matrix: only eigenvalues within the noise are raised, the others stay exact.
-    values, vectors = np.linalg.eigh(gram)
-    definite = (vectors * np.maximum(values, _EIGENVALUE_FLOOR)) @ vectors.T
-    mu = quadprog.solve_qp((definite + definite.T) / 2, -(cosines + eps), np.eye(len(eps)), np.zeros(len(eps)))[0]
-    return np.where(mu > _NO_MULTIPLIER, mu, 0.0)
-
-
-def _sequential_margin(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
-    """Move the step onto the boundary of each violated constraint in turn, until a sweep finds none."""
-    mu = np.zeros(len(eps))
-    for _ in range(sweeps):
-        kept = True
-        for s in range(len(eps)):
-            slack = gram[s] @ mu + cosines[s] + eps[s]
-            if slack < -_EIGENVALUE_FLOOR:
-                mu[s] -= slack
-                kept = False
-        if kept:
-            break
-    return mu
-
-
-def _pcgrad(gram: Vector, cosines: Vector, eps: Vector, sweeps: int) -> Vector:
-    return _sequential_margin(gram, cosines, np.zeros(len(eps)), sweeps=1)
-
-
-_SOLVERS: dict[str, Callable[[Vector, Vector, Vector, int], Vector]] = {
-    "qp": _qp,
-    "sequential_margin": _sequential_margin,
-    "pcgrad": _pcgrad,
-}
-METHODS = (*_SOLVERS, "none", *AGGREGATORS)
-_WITHOUT_SLACK = ("pcgrad", *AGGREGATORS)
-
-
-@dataclass(frozen=True)
-class _Geometry:
-    """The problem in unit vectors: |g_s| = 1 and |d| = 1, so that no norm reaches the solver."""
-
-    still: bool  # d = 0
-    step_norm: float  # |d|; 1 for d = 0, so that an absolute epsilon is then measured in units of one
-    norms: Vector  # (S,) |g_s|
-    cosines: Vector  # (S,) of d and g_s
-    gram: Vector  # (S, S) of g_s and g_r
-
-    @staticmethod
-    def of(square: float, dots: Vector, gram: Vector) -> "_Geometry":
-        norms = np.sqrt(np.diag(gram))
-        inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-        step_norm = math.sqrt(square) or 1.0
-        return _Geometry(square == 0, step_norm, norms, dots * inverse / step_norm, gram * np.outer(inverse, inverse))
-
-    def unit_epsilon(self, epsilon: Vector, kind: str) -> Vector:
-        if kind == "cosine":
-            return np.zeros_like(epsilon) if self.still else epsilon
-        if kind != "absolute":
-            raise ValueError(f"epsilon_kind must be absolute or cosine, got {kind!r}")
-        scale = self.norms * self.step_norm
-        # The constraint of a gradient of 0 is 0 >= -eps: only the sign of eps counts.
-        return np.divide(epsilon, scale, out=epsilon.copy(), where=scale > 0)
-
-    def length(self, kept: float, mu: Vector) -> float:
-        """|kept d + sum_s mu_s g_s| of the unit vectors."""
-        return math.sqrt(max(0.0, float(kept**2 + 2 * kept * mu @ self.cosines + mu @ self.gram @ mu)))
-
-    def to_multipliers(self, mu: Vector) -> Vector:
-        return np.divide(mu * self.step_norm, self.norms, out=np.zeros_like(mu), where=self.norms > 0)
-
-
 def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, method: str) -> Vector:
     values = np.array(epsilon.tolist() if isinstance(epsilon, Tensor) else epsilon, dtype=np.float64)
     if values.shape not in ((), (skills,)):
         raise ValueError(f"epsilon must be a number or ({skills},) for {skills} constraints, got {values.shape}")
     if np.isnan(values).any() or (values == -math.inf).any():
         raise ValueError(f"epsilon must be a number or inf, got {values.tolist()}")
-    if method in _WITHOUT_SLACK and values.any():
+    if method in WITHOUT_SLACK and values.any():
         raise ValueError(f"{method} supports no slack: use qp or sequential_margin for epsilon {values.tolist()}")
     return np.broadcast_to(values, (skills,)).copy()
 
 
-def _pairs(step: Parameters, constraints: Parameters) -> list[tuple[Tensor, Tensor]]:
-    """(n,) of the step and (S, n) of the constraints, for each parameter: views, where memory is contiguous."""
-    steps = [step] if isinstance(step, Tensor) else list(step)
-    gradients = [constraints] if isinstance(constraints, Tensor) else list(constraints)
+def _noise_of_each(noise: Sequence[float] | None, skills: int, method: str) -> Vector:
+    values = np.zeros(skills) if noise is None else np.array(noise, dtype=np.float64)
+    if values.shape != (skills,) or not (values >= 0).all():
+        raise ValueError(f"noise must be {skills} numbers >= 0, got {noise}")
+    if values.any() and method not in ("qp", "none"):
+        raise ValueError(f"{method} supports no noise: use qp")
+    return values
+
+
+def _tensors(given: Parameters) -> list[Tensor]:
+    return [given] if isinstance(given, Tensor) else list(given)
+
+
+def _pairs(step: Parameters, constraints: Parameters, inverse_metric: Parameters | None = None) -> list[_Block]:
+    """(n,) of the step, (S, n) of the constraints and (n,) of H^-1, for each parameter: views of contiguous memory."""
+    steps, gradients = _tensors(step), _tensors(constraints)
+    inverse = [None] * len(steps) if inverse_metric is None else _tensors(inverse_metric)
+    if len(inverse) != len(steps) or any(
+        of is not None and of.shape != tensor.shape for of, tensor in zip(inverse, steps, strict=True)
+    ):
+        raise ValueError("inverse_metric must have the form of the step")
     if len(steps) != len(gradients):
         raise ValueError(f"step has {len(steps)} tensors, but constraints {len(gradients)}")
     skills = {len(gradient) if gradient.dim() else None for gradient in gradients}
@@ -297,23 +241,30 @@ def _pairs(step: Parameters, constraints: Parameters) -> list[tuple[Tensor, Tens
             raise ValueError("got a DTensor: pass local shards (to_local()) and their process_group")
         if not (tensor.is_floating_point() and gradient.is_floating_point()):
             raise ValueError(f"step and constraints must be floating, got {tensor.dtype} and {gradient.dtype}")
-    return [(t.reshape(-1), g.reshape(len(g), t.numel())) for t, g in zip(steps, gradients, strict=True)]
+    return [
+        (t.reshape(-1), g.reshape(len(g), t.numel()), None if w is None else w.reshape(-1))
+        for t, g, w in zip(steps, gradients, inverse, strict=True)
+    ]
 
 
-def _blocks(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+def _blocks(pairs: list[_Block]) -> Iterator[_Block]:
     """The same pairs in blocks of parameters, precise enough for products: fp32 or fp64 on a CPU, fp64 elsewhere."""
-    for step_n, constraints_S_n in pairs:
+    for step_n, constraints_S_n, inverse_n in pairs:
         if step_n.device.type == "cpu":
             dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
             size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
+            if inverse_n is not None:
+                size = _METRIC_BLOCK
         else:
             dtype, size = torch.float64, _ACCELERATOR_BLOCK
-        for step_block, constraints_block in zip(step_n.split(size), constraints_S_n.split(size, dim=1), strict=True):
-            yield step_block.to(dtype), constraints_block.to(dtype)
+        inverses = repeat(None) if inverse_n is None else (part.to(dtype) for part in inverse_n.split(size))
+        parts = zip(step_n.split(size), constraints_S_n.split(size, dim=1), strict=True)
+        for (step_block, constraints_block), inverse in zip(parts, inverses, strict=False):
+            yield step_block.to(dtype), constraints_block.to(dtype), inverse
 
 
 def _inner_products(
-    pairs: list[tuple[Tensor, Tensor]], gram: Tensor | None, process_group: dist.ProcessGroup | None
+    pairs: list[_Block], gram: Tensor | None, process_group: dist.ProcessGroup | None
 ) -> tuple[float, Vector, Vector]:
     """<d, d>, <g_s, d> (S,) and <g_s, g_r> (S, S) in float64, over all ranks."""
     skills = len(pairs[0][1]) if pairs else 0
@@ -322,11 +273,11 @@ def _inner_products(
     device = pairs[0][0].device if pairs else torch.device("cpu")
     # Sums per block, added in fp64 at the end: one addition of all costs less than one per block.
     sums: list[list[Tensor]] = [[], [], []]
-    for step_n, constraints_S_n in _blocks(pairs):
-        sums[0].append(step_n.dot(step_n).view(1))
+    for step_n, constraints_S_n, inverse_n in _blocks(pairs):
+        sums[0].append(step_n.dot(step_n if inverse_n is None else step_n / inverse_n).view(1))
         sums[1].append(constraints_S_n.mv(step_n))
         if gram is None:
-            sums[2].append(_block_gram(constraints_S_n))
+            sums[2].append(_block_gram(constraints_S_n, inverse_n))
     sizes = (1, skills, 0 if gram is not None else skills * skills)
     packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
     if process_group is not None:
@@ -344,13 +295,16 @@ def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
     return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
 
 
-def _block_gram(block_S_n: Tensor) -> Tensor:
+def _block_gram(block_S_n: Tensor, inverse_n: Tensor | None) -> Tensor:
+    other_S_n = block_S_n if inverse_n is None else block_S_n * inverse_n
     skills, columns = block_S_n.shape
     pieces = columns // _PIECE
     # (pieces, S, _PIECE) without a copy: one batched product, whose sums are too short for fp32 to lose digits.
-    body = block_S_n[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1)
-    tail = block_S_n[:, pieces * _PIECE :]
-    return body.bmm(body.transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(tail.T)
+    bodies = [
+        each[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1) for each in (block_S_n, other_S_n)
+    ]
+    tail, other_tail = (each[:, pieces * _PIECE :] for each in (block_S_n, other_S_n))
+    return bodies[0].bmm(bodies[1].transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(other_tail.T)
 
 
 def _check_finite(square: float, dots: Vector, gram: Vector) -> None:
@@ -362,10 +316,8 @@ def _check_finite(square: float, dots: Vector, gram: Vector) -> None:
         raise NotFiniteError(step, np.flatnonzero(constraints).tolist())
 
 
-def _combine(
-    pairs: list[tuple[Tensor, Tensor]], step: Parameters, kept: float, multipliers: Vector, in_place: bool
-) -> Parameters:
-    """kept d + sum_s lambda_s g_s, in the form of the step; gradients whose multiplier is 0 are not read."""
+def _combine(pairs: list[_Block], step: Parameters, kept: float, multipliers: Vector, in_place: bool) -> Parameters:
+    """kept d + H^-1 sum_s lambda_s g_s, in the form of the step; gradients whose multiplier is 0 are not read."""
     if in_place:
         if any(not tensor.is_contiguous() for tensor in ([step] if isinstance(step, Tensor) else step)):
             raise ValueError("in_place needs a step whose memory is contiguous")
@@ -374,12 +326,17 @@ def _combine(
         result = _empty(step) if isinstance(step, Tensor) else [_empty(tensor) for tensor in step]
     targets = [result] if isinstance(result, Tensor) else list(result)
     active = [(s, float(multipliers[s])) for s in np.flatnonzero(multipliers)]
-    for target, (step_n, constraints_S_n) in zip(targets, pairs, strict=True):
-        for out, d, g in zip(*(_cut(t) for t in (target.view(-1), step_n, constraints_S_n)), strict=True):
+    for target, (step_n, constraints_S_n, inverse_n) in zip(targets, pairs, strict=True):
+        inverses = repeat(None) if inverse_n is None else _cut(inverse_n)
+        parts = zip(*(_cut(t) for t in (target.view(-1), step_n, constraints_S_n)), strict=True)
+        for (out, d, g), inverse in zip(parts, inverses, strict=False):
             if kept != 1:
                 d = torch.mul(d, kept, out=out)
             for s, multiplier in active:
-                d = torch.add(d, g[s], alpha=multiplier, out=out)
+                if inverse is None:
+                    d = torch.add(d, g[s], alpha=multiplier, out=out)
+                else:
+                    d = torch.addcmul(d, g[s], inverse, value=multiplier, out=out)
     return result
 
 

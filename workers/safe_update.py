@@ -5,33 +5,49 @@ displacement since the start of the update is projected and written back (docs/r
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from workers.displacement import displacement_norm
-from workers.projection import NotFiniteError, Projection, constraint_gram, project
+from workers.projection import NotFiniteError, Projection, merged, project
+from workers.safety.levels import Level, lines, relative_noise, slack
+from workers.safety.verification import Verification
 from workers.serialization import from_fields, to_fields
 from workers.solution_store import StoredSolution, plain_solutions
 
 # What is projected: the displacement by the optimiser, or the gradient before its step.
 Space = Literal["displacement", "gradient"]
+# In which lengths the nearest step is nearest: of the parameters, or as Adam scales them.
+Metric = Literal["euclidean", "adam"]
 # The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
 PROTECTION = "skillcredit_protection"
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """One requested constraint: its name in metrics, the skill, stored solutions (None: the batch's own samples)."""
+    """One requested constraint: its name in metrics, the skill, stored solutions (None: the batch's own samples).
+
+    epsilon: None: that of the protection. anchored: the first so many solutions are its anchor set. anchor, level: the
+    level when protection began, and now (both None: not known yet). With solutions the worker measures the level.
+    error: standard error of (level - anchor). unit: units of the level in one unit of the gradient's objective.
+    """
 
     name: str
     skill: int
     solutions: Sequence[StoredSolution] | None = None
+    epsilon: float | None = None
+    anchored: int = 0
+    anchor: float | None = None
+    level: float | None = None
+    error: float = 0.0
+    unit: float = 1.0
+
+    @property
+    def anchor_set(self) -> Sequence[StoredSolution]:
+        return [] if self.solutions is None else self.solutions[: self.anchored]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -52,7 +68,11 @@ class Protection:
 
     shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.projection.METHODS`.
+    `workers.safety.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
+    recovery: bound on the gain that a closed loop asks for, a cosine. tries: bisections of a step that its anchor sets
+    refuse; None: steps are not verified. metric: that of the nearest step. noise, agreement: standard errors of a
+    gradient that a step must clear, and the least split-half cosine of a constraint that counts. per_module: one
+    constraint for each type of module. control: seed of random signs on the correction (a control); None: none.
     """
 
     constraints: Sequence[Constraint]
@@ -63,6 +83,14 @@ class Protection:
     average: float = 0.0
     shared_pass: bool = False
     token_mean: bool = False
+    closed_loop: bool = False
+    recovery: float = 0.5
+    tries: int | None = None
+    metric: Metric = "euclidean"
+    noise: float = 0.0
+    agreement: float = -1.0
+    per_module: bool = False
+    control: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -84,27 +112,102 @@ class SafeUpdate:
     """One update of the policy: its start, its constraints, and the result of the last projection.
 
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
-    gram: their inner products, None if they are not finite. noted: metrics of the constraints. last: the last
-    projection, without its vector.
+    modules: the type of module of each shard, for constraints per module. signs: one sign per element (the control).
+    gram: inner products of the constraints, None if they are not finite. of_modules: those of each type of module.
+    levels: of each constraint at the start, None where unknown. agreements: split-half cosines. noted: metrics of the
+    constraints. last: the last projection, without its vector. verification: None if steps are not verified.
 
     Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
     infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).
 
-    Memory: start, constraints and one step, S + 2 copies of the trainable shards.
+    Memory: start, constraints and one step, S + 2 copies of the trainable shards, S + 3 with Adam's metric or signs.
     """
 
     protection: Protection
     constraints: list[Tensor]
     start: list[Tensor]
     group: Any = None
+    modules: Sequence[str] = ()
+    signs: Sequence[Tensor] | None = None
     gram: Tensor | None = None
+    of_modules: Mapping[str, Tensor] = field(default_factory=dict)
+    levels: list[float | None] = field(default_factory=list)
+    agreements: Sequence[float] = ()
     noted: dict[str, float] = field(default_factory=dict)
     last: Projection | None = None
+    verification: Verification | None = None
     skipped: int = 0
     projected: int = 0
     stalled: int = 0
     infeasible: int = 0
     violated: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            self.levels = [each.level for each in self.protection.constraints]
+
+    @property
+    def anchors(self) -> list[float | None]:
+        """Each constraint's anchor: where protection begins with this update, the level at its start."""
+        pairs = zip(self.protection.constraints, self.levels, strict=True)
+        return [each.anchor if each.anchor is not None else level for each, level in pairs]
+
+    @property
+    def budgets(self) -> list[float]:
+        """Each constraint's epsilon as it is configured: what a skill may lose."""
+        default = self.protection.epsilon
+        return [default if each.epsilon is None else each.epsilon for each in self.protection.constraints]
+
+    @property
+    def slacks(self) -> list[float]:
+        """What this update may cost each skill: its epsilon, in a closed loop what is left of it (in units of J)."""
+        if not self.protection.closed_loop:
+            return self.budgets
+        return [
+            slack(budget, _level(anchor), _level(now, each.error))
+            for budget, anchor, now, each in zip(
+                self.budgets, self.anchors, self.levels, self.protection.constraints, strict=True
+            )
+        ]
+
+    @property
+    def left_out(self) -> list[bool]:
+        """Constraints whose two halves agree too little to count; one that has no two halves counts."""
+        least = self.protection.agreement
+        return [not math.isnan(cosine) and cosine < least for cosine in self.agreements]
+
+    @property
+    def epsilons(self) -> list[float]:
+        """Each constraint's epsilon in units of its gradient's objective; infinite for one that is left out."""
+        found = [
+            left / each.unit if self.protection.closed_loop else left
+            for left, each in zip(self.slacks, self.protection.constraints, strict=True)
+        ]
+        out = self.left_out or [False] * len(found)
+        return [math.inf if leave else epsilon for leave, epsilon in zip(out, found, strict=True)]
+
+    @property
+    def noises(self) -> list[float]:
+        """Each gradient's error over its length, times the configured number of standard errors."""
+        return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
+
+    def see_levels(self, levels: Sequence[float]) -> None:
+        """Take the levels of the anchor sets that are measured (NaN: none) and not known yet."""
+        self.levels = [
+            now if old is None and not math.isnan(now) else old for old, now in zip(self.levels, levels, strict=True)
+        ]
+
+    @property
+    def accepted(self) -> dict[str, float]:
+        """Levels of the anchor sets at the parameters that verification accepted last, by the constraint's name."""
+        if self.verification is None:
+            return {}
+        return dict(zip(self.protection.names, self.verification.levels, strict=True))
+
+    def verify(self, levels: list[float], tries: int) -> None:
+        """Verify this update's steps. levels: of the anchor sets at its start, NaN for a constraint without one."""
+        anchors = [math.nan if anchor is None else anchor for anchor in self.anchors]
+        self.verification = Verification(lines(self.budgets, anchors, levels), levels, tries)
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
         """In gradient space: change the gradients so that descending them satisfies the constraints.
@@ -115,12 +218,12 @@ class SafeUpdate:
             return True
         skipped = self.skipped
         step = [(-gradient).contiguous() for gradient in gradients]
-        if self._project(step):
+        if self._project(step, None):
             for gradient, move in zip(gradients, step, strict=True):
                 gradient.copy_(-move)
         return self.protection.method == "none" or self.skipped == skipped
 
-    def after_step(self, shards: Sequence[Tensor]) -> None:
+    def after_step(self, shards: Sequence[Tensor], inverse_metric: Sequence[Tensor] | None = None) -> None:
         """Project theta - theta_old and write theta_old + x back; the same bits if the constraints hold already.
 
         If the displacement or a gradient is not finite, the whole displacement is undone, and counted. If the optimiser
@@ -128,26 +231,18 @@ class SafeUpdate:
         """
         if self.protection.space != "displacement":
             return
-        if self.protection.epsilon < 0 and displacement_norm(self.start, shards, self.group) == 0:
+        if min(self.epsilons) < 0 and displacement_norm(self.start, shards, self.group) == 0:
             return
         step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
-        if self._project(step):
+        if self._project(step, inverse_metric):
             for shard, old, move in zip(shards, self.start, step, strict=True):
                 shard.copy_(old + move)
 
-    def _project(self, step: list[Tensor]) -> bool:
+    def _project(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> bool:
         """Project a step in place; return whether it changed."""
+        whole = [part.clone() for part in step] if self.signs is not None else step
         try:
-            found = project(
-                step,
-                self.constraints,
-                epsilon=self.protection.epsilon,
-                method=self.protection.method,
-                epsilon_kind=self.protection.epsilon_kind,
-                gram=self.gram,
-                process_group=self.group,
-                in_place=True,
-            )
+            found = self._found(step, inverse_metric)
         except NotFiniteError:
             self.skipped += 1
             if self.protection.method == "none":
@@ -156,12 +251,62 @@ class SafeUpdate:
                 part.zero_()
             return True
         changed = found.kept != 1 or bool(found.multipliers.any())
+        if self.signs is not None and changed:
+            for part, old, signs in zip(step, whole, self.signs, strict=True):
+                part.sub_(old).mul_(signs).add_(old)
         self.projected += changed
         self.stalled += found.stalled
         self.infeasible += not found.feasible
         self.violated += found.missed
         self.last = replace(found, step=None)  # the next step allocates its own memory
         return changed
+
+    def _found(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> Projection:
+        """The projection of the whole step, or of each type of module apart."""
+        if not self.protection.per_module:
+            return self._nearest(step, self.constraints, self.epsilons, self.gram, inverse_metric)
+        parts = []
+        for module in dict.fromkeys(self.modules):
+            own = [index for index, name in enumerate(self.modules) if name == module]
+            inverse = None if inverse_metric is None else [inverse_metric[index] for index in own]
+            epsilons = self._shares(module)
+            rows = [self.constraints[index] for index in own]
+            gram = self.of_modules.get(module)
+            parts.append(self._nearest([step[index] for index in own], rows, epsilons, gram, inverse))
+        return merged(parts)
+
+    def _shares(self, module: str) -> list[float]:
+        """A module's part of each epsilon: its part of the gradient's square, so that the parts add up to epsilon."""
+        if self.protection.epsilon_kind == "cosine" or self.gram is None:
+            return self.epsilons
+        part, whole = self.of_modules[module].diag().tolist(), self.gram.diag().tolist()
+        return [
+            epsilon * own / total if total > 0 and math.isfinite(epsilon) else epsilon
+            for epsilon, own, total in zip(self.epsilons, part, whole, strict=True)
+        ]
+
+    def _nearest(
+        self,
+        step: list[Tensor],
+        constraints: list[Tensor],
+        epsilons: list[float],
+        gram: Tensor | None,
+        inverse_metric: Sequence[Tensor] | None,
+    ) -> Projection:
+        protection = self.protection
+        return project(
+            step,
+            constraints,
+            epsilon=epsilons,
+            method=protection.method,
+            epsilon_kind=protection.epsilon_kind,
+            gram=gram if inverse_metric is None else None,
+            process_group=self.group,
+            in_place=True,
+            inverse_metric=inverse_metric,
+            noise=self.noises if protection.noise else None,
+            recovery=protection.recovery if protection.closed_loop else math.inf,
+        )
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the constraints and of the update's last projection, and the counts of its steps."""
@@ -184,6 +329,24 @@ class SafeUpdate:
             numbers[f"projection/gradient_norm/{name}"] = float(self.last.norms[index])
             numbers[f"projection/predicted_change/{name}"] = float(self.last.change[index])
             numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
+        return numbers | self._promise()
+
+    def _promise(self) -> dict[str, float]:
+        """Metrics of levels, of constraints that are left out, and of verified steps; none where they are off."""
+        protection, names = self.protection, self.protection.names
+        numbers: dict[str, float] = {}
+        if protection.agreement > -1:
+            numbers |= {
+                f"projection/left_out/{name}": float(out) for name, out in zip(names, self.left_out, strict=True)
+            }
+        if protection.closed_loop or self.verification:
+            rows = zip(names, self.levels, self.anchors, self.slacks, strict=True)
+            for name, level, anchor, left in rows:
+                if level is not None and anchor is not None:
+                    values = {"level": level, "anchor": anchor, "slack": left}
+                    numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
+        if self.verification:
+            numbers |= self.verification.metrics(names)
         return numbers
 
     def _unprotected(self) -> int:
@@ -194,41 +357,5 @@ class SafeUpdate:
         return len(set(skills) - live)
 
 
-@dataclass(frozen=True)
-class Angles:
-    """Inner products (S, S) of an update's constraint gradients, over all parameters and per type of module."""
-
-    names: Sequence[str]
-    modules: dict[str, Tensor] = field(default_factory=dict)
-
-    @staticmethod
-    def of(names: Sequence[str], constraints: Sequence[Tensor], modules: Sequence[str], group: Any) -> "Angles":
-        """modules: the type of module that each parameter belongs to, the same on every rank.
-
-        Raises:
-            NotFiniteError: NaN or infinity in the gradients of any rank.
-        """
-        parts = defaultdict(list)
-        for block, module in zip(constraints, modules, strict=True):
-            parts[module].append(block)
-        return Angles(names, {module: constraint_gram(blocks, group) for module, blocks in parts.items()})
-
-    @property
-    def gram(self) -> Tensor:
-        return torch.stack(list(self.modules.values())).sum(0)
-
-    def metrics(self) -> dict[str, float]:
-        """``projection/pair_cosine/<a>~<b>``, and the same under ``projection/module_cosine/<module>/``.
-
-        Pairs with a gradient of zero are left out.
-        """
-        numbers = {f"projection/pair_cosine/{pair}": value for pair, value in self._cosines(self.gram)}
-        for module, gram in self.modules.items():
-            numbers |= {f"projection/module_cosine/{module}/{pair}": value for pair, value in self._cosines(gram)}
-        return numbers
-
-    def _cosines(self, gram: Tensor) -> Iterator[tuple[str, float]]:
-        for one, other in combinations(range(len(self.names)), 2):
-            size = math.sqrt(float(gram[one, one] * gram[other, other]))
-            if size > 0:
-                yield f"{self.names[one]}~{self.names[other]}", float(gram[one, other]) / size
+def _level(value: float | None, error: float = 0.0) -> Level:
+    return Level(math.nan if value is None else value, error)

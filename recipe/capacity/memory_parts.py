@@ -86,8 +86,8 @@ def averages(shape: ModelShape, sizes: RunSizes) -> int:
 
 def penalty(shape: ModelShape, sizes: RunSizes) -> int:
     """The anchor in w bytes, and EWC's importance in fp32 (workers/penalties.py)."""
-    if sizes.penalty == "off":
-        return 0
+    if sizes.penalty in ("off", "rehearsal"):
+        return 4 * _trained(shape, sizes, 1) if sizes.penalty == "rehearsal" else 0  # a step's gradient, in fp32
     return _trained(shape, sizes, sizes.actor.weight_bytes + (4 if sizes.penalty == "ewc" else 0))
 
 

@@ -40,12 +40,13 @@ FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 PARTS: dict[str, Callable[[Settings], bool]] = {
     "projection": lambda settings: settings.projection.method != "off",
     "penalty=ewc": lambda settings: settings.penalty.kind == "ewc",
+    "penalty=rehearsal": lambda settings: settings.penalty.kind == "rehearsal",
     "agop": lambda settings: settings.agop.every > 0,
     "credit": lambda settings: settings.credit.kind != "off",
     "failures.share": lambda settings: settings.failures.share > 0,
     "protocol": lambda settings: settings.stages is not None or settings.protocol.every_skill,
 }
-READ_GRADIENTS = ("projection", "penalty=ewc", "agop")
+READ_GRADIENTS = ("projection", "penalty=ewc", "penalty=rehearsal", "agop")
 PLAN_BATCHES = ("protocol", "failures.share")
 
 

@@ -1,7 +1,9 @@
 """Selection of the skills that the next update protects, from peak accuracies and stored solutions; its checkpoint."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ from omegaconf import DictConfig
 from recipe.records.run_directory import write_atomically
 from recipe.settings import Settings
 from recipe.training.failure_buffer import FailureBuffer
+from recipe.training.skill_accuracy import Reward
 from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
+from workers.safety.anchors import AnchorError, Anchors
+from workers.safety.levels import Level
 from workers.solution_store import SolutionStore, StoredSolution
+
+SOURCES = ("rollouts", "solutions")
 
 
 class Peaks:
@@ -82,10 +89,12 @@ class Protector:
         self.trained = Peaks(self.settings.forgetting_average)
         training = self.settings.forgetting_accuracy == "training"
         self.trigger = self.trained if training else self.validated
-        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind == "ewc" else []
+        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind in ("ewc", "rehearsal") else []
         if self.names and self.settings.constraint_source != "rollouts":
             wanted.append(self.settings.solutions_per_protected)
         self.solutions = SolutionStore(max(wanted)) if wanted else None
+        self.anchors = Anchors()
+        self.rewards: dict[str, Reward] = {}
 
     def see_validation(self, metrics: Mapping[str, float]) -> None:
         """Record the accuracies of a validation."""
@@ -115,9 +124,26 @@ class Protector:
             if accuracy is not None
         }
 
-    def protection(self, guarded: Sequence[str] | None = None) -> Protection | None:
-        """The protection of the next update; None if no skill is active."""
-        constraints = [constraint for name in self.active(guarded) for constraint in self._constraints(name)]
+    def see_rewards(self, rewards: Mapping[str, Reward]) -> None:
+        """Record the reward of each skill's samples of this step: the levels of constraints from rollouts."""
+        self.rewards = dict(rewards)
+
+    def see_update(self, metrics: Mapping[str, Any]) -> None:
+        """Record the levels that an update measured; a constraint's first one becomes its anchor."""
+        prefix = "actor/projection/level/"
+        for key in [key for key in metrics if key.startswith(prefix)]:
+            self.anchors.measured(key.removeprefix(prefix), Level(float(metrics[key])))
+
+    def protection(self, guarded: Sequence[str] | None = None, step: int = 0) -> Protection | None:
+        """The protection of the next update; None if no skill is active.
+
+        step: seeds the random signs of a control.
+        """
+        if guarded is not None:  # a skill that is trained again is protected anew afterwards
+            trained = [name for name in self.names if name not in guarded]
+            self.anchors.forget([each for name in trained for each in self._constraint_names(name).values()])
+        staged = guarded is not None
+        constraints = [each for name in self.active(guarded) for each in self._constraints(name, staged)]
         if not constraints:
             return None
         chosen = self.settings
@@ -132,30 +158,73 @@ class Protector:
             average=chosen.average,
             shared_pass=shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
             token_mean=self.loss_mean == TOKEN_MEAN,
+            closed_loop=chosen.closed_loop,
+            recovery=chosen.recovery,
+            tries=chosen.verify_tries if chosen.verify else None,
+            metric=chosen.metric,
+            noise=chosen.noise,
+            agreement=chosen.agreement,
+            per_module=chosen.per_module,
+            control=step if chosen.control == "random_signs" else None,
         )
 
-    def _constraints(self, name: str) -> list[Constraint]:
-        """One constraint per source, named `<skill>`, or `<skill>.<source>` if there are two."""
-        source, skill = self.settings.constraint_source, self.all_names.index(name)
-        both = source == "both"
-        found: list[Constraint] = []
-        if both or source == "rollouts":
-            found.append(Constraint(f"{name}.rollouts" if both else name, skill))
-        if both or source == "solutions":
-            solutions = self._newest(name, self.settings.solutions_per_protected)
-            found.append(Constraint(f"{name}.solutions" if both else name, skill, solutions))
+    def _constraint_names(self, name: str) -> dict[str, str]:
+        """The name of a skill's constraint by source: `<skill>`, or `<skill>.<source>` if there are two."""
+        source = self.settings.constraint_source
+        if source == "both":
+            return {each: f"{name}.{each}" for each in SOURCES}
+        return {source: name}
+
+    def _constraints(self, name: str, staged: bool) -> list[Constraint]:
+        """One constraint per source. staged: the skill is not trained now, so its store is as full as it gets."""
+        skill, found = self.all_names.index(name), []
+        for source, constraint in self._constraint_names(name).items():
+            epsilon = self.settings.epsilon_for(name, source)
+            if source == "rollouts":
+                found.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
+            else:
+                stored = self._newest(name, self.settings.solutions_per_protected)
+                found.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
         return found
 
-    def wanted_penalty(self, stage: int, finished: Sequence[str]) -> WantedPenalty | None:
+    def _on_rollouts(self, constraint: Constraint, skill: str) -> Constraint:
+        """The constraint with its level, the reward of this step's samples, and its anchor, the first of them."""
+        reward = self.rewards.get(skill)
+        if not self.settings.closed_loop or reward is None:
+            return constraint
+        self.anchors.measured(constraint.name, reward.level)
+        anchor = self.anchors.of(constraint.name).level
+        if anchor is None:
+            return constraint
+        error = math.hypot(anchor.error, reward.level.error)
+        return replace(constraint, anchor=anchor.value, level=reward.level.value, error=error, unit=reward.unit)
+
+    def _on_solutions(self, constraint: Constraint, staged: bool) -> Constraint:
+        """The constraint with its frozen anchor set first, then its newest other solutions."""
+        stored, size = list(constraint.solutions or []), self.settings.anchor_solutions
+        if not self.settings.anchored:
+            return constraint
+        ready = bool(stored) if staged else len(stored) >= size
+        anchor = self.anchors.freeze(constraint.name, stored, size) if ready else self.anchors.of(constraint.name)
+        others = [each for each in stored if each not in anchor.solutions]
+        room = self.settings.solutions_per_protected - len(anchor.solutions)
+        return replace(
+            constraint,
+            solutions=[*anchor.solutions, *others[max(len(others) - room, 0) :]],
+            anchored=len(anchor.solutions),
+            anchor=anchor.level.value if anchor.level else None,
+        )
+
+    def wanted_penalty(self, stage: int, finished: Sequence[str], earlier: Sequence[str] = ()) -> WantedPenalty | None:
         """The penalty of the next update; None if penalties are off.
 
-        finished: skills of the previous stage if this is the first update of a stage; else empty.
+        finished: skills of the previous stage if this is the first update of a stage; else empty. earlier: skills of
+        all earlier stages that this one does not train.
         """
         if self.penalty.kind == "off":
             return None
-        solutions = []
-        if self.penalty.kind == "ewc":
-            solutions = [kept for name in finished for kept in self._newest(name, self.penalty.fisher_samples)]
+        chosen = {"ewc": finished, "rehearsal": earlier}.get(self.penalty.kind, ())
+        solutions = [kept for name in chosen for kept in self._newest(name, self.penalty.fisher_samples)]
         return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
     def _newest(self, name: str, count: int) -> list[StoredSolution]:
@@ -176,12 +245,26 @@ class Protector:
     def state(self) -> dict[str, Any]:
         """JSON-serialisable state for a checkpoint."""
         solutions = self.solutions.state() if self.solutions else {}
-        return {"validated": self.validated.state(), "trained": self.trained.state(), "solutions": solutions}
+        state = {"validated": self.validated.state(), "trained": self.trained.state(), "solutions": solutions}
+        return state | ({"anchors": self.anchors.state()} if self.settings.anchored else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state`."""
+        """Restore the result of `state`.
+
+        Raises:
+            AnchorError: an anchor is damaged, or lost the solutions that its level was measured on.
+        """
         self.validated.restore(state["validated"])
         self.trained.restore(state["trained"])
+        self.anchors.restore(state.get("anchors", {}))
+        for name in self.names:
+            constraint = self._constraint_names(name).get("solutions", "")
+            anchor = self.anchors.of(constraint)
+            if anchor.level is not None and not anchor.solutions:
+                raise AnchorError(
+                    f"the checkpoint has the level of {constraint}, and none of the solutions that it was measured on: "
+                    "resume from another checkpoint, or set projection.closed_loop=false projection.verify=false"
+                )
         if self.solutions:
             self.solutions.restore(state["solutions"])
 
@@ -209,7 +292,16 @@ def save_state(folder: Path, protector: Protector, failures: FailureBuffer | Non
 
 
 def load_state(folder: Path, protector: Protector, failures: FailureBuffer) -> None:
-    """Load the state written by `save_state`; a checkpoint of plain verl leaves both as new."""
+    """Load the state written by `save_state`; a checkpoint of plain verl leaves both as new.
+
+    Raises:
+        AnchorError: a run with anchors finds none, so it could not know what its skills had lost before.
+    """
     failures.load(folder)
+    if protector.names and protector.settings.anchored and not (folder / PROTECTOR_FILE).exists():
+        raise AnchorError(
+            f"{folder} has no {PROTECTOR_FILE}, so the anchors of closed_loop and verify are lost: "
+            "restore the file, or start a new run"
+        )
     if (folder / PROTECTOR_FILE).exists():
         protector.restore(json.loads((folder / PROTECTOR_FILE).read_text()))

@@ -45,6 +45,11 @@ class PromptPlan:
         """Skills that projection may protect in this step (from 1)."""
         return self.protected[int(self.stage[step - 1])]
 
+    def earlier(self, step: int) -> list[str]:
+        """Skills of all earlier stages that the stage of this step (from 1) does not train."""
+        stage = int(self.stage[step - 1])
+        return [skill for skill in dict.fromkeys(chain(*self.stages[:stage])) if skill not in self.stages[stage]]
+
     def just_finished(self, step: int) -> list[str]:
         """Skills of the previous stage if this step (from 1) is the first of a stage; else none."""
         stage = int(self.stage[step - 1])

@@ -2,11 +2,14 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from workers.safety.levels import Level
 
 # Reward components for which verl's validation bootstraps best and worst of n (1000 resamples per prompt, in Python:
 # for all of our components that took longer than generation). The others get a mean only.
@@ -53,6 +56,36 @@ def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
     found = accuracy_by_skill(lists)
     return {f"train_{key}": value for key, value in found.items() if key.endswith("/accuracy")}
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A skill's verified mean reward, with its standard error, and the reward in one unit of its advantages."""
+
+    level: Level
+    unit: float
+
+
+def skill_rewards(
+    infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], standardized: bool = True
+) -> dict[str, Reward]:
+    """The mean reward of each skill's unmasked samples, over the prompts of a step.
+
+    The standard error is that of the mean over prompts, infinite for a single one. standardized: advantages are divided
+    by the standard deviation of their group, so one unit of them is worth the mean of those deviations.
+    """
+    groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for info, prompt in zip(infos, prompts, strict=True):
+        if "skill" in info and not info.get("masked") and info.get("score") is not None:
+            groups[str(info["skill"])][prompt].append(float(info["score"]))
+    found = {}
+    for skill, of_prompt in groups.items():
+        means = [sum(scores) / len(scores) for scores in of_prompt.values()]
+        error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+        deviations = [float(np.std(scores, ddof=1)) for scores in of_prompt.values() if len(set(scores)) > 1]
+        unit = sum(deviations) / len(deviations) if deviations and standardized else 1.0
+        found[skill] = Reward(Level(sum(means) / len(means), error), unit)
+    return found
 
 
 def means_over_prompts(data_sources: list[str], uids: list[str], infos: dict[str, list[Any]]) -> dict[str, float]:

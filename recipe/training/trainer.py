@@ -63,6 +63,7 @@ from recipe.training.skill_accuracy import (
     RESAMPLED,
     accuracy_by_skill,
     means_over_prompts,
+    skill_rewards,
     training_accuracy,
     without_masked,
 )
@@ -172,6 +173,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics.update(
             trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
         )
+        if self.settings.projection.closed_loop:
+            standardized = bool(self.config.algorithm.norm_adv_by_std_in_grpo)
+            self.protector.see_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
@@ -224,20 +228,22 @@ class SkillCreditTrainer(PPOTrainerSync):
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        stage, guarded, finished = 0, None, []
+        stage, guarded, finished, earlier = 0, None, [], []
         if self.schedule is not None and self.settings.stages is not None:
             plan = self.schedule.plan
             stage, guarded = int(plan.stage[self.global_steps - 1]), plan.guarded(self.global_steps)
-            finished = plan.just_finished(self.global_steps)
+            finished, earlier = plan.just_finished(self.global_steps), plan.earlier(self.global_steps)
             metrics["protocol/stage"] = stage + 1
-        if protection := self.protector.protection(guarded):
+        if protection := self.protector.protection(guarded, self.global_steps):
             batch.extra_info[PROTECTION] = protection.to_dict()
-        if penalty := self.protector.wanted_penalty(stage, finished):
+        if penalty := self.protector.wanted_penalty(stage, finished, earlier):
             batch.extra_info[PENALTY] = penalty.to_dict()
         if self._agop_parts:
             batch.extra_info[AGOP] = self._agop_parts
         metrics.update(self.protector.metrics(guarded))
-        return super()._update_actor(batch, metrics)
+        batch = super()._update_actor(batch, metrics)
+        self.protector.see_update(metrics)
+        return batch
 
     def _shape_advantages(
         self, batch: KVBatchMeta, infos: list[dict[str, Any]], metrics: dict[str, Any]

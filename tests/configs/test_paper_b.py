@@ -27,6 +27,7 @@ ARMS = {
     "refresh": "sequential_margin",
     "l2": "off",
     "ewc": "qp",
+    "rehearsal": "agem",
 }
 # Arms with protection, and their choice of the projection's method, source and space.
 PROTECTING = {
@@ -37,6 +38,13 @@ PROTECTING = {
     "qp_both": ("qp", "both", "displacement"),
     "qp_gradient": ("qp", "solutions", "gradient"),
     "measured": ("measure", "solutions", "displacement"),
+    "pcgrad_solutions": ("pcgrad", "solutions", "displacement"),
+    "sequential_margin_solutions": ("sequential_margin", "solutions", "displacement"),
+    "agem_solutions": ("agem", "solutions", "displacement"),
+    "random_gradients": ("qp", "solutions", "displacement"),
+    "closed_loop": ("qp", "solutions", "displacement"),
+    "closed_loop_adam": ("qp", "solutions", "displacement"),
+    "credit_closed_loop": ("qp", "solutions", "displacement"),
 }
 CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
 CREDIT |= {"credit", "credit_shuffled", "partial", "credit_turns", "vineppo", "spo", "gigpo"}  # test_credit_study.py
@@ -54,7 +62,7 @@ def test_every_file_of_the_groups_is_composed_here():
     assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo"}
     assert names("projection") == {*ARMS.values(), "torchjd"}
     assert read_settings(paper_b("projection=torchjd")).projection.method == "UPGrad"
-    assert names("penalty") == {"off", "l2", "ewc"}
+    assert names("penalty") == {"off", "l2", "ewc", "rehearsal"}
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
 
@@ -73,6 +81,7 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
         "refresh": settings.protocol.refresh_steps > 0,
         "l2": settings.penalty.kind == "l2",
         "ewc": settings.penalty.kind == "ewc",
+        "rehearsal": settings.penalty.kind == "rehearsal",
     }
     assert {name for name, differs in found.items() if differs} == {baseline}
     assert settings.projection.method == ARMS[baseline]
@@ -103,6 +112,19 @@ def test_the_micro_suite_can_be_run_on_gpus(tiny_suite: Path, tmp_path: Path):
 def test_an_arm_protects_by_what_it_is_named_for(arm: str):
     chosen = read_settings(paper_b(f"arm={arm}")).projection
     assert (chosen.method, chosen.constraint_source, chosen.space) == PROTECTING[arm]
+
+
+def test_arms_of_the_closed_loop_differ_in_what_they_are_named_for():
+    chosen = {
+        arm: read_settings(paper_b(f"arm={arm}")) for arm in ("closed_loop", "closed_loop_adam", "credit_closed_loop")
+    }
+    assert {
+        arm: (each.projection.closed_loop, each.projection.verify) for arm, each in chosen.items()
+    } == dict.fromkeys(chosen, (True, True))
+    assert {each.projection.epsilon for each in chosen.values()} == {0.05}
+    assert [each.projection.metric for each in chosen.values()] == ["euclidean", "adam", "euclidean"]
+    assert [each.credit.kind for each in chosen.values()] == ["off", "off", "counterfactual"]
+    assert read_settings(paper_b("arm=random_gradients")).projection.control == "random_signs"
 
 
 def test_everything_that_is_drawn_at_random_follows_one_seed():

@@ -80,7 +80,8 @@ def submitted(
         "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
-        "projection.epsilon=-0.5", "projection.epsilon_kind=cosine",  # more gain than an unprojected step has: it binds
+        # More gain than an unprojected step has, up to `recovery`, a cosine: it binds.
+        "projection.closed_loop=true", "projection.epsilon=-9", "projection.recovery=0.5", "projection.verify=true",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "run.generations_per_step=128",  # all: a few might include none with several steps
     ]  # fmt: skip
@@ -190,6 +191,22 @@ def test_no_protected_skill_loses_by_the_update_to_first_order(submitted: RunDir
             assert row[f"actor/projection/predicted_change/{constraint}"] >= -1e-4 * scale
             assert row[f"actor/projection/multiplier/{constraint}"] >= 0
         assert row["actor/projection/gradient_norm/write.solutions"] > 0
+
+
+def test_the_anchor_survives_the_restart_and_no_step_ends_below_its_line(submitted: RunDirectory):
+    first, second = submitted.metrics()[STOPPED_AFTER:]
+    for key in ("write.solutions", "write.rollouts"):
+        assert first[f"actor/projection/anchor/{key}"] == first[f"actor/projection/level/{key}"]
+        assert second[f"actor/projection/anchor/{key}"] == first[f"actor/projection/anchor/{key}"]
+    # The second step starts where the first one ended: measured anew after the restart.
+    ended = first["actor/projection/verified_level/write.solutions"]
+    assert second["actor/projection/level/write.solutions"] == pytest.approx(ended, abs=1e-3)
+    lost = second["actor/projection/anchor/write.solutions"] - second["actor/projection/level/write.solutions"]
+    assert second["actor/projection/slack/write.solutions"] == pytest.approx(-9 - lost)
+    for row in (first, second):
+        assert row["actor/projection/verified_steps"] == 1
+        level = row["actor/projection/verified_level/write.solutions"]
+        assert level >= row["actor/projection/line/write.solutions"]
 
 
 def test_a_cluster_with_too_few_resources_is_refused_in_one_message(

@@ -58,6 +58,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         ),
         "second": update(without, batch(4), **{PENALTY: {"kind": "ewc", "strength": 5.0, "stage": 1}}),
     }
+    found["safe"] = _verified_updates(without, batch(8), stored, protection)
     before = snapshot(without._shards())
     endless = {"kind": "ewc", "strength": math.inf, "stage": 1}
     found["endless penalty"] = update(without, batch(4), **{PENALTY: endless})
@@ -81,6 +82,36 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     moved = displacement_norm(before, without._shards())
     found["two steps"] = [numbers["projection/displacement_norm"], moved]
     Path(folder, "found.json").write_text(json.dumps(found))
+
+
+def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) -> dict[str, Any]:
+    """Updates in a closed loop, of which the second starts from levels that the first one left; then other options."""
+    from workers.displacement import displacement_norm, snapshot
+    from workers.safe_update import PROTECTION
+    from workers.safety.verification import measured_levels
+    from workers.solution_store import StoredSolution
+
+    anchor_set = [StoredSolution(*each) for each in stored[:3]]
+    rollouts, solutions = protection["constraints"]
+    protection = protection | {"average": 0.0, "closed_loop": True}
+
+    def level() -> float:
+        with worker.engine.train_mode():
+            return measured_levels(worker.engine, [anchor_set, []], 1.0, worker._micro_batch())[0]
+
+    def one(**options: Any) -> dict[str, float]:
+        both = [rollouts, solutions | {"anchored": 3} | options.pop("constraint", {})]
+        return update(worker, data.copy(), **{PROTECTION: protection | {"constraints": both} | options})
+
+    found: dict[str, Any] = {"before": level(), "loop": one()}
+    found["between"], found["first"] = level(), one(tries=3)
+    found["after"], found["second"] = level(), one(tries=3, constraint={"anchor": found["between"] + 0.5})
+    found["end"] = level()
+    for name, options in (("adam", {"metric": "adam"}), ("modules", {"per_module": True}), ("signs", {"control": 7})):
+        before = snapshot(worker._shards())
+        numbers = one(**options, constraint={"anchor": level() + 9.0})  # so it binds
+        found[name] = numbers | {"distance": displacement_norm(before, worker._shards())}
+    return found
 
 
 def _in_two_steps(data: Any) -> Any:
@@ -162,6 +193,37 @@ def test_the_policy_gradients_of_two_parts_have_a_spectrum(found: dict):
     assert numbers["agop/eigenvalue_1"] >= numbers["agop/eigenvalue_2"] > 0
     assert numbers["agop/trace"] == pytest.approx(numbers["agop/eigenvalue_1"] + numbers["agop/eigenvalue_2"])
     assert 1 < numbers["agop/effective_rank"] <= 2
+
+
+def test_the_constraints_own_pass_measures_the_level_of_the_anchor_set(found: dict):
+    safe = found["safe"]
+    assert safe["loop"]["projection/level/b.solutions"] == pytest.approx(safe["before"], abs=1e-5)
+    assert safe["loop"]["projection/anchor/b.solutions"] == safe["loop"]["projection/level/b.solutions"]
+    assert safe["loop"]["projection/slack/b.solutions"] == 0
+    assert "projection/level/b.rollouts" not in safe["loop"]
+
+
+def test_a_verified_step_ends_where_it_says_and_not_below_its_line(found: dict):
+    safe = found["safe"]
+    assert safe["first"]["projection/level/b.solutions"] == pytest.approx(safe["between"], abs=1e-6)
+    assert safe["first"]["projection/verified_level/b.solutions"] == pytest.approx(safe["after"], abs=1e-6)
+    assert safe["first"]["projection/verified_level/b.solutions"] >= safe["first"]["projection/line/b.solutions"]
+    # The second update takes the level over from the first, and pushes it up: it is 0.5 nats below its anchor.
+    second = safe["second"]
+    assert second["projection/level/b.solutions"] == safe["first"]["projection/verified_level/b.solutions"]
+    lost = safe["between"] + 0.5 - second["projection/level/b.solutions"]
+    assert second["projection/slack/b.solutions"] == pytest.approx(-lost)
+    assert second["projection/predicted_change/b.solutions"] > 0
+    assert safe["end"] >= safe["after"] - 1e-6
+
+
+@pytest.mark.parametrize("option", ["adam", "modules", "signs"])
+def test_other_metrics_modules_and_signs_project_on_the_real_engine(found: dict, option: str):
+    numbers = found["safe"][option]
+    assert (numbers["projection/projected_steps"], numbers["projection/skipped_steps"]) == (1, 0)
+    assert numbers["projection/predicted_change/b.solutions"] > 0
+    assert numbers["projection/moved"] > 0.05
+    assert numbers["projection/displacement_norm"] == pytest.approx(numbers["distance"])
 
 
 def test_a_penalty_begins_at_its_anchor_and_grows(found: dict):

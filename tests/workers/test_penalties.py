@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from workers.penalties import Penalty
+from workers.penalties import Penalty, Rehearsal
 
 
 def shards(*values: float) -> list[torch.Tensor]:
@@ -23,6 +23,13 @@ def test_l2_grows_with_the_distance_from_the_parameters_at_the_start_of_the_stag
     value = penalty.add_gradient(gradients, shards(2.0, 1.0, 5.0), strength=0.5)
     assert [gradient.tolist() for gradient in gradients] == [[1.0], [0.0, 1.5]]
     assert value == pytest.approx(0.5 * 0.5 * (2.0**2 + 3.0**2))
+
+
+def test_rehearsal_descends_the_negative_log_likelihood_by_hand():
+    gradients = shards(1.0, 0.0, 2.0)
+    value = Rehearsal(shards(2.0, 4.0, -2.0), level=-0.5).add_gradient(gradients, strength=0.25)
+    assert [gradient.tolist() for gradient in gradients] == [[0.5], [-1.0, 2.5]]
+    assert value == 0.125
 
 
 def test_ewc_weighs_by_the_information_of_all_finished_stages():

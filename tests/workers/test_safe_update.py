@@ -3,7 +3,8 @@ import torch
 
 from workers.displacement import snapshot
 from workers.projection import NotFiniteError
-from workers.safe_update import Angles, Constraint, Protection, SafeUpdate
+from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safety.angles import Angles
 
 
 def protection(method="qp", epsilon=0.0, names=("a", "b"), space="displacement"):

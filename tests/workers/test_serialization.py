@@ -16,7 +16,7 @@ def test_what_the_trainer_sends_is_what_the_worker_reads(sent):
 
 def test_a_batch_carries_plain_values():
     sent = PROTECTION.to_dict()
-    assert sent["constraints"][0] == {"name": "a", "skill": 0, "solutions": None}
+    assert sent["constraints"][0].items() >= {"name": "a", "skill": 0, "solutions": None, "anchor": None}.items()
     assert set(PENALTY.to_dict()) == {"kind", "strength", "stage", "solutions"}
     assert type(sent["constraints"][1]["solutions"][0]) is tuple
     assert type(PENALTY.to_dict()["solutions"][0]) is tuple

@@ -1,14 +1,19 @@
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from recipe.settings import Settings, SettingsError, read_settings
-from recipe.training.protector import Protector, has_plain_loss
+from recipe.training.failure_buffer import FailureBuffer
+from recipe.training.protector import Protector, has_plain_loss, load_state
+from recipe.training.skill_accuracy import skill_rewards
 from tests.composing import composed
 from workers.penalties import WantedPenalty
 from workers.safe_update import Protection
+from workers.safety.anchors import AnchorError
 from workers.skill_metrics import forgetting
 from workers.solution_store import SolutionStore, StoredSolution
 
@@ -172,6 +177,118 @@ def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information()
     assert wanted is not None
     assert wanted.solutions == []
     assert Protector(quickstart()).wanted_penalty(1, []) is None
+
+
+def test_rehearsal_takes_the_newest_solutions_of_all_earlier_skills():
+    penalty = {"kind": "rehearsal", "strength": 0.1, "fisher_samples": 2}
+    protector = Protector(changed({"method": "off"}, penalty, kind="sequential"))
+    for name in ("write", "sql"):
+        for number, solution in enumerate(SOLUTIONS[:3]):
+            solutions_of(protector).add(name, f"p{number}", solution)
+    wanted = protector.wanted_penalty(2, ["sql"], ["write", "sql"])
+    assert wanted == WantedPenalty("rehearsal", 0.1, 2, SOLUTIONS[1:3] * 2)
+
+
+def loop(**projection) -> Protector:
+    chosen = {"closed_loop": True, "constraint_source": "solutions", "anchor_solutions": 2} | projection
+    return Protector(changed({"protected": ["sql", "write"], "epsilon": 0.1} | chosen))
+
+
+def measured(protector: Protector, **levels: float) -> None:
+    protector.see_update({f"actor/projection/level/{name}": level for name, level in levels.items()})
+
+
+def test_an_anchor_set_is_frozen_when_protection_begins_and_comes_first():
+    protector = loop(solutions_per_protected=3)
+    solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
+    (in_mixed, _) = protection_of(protector).constraints
+    assert (in_mixed.anchored, in_mixed.solutions) == (0, SOLUTIONS[:1])  # too few yet
+    (staged,) = protection_of(protector, ["sql"]).constraints
+    assert (staged.anchored, staged.anchor) == (1, None)
+    measured(protector, sql=-0.5)
+    for number, solution in enumerate(SOLUTIONS):
+        solutions_of(protector).add("sql", f"p{number}", solution)
+    measured(protector, sql=-0.9)
+    (later,) = protection_of(protector, ["sql"]).constraints
+    assert (later.anchored, later.anchor) == (1, -0.5)
+    assert later.solutions == [SOLUTIONS[0], SOLUTIONS[2], SOLUTIONS[3]]
+
+
+def test_anchors_survive_a_checkpoint_and_end_when_their_skill_is_trained_again():
+    protector, restored = loop(), loop()
+    solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
+    protection_of(protector, ["sql"])
+    measured(protector, sql=-0.5)
+    restored.restore(json.loads(json.dumps(protector.state())))
+    (kept,) = protection_of(restored, ["sql"]).constraints
+    assert (kept.anchor, kept.anchored) == (-0.5, 1)
+    solutions_of(restored).add("write", "q", SOLUTIONS[1])
+    protection_of(restored, ["write"])  # sql is trained in this stage
+    (anew,) = protection_of(restored, ["sql"]).constraints
+    assert anew.anchor is None
+
+
+def test_a_level_without_its_solutions_and_a_lost_file_are_refused(tmp_path):
+    protector = loop()
+    solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
+    protection_of(protector, ["sql"])
+    measured(protector, sql=-0.5)
+    state = protector.state()
+    state["anchors"]["sql"]["solutions"] = []
+    with pytest.raises(AnchorError, match="level of sql, and none of the solutions"):
+        loop().restore(state)
+    with pytest.raises(AnchorError, match=r"no protector.json, so the anchors of closed_loop and verify are lost"):
+        load_state(tmp_path, loop(), FailureBuffer(1))
+    load_state(tmp_path, Protector(changed({"method": "qp"})), FailureBuffer(1))
+
+
+def test_a_level_that_is_not_a_number_becomes_no_anchor():
+    protector = loop()
+    solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
+    protection_of(protector, ["sql"])
+    measured(protector, sql=float("nan"))
+    assert protection_of(protector, ["sql"]).constraints[0].anchor is None
+
+
+def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
+    protector = loop(constraint_source="rollouts")
+    infos = [{"skill": "sql", "score": score} for score in (1.0, 0.0, 1.0, 1.0)]
+    protector.see_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    (constraint,) = protection_of(protector, ["sql"]).constraints
+    assert (constraint.level, constraint.anchor) == (0.75, 0.75)
+    assert constraint.error == pytest.approx(2**0.5 * 0.25)
+    assert constraint.unit == pytest.approx(0.5**0.5)  # the standard deviation of the only group that has one
+    protector.see_rewards(skill_rewards(infos[:2], ["a", "a"], standardized=False))
+    (later,) = protection_of(protector, ["sql"]).constraints
+    assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
+
+
+def test_epsilon_is_the_most_specific_one():
+    epsilons = {"solutions": 0.2, "sql": {"rollouts": 0.3}, "write": 0.4}
+    protector = loop(constraint_source="both", epsilon_of=epsilons)
+    found = {each.name: each.epsilon for each in protection_of(protector).constraints}
+    assert found == {
+        "sql.rollouts": 0.3, "sql.solutions": 0.2, "write.rollouts": 0.4, "write.solutions": 0.4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("projection", "message"),
+    [
+        ({"epsilon_of": {"poetry": 0.1}}, r"epsilon_of names \['poetry'\], which are neither protected skills"),
+        ({"epsilon_of": {"sql": float("nan")}}, "must be a finite number"),
+        ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop counts in units of J"),
+        ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
+        ({"verify": True}, "needs anchor sets of solutions"),
+        ({"verify": True, "constraint_source": "both", "method": "measure"}, "changes none"),
+        ({"metric": "adam", "space": "gradient"}, "space=displacement"),
+        ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
+        ({"verify": True, "constraint_source": "solutions", "control": "random_signs"}, "set verify=false"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(projection: dict, message: str):
+    with pytest.raises(ValidationError, match=message):
+        changed(projection)
 
 
 def test_measure_is_what_the_projection_calls_none():

@@ -7,7 +7,6 @@ Defaults here equal those of the YAML files (tests/configs/test_defaults.py) and
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,29 +14,19 @@ from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from recipe.settings.group import Group
+from recipe.settings.group import SettingsError as SettingsError
+from recipe.settings.projection import ProjectionSettings as ProjectionSettings
 from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
-from workers.aggregators import AGGREGATORS, Aggregator
 from workers.cpu.processor import Precision
 from workers.credit import Ablation, CreditMapping, Normalization, Rival
 from workers.penalties import PenaltyKind
-from workers.projection import EpsilonKind, Solver
-from workers.safe_update import Space
-
-
-class SettingsError(ValueError):
-    """A user's configuration is invalid; the message names the key, the reason and the valid values."""
-
-
-class Group(BaseModel):
-    """A configuration group: frozen, refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RunSettings(Group):
@@ -159,31 +148,6 @@ class AgopSettings(Group):
     parts: int = Field(ge=2, le=64)
 
 
-class ProjectionSettings(Group):
-    """Projection of the policy update into the set that protects other skills (``projection.*``)."""
-
-    method: Literal["off", "measure", Solver, Aggregator]
-    protected: list[str] | None = None
-    epsilon: float = 0.0
-    epsilon_kind: EpsilonKind = "absolute"
-    space: Space = "displacement"
-    constraint_source: Literal["rollouts", "solutions", "both"] = "rollouts"
-    solutions_per_protected: int = Field(default=48, ge=2)
-    average: float = Field(default=0.0, ge=0, lt=1)
-    when: Literal["always", "forgetting"] = "always"
-    forgetting_margin: float = Field(default=0.05, ge=0, le=1)
-    forgetting_accuracy: Literal["validation", "training"] = "validation"
-    forgetting_average: float = Field(default=0.8, ge=0, lt=1)
-    max_protected: int = Field(default=8, ge=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_is_named_measure(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("method") == "none":
-            raise ValueError("method 'none' is called 'measure': use projection=measure")
-        return values
-
-
 class PenaltySettings(Group):
     """A penalty on the distance from the start of a stage, a baseline for projection (``penalty.*``)."""
 
@@ -252,12 +216,7 @@ class Settings(Group):
     @model_validator(mode="after")
     def _choices_are_compatible(self) -> "Settings":
         projection, protocol = self.projection, self.protocol
-        if not math.isfinite(projection.epsilon):
-            raise ValueError(f"projection.epsilon must be a finite number, got {projection.epsilon}")
-        if projection.method in ("pcgrad", *AGGREGATORS) and projection.epsilon:
-            raise ValueError(
-                f"projection={projection.method} does not support slack: set projection.epsilon=0 or use projection=qp"
-            )
+        projection.check_epsilons(self.protected)
         if self.failures.share and (self.stages is not None or protocol.every_skill):
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, but "

@@ -1,0 +1,109 @@
+"""The settings of skill-safe updates (``projection.*``), and which of them go together."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from recipe.settings.group import Group
+from workers.aggregators import Aggregator
+from workers.projection import EpsilonKind
+from workers.safe_update import Metric, Space
+from workers.safety.geometry import WITHOUT_SLACK, Solver
+
+Source = Literal["rollouts", "solutions"]
+
+
+class ProjectionSettings(Group):
+    """Projection of the policy update into the set that protects other skills (``projection.*``)."""
+
+    method: Literal["off", "measure", Solver, Aggregator]
+    protected: list[str] | None = None
+    epsilon: float = 0.0
+    epsilon_kind: EpsilonKind = "absolute"
+    epsilon_of: dict[str, float | dict[Source, float]] = Field(default={})
+    closed_loop: bool = False
+    recovery: float = Field(default=0.5, gt=0, le=1)
+    verify: bool = False
+    verify_tries: int = Field(default=6, ge=0, le=20)
+    anchor_solutions: int = Field(default=16, ge=1, le=16)
+    metric: Metric = "euclidean"
+    noise: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    agreement: float = Field(default=-1.0, ge=-1, le=1)
+    per_module: bool = False
+    control: Literal["none", "random_signs"] = "none"
+    space: Space = "displacement"
+    constraint_source: Source | Literal["both"] = "rollouts"
+    solutions_per_protected: int = Field(default=48, ge=2)
+    average: float = Field(default=0.0, ge=0, lt=1)
+    when: Literal["always", "forgetting"] = "always"
+    forgetting_margin: float = Field(default=0.05, ge=0, le=1)
+    forgetting_accuracy: Literal["validation", "training"] = "validation"
+    forgetting_average: float = Field(default=0.8, ge=0, lt=1)
+    max_protected: int = Field(default=8, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_named_measure(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("method") == "none":
+            raise ValueError("method 'none' is called 'measure': use projection=measure")
+        return values
+
+    @property
+    def anchored(self) -> bool:
+        """Whether protected skills have anchors."""
+        return self.closed_loop or self.verify
+
+    def epsilon_for(self, skill: str, source: str) -> float:
+        """The epsilon of a skill's constraint from this source: the most specific of `epsilon_of`, or `epsilon`."""
+        found = self.epsilon_of.get(skill, self.epsilon_of.get(source, self.epsilon))
+        if isinstance(found, dict):
+            rest = self.epsilon_of.get(source, self.epsilon)
+            found = found.get(source, self.epsilon if isinstance(rest, dict) else rest)  # type: ignore[call-overload]
+        return float(found)
+
+    @property
+    def epsilons(self) -> list[float]:
+        """All of the configured ones."""
+        parts = [each.values() if isinstance(each, dict) else [each] for each in self.epsilon_of.values()]
+        return [self.epsilon, *(value for part in parts for value in part)]
+
+    @model_validator(mode="after")
+    def _options_have_their_effect(self) -> "ProjectionSettings":
+        if self.method == "off":
+            return self
+        on_solutions = self.constraint_source != "rollouts"
+        if self.verify and not on_solutions:
+            raise ValueError("verify needs anchor sets of solutions: set constraint_source=solutions or both")
+        if self.verify and self.method == "measure":
+            raise ValueError("verify changes steps, and projection=measure changes none: use closed_loop to see levels")
+        if self.closed_loop and (self.epsilon_kind != "absolute" or self.space != "displacement"):
+            raise ValueError("closed_loop counts in units of J: set epsilon_kind=absolute and space=displacement")
+        if self.metric == "adam" and self.space != "displacement":
+            raise ValueError("metric=adam is that of the optimiser's step: set space=displacement")
+        if self.noise and self.method not in ("qp", "measure"):
+            raise ValueError(f"noise needs method=qp, and the method is {self.method}")
+        if self.control != "none" and self.verify:
+            raise ValueError("control=random_signs moves steps in a random direction: set verify=false")
+        return self
+
+    def check_epsilons(self, protected: Sequence[str]) -> None:
+        """Refuse epsilons that are no numbers, that the method cannot use, or of skills that are not protected.
+
+        Raises:
+            ValueError: as above.
+        """
+        if not all(map(math.isfinite, self.epsilons)):
+            raise ValueError(f"projection.epsilon must be a finite number, got {self.epsilons}")
+        if self.method in WITHOUT_SLACK and (any(self.epsilons) or self.closed_loop):
+            raise ValueError(
+                f"projection={self.method} does not support slack: set projection.epsilon=0 and "
+                "projection.closed_loop=false, or use projection=qp"
+            )
+        named = [name for name in self.epsilon_of if name not in get_args(Source)]
+        if self.method != "off" and (unknown := sorted(set(named) - set(protected))):
+            raise ValueError(
+                f"projection.epsilon_of names {unknown}, which are neither protected skills ({list(protected)}) nor "
+                f"sources ({', '.join(get_args(Source))})"
+            )

@@ -1,0 +1,85 @@
+"""The evidence of bounded forgetting: docs/evidence/skill_safe_plan.md.
+
+`tune` finds the strength of each arm that has one, on seeds that the evidence does not use; `arms` compares the
+confirmatory arms at the strengths that their files state; `estimates` runs the others. A stopped study resumes.
+"""
+
+from recipe.studies.papers import ARM, ORDERS, SEED
+from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
+
+ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
+ESTIMATES = (
+    "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient"
+)
+SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
+# Each arm with a strength: its key, and the three values that are tried.
+STRENGTHS = {
+    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
+    "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
+    "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
+    "closed_loop": ("projection.epsilon", "0.02,0.05,0.1"),
+}
+
+
+def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
+    """STAGE `tune`, then `arms`, then `estimates`."""
+    if stage not in STAGES:
+        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
+    out = f"outputs/evidence_safe.{stage}"
+    steps.micro_start()
+    steps.take_kept(out)
+    rows = {"train": "data/micro/train.parquet", "val": "data/micro/val.parquet"}
+    settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
+    steps.study = MadeWith(out, {"start": "data/micro/model"}, rows, settings)
+    for seed, order, chosen in STAGES[stage](steps):
+        steps.multirun(
+            "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}",
+            f"protocol.skill_sequence={ORDERS[order]}", *chosen, *overrides,
+        )  # fmt: skip
+    steps.keep_runs(out)
+    steps.module("recipe.report", "skills", out)
+    if steps.failed:
+        raise CommandFailed(
+            "a run failed: its message is above; start the study again to run what is missing", steps.failed
+        )
+
+
+Runs = list[tuple[str, str, tuple[str, ...]]]
+
+
+def _tune(steps: Steps) -> Runs:
+    """Seed, order and overrides of the runs that tune each arm."""
+    seeds = (steps.options.seeds or TUNING_SEEDS).split()
+    arms = (steps.options.arms or " ".join(STRENGTHS)).split()
+    if unknown := set(arms) - set(STRENGTHS):
+        raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(STRENGTHS)}")
+    return [
+        (seed, "forward", (f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
+        for seed in seeds
+        for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
+    ]
+
+
+def _arms(steps: Steps) -> Runs:
+    """Both orders of a seed in turn: a study that is stopped has whole blocks."""
+    return _of_arms(steps, ARMS, SEEDS, " ".join(ORDERS))
+
+
+def _estimates(steps: Steps) -> Runs:
+    return _of_arms(steps, ESTIMATES, FEW_SEEDS, "forward")
+
+
+def _of_arms(steps: Steps, arms: str, seeds: str, orders: str) -> Runs:
+    given = steps.options
+    chosen = (given.orders or orders).split()
+    if unknown := set(chosen) - set(ORDERS):
+        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
+    listed = ",".join((given.arms or arms).split())
+    return [
+        (seed, order, (f"arm={listed}", f"run.name={ARM}.{order}.{SEED}"))
+        for seed in (given.seeds or seeds).split()
+        for order in chosen
+    ]
+
+
+STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates}

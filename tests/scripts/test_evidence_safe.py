@@ -1,0 +1,54 @@
+"""The study of bounded forgetting: what its stages would run, in a dry run."""
+
+from pathlib import Path
+from typing import Any
+
+from recipe.studies.safe import ARMS, ESTIMATES, STRENGTHS
+from tests.scripts.test_papers import ARM, BACKWARD, FORWARD, MICRO, SEED, STARTED, dry
+from tests.studying import ROOT, of_module, study
+
+
+def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
+    commands = dry("evidence_safe", "arms", "trainer.save_freq=4", SEEDS="20 21", ARMS="grpo closed_loop")
+    begin = "recipe.train --multirun experiment=paper_b run.experiment=evidence_safe.arms"
+    assert commands == [
+        *STARTED,
+        *(
+            command
+            for seed in ("20", "21")
+            for order, sequence in (("forward", FORWARD), ("backward", BACKWARD))
+            for command in (
+                f"claim outputs/evidence_safe.arms {MICRO} --set train=trainer.save_freq=4 ",
+                f"{begin} data.seed={seed} protocol.skill_sequence={sequence} arm=grpo,closed_loop "
+                f"run.name={ARM}.{order}.{SEED} trainer.save_freq=4",
+            )
+        ),
+        "recipe.report skills outputs/evidence_safe.arms",
+    ]
+
+
+def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no_arm_uses():
+    runs = of_module(dry("evidence_safe", "tune"), "recipe.train")
+    assert len(runs) == 2 * len(STRENGTHS)
+    assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
+    assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
+    name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
+    assert any(f"arm=closed_loop projection.epsilon=0.02,0.05,0.1 {name}" in run for run in runs)
+
+
+def test_the_plan_names_the_arms_and_all_of_them_have_files():
+    plan = Path(ROOT, "docs/evidence/skill_safe_plan.md").read_text()
+    assert ARMS.replace(" ", ", ") in plan
+    assert ESTIMATES.replace(" ", ", ") in plan
+    assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
+
+
+def test_another_stage_order_or_arm_is_refused():
+    for words, variables, message in (
+        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates"),
+        (["arms"], {"ORDERS": "up"}, "unknown order 'up'"),
+        (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
+    ):
+        named: dict[str, Any] = variables
+        status, _, printed = study("evidence_safe", *words, **named)
+        assert (status, message in printed) == (2, True)

@@ -1,0 +1,90 @@
+"""The closed loop's mathematics, and anchors that survive a checkpoint."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.safety.anchors import AnchorError, Anchors, spread
+from workers.safety.levels import Level, holds, largest_share, lines, slack
+from workers.solution_store import StoredSolution
+
+numbers = st.floats(-10, 10)
+SOLUTIONS = [StoredSolution([1, number], [2], [1]) for number in range(20)]
+
+
+def test_the_slack_is_what_is_left_of_epsilon():
+    assert slack(0.05, Level(-0.5), Level(-0.5)) == 0.05
+    assert slack(0.05, Level(-0.5), Level(-0.53)) == pytest.approx(0.02)
+    assert slack(0.05, Level(-0.5), Level(-0.6)) == pytest.approx(-0.05)  # pushed back
+    assert slack(0.05, Level(-0.5), Level(-0.4)) == pytest.approx(0.15)  # freedom
+
+
+def test_a_drift_within_the_standard_error_does_not_count():
+    assert slack(0.0, Level(0.8, 0.03), Level(0.75, 0.04)) == pytest.approx(0.0)
+    assert slack(0.0, Level(0.8, 0.03), Level(0.7, 0.04)) == pytest.approx(-0.05)
+    assert slack(0.0, Level(0.7, 0.03), Level(0.8, 0.04)) == pytest.approx(0.05)
+    assert slack(0.1, Level(0.8, math.inf), Level(0.2)) == 0.1
+
+
+@pytest.mark.parametrize("unknown", [math.nan, -math.inf])
+def test_an_unknown_level_leaves_epsilon(unknown: float):
+    assert slack(0.1, Level(-0.5), Level(unknown)) == slack(0.1, Level(unknown), Level(-0.5)) == 0.1
+
+
+@given(numbers, numbers, st.lists(st.floats(-1, 1), min_size=1, max_size=20))
+def test_steps_that_use_their_slack_end_on_the_line_whatever_came_before(epsilon, anchor, drifts):
+    level = anchor
+    for drift in drifts:  # a step may do anything, the next one that uses its slack ends on the line
+        level += drift
+        level -= slack(epsilon, Level(anchor), Level(level))
+        assert level == pytest.approx(anchor - epsilon, abs=1e-9)
+
+
+@given(st.floats(0, 5), numbers, numbers)
+def test_the_level_before_a_step_always_satisfies_its_floor(epsilon, anchor, before):
+    (floor,) = lines([epsilon], [anchor], [before])
+    assert holds([before], [floor])
+    assert floor <= anchor - epsilon
+
+
+def test_lines_of_an_anchor_that_was_not_taken_yet_hold_for_anything():
+    floors = lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -0.5])
+    assert floors == [-math.inf, pytest.approx(-0.6)]
+    assert holds([math.nan, -0.6], floors)
+    assert not holds([0.0, math.nan], floors)
+    assert not holds([0.0, -0.61], floors)
+
+
+@given(st.floats(0, 0.999), st.integers(0, 12))
+def test_bisection_finds_the_share_up_to_its_last_halving_and_never_one_that_fails(limit, tries):
+    share = largest_share(lambda each: each <= limit, tries)
+    assert share <= limit < share + 2.0**-tries + 1e-12
+
+
+def test_an_anchor_is_frozen_once_and_its_first_known_level_stays():
+    anchors = Anchors()
+    assert anchors.of("a").solutions == ()
+    assert anchors.freeze("a", SOLUTIONS, 4).solutions == (SOLUTIONS[0], SOLUTIONS[5], SOLUTIONS[10], SOLUTIONS[15])
+    anchors.freeze("a", SOLUTIONS[:1], 4)
+    for value in (math.nan, -0.5, -0.7):
+        anchors.measured("a", Level(value))
+    assert anchors.of("a").level == Level(-0.5)
+    restored = Anchors()
+    restored.restore(json.loads(json.dumps(anchors.state())))
+    assert restored.of("a") == anchors.of("a")
+    restored.forget(["a", "b"])
+    assert restored.of("a").level is None
+
+
+def test_a_damaged_anchor_is_refused():
+    with pytest.raises(AnchorError, match="anchor of a has level nan: it is damaged"):
+        Anchors().restore({"a": {"level": [math.nan, 0.0], "solutions": []}})
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 16), (3, 16), (20, 16), (20, 1)])
+def test_an_anchor_set_is_spread_evenly_and_without_repetition(count: int, size: int):
+    chosen = spread(SOLUTIONS[:count], size)
+    assert len(chosen) == len({tuple(each.prompt) for each in chosen}) == min(count, size)

@@ -1,0 +1,77 @@
+"""Anchors of protected skills: the level and the anchor set that were frozen when protection began."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.safety.levels import Level
+from workers.solution_store import StoredSolution
+
+
+class AnchorError(ValueError):
+    """The anchors of a checkpoint do not fit the run that resumes from it."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where a constraint's protection began: its level (None until it is measured) and its frozen anchor set."""
+
+    level: Level | None = None
+    solutions: tuple[StoredSolution, ...] = ()
+
+
+class Anchors:
+    """Anchors by the constraint's name; an anchor set never changes while it is kept."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Anchor] = {}
+
+    def of(self, name: str) -> Anchor:
+        """A constraint's anchor; without level and solutions before protection began."""
+        return self._kept.get(name, Anchor())
+
+    def freeze(self, name: str, solutions: Sequence[StoredSolution], size: int) -> Anchor:
+        """Freeze at most `size` of these solutions, evenly spread over them, unless a set is frozen already."""
+        if name not in self._kept:
+            self._kept[name] = Anchor(None, spread(solutions, size))
+        return self._kept[name]
+
+    def measured(self, name: str, level: Level) -> None:
+        """Take a constraint's first known level as its anchor."""
+        kept = self.of(name)
+        if kept.level is None and level.known:
+            self._kept[name] = Anchor(level, kept.solutions)
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Forget the anchors of constraints whose skill is trained again: protection starts anew after that."""
+        for name in names:
+            self._kept.pop(name, None)
+
+    def state(self) -> dict[str, Any]:
+        """The whole content, as JSON values."""
+        return {
+            name: {
+                "level": None if anchor.level is None else [anchor.level.value, anchor.level.error],
+                "solutions": [list(map(list, solution)) for solution in anchor.solutions],
+            }
+            for name, anchor in self._kept.items()
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Replace the content by what `state` returned.
+
+        Raises:
+            AnchorError: a level of solutions without the solutions that it was measured on, or one that is no number.
+        """
+        self._kept = {}
+        for name, kept in state.items():
+            level = None if kept["level"] is None else Level(*kept["level"])
+            if level is not None and not level.known:
+                raise AnchorError(f"the checkpoint's anchor of {name} has level {level.value}: it is damaged")
+            self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in kept["solutions"]))
+
+
+def spread(solutions: Sequence[StoredSolution], size: int) -> tuple[StoredSolution, ...]:
+    """At most `size` of these, evenly spread, in their order."""
+    count = min(size, len(solutions))
+    return tuple(solutions[index * len(solutions) // count] for index in range(count))

@@ -1,0 +1,26 @@
+"""Controls of the projection: a correction that knows no skill and moves the parameters as much."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+
+def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
+    """+1 or -1 for each element of the local shards, by chance; the same element has the same sign on any ranks.
+
+    With g_s and signs r, projection onto the random gradients r g_s with the multipliers of g_s moves every parameter
+    as far as projection onto g_s, in a direction that no skill gave.
+    """
+    found = []
+    for number, parameter in enumerate(parameters):
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+        whole = torch.randint(0, 2, parameter.shape, generator=generator, dtype=torch.int8) * 2 - 1
+        if isinstance(parameter, DTensor):
+            # Without a source rank every rank takes its part of its own, equal copy: nothing is sent.
+            mesh, placements = parameter.device_mesh, parameter.placements
+            whole = distribute_tensor(whole.to(parameter.device), mesh, placements, src_data_rank=None).to_local()
+        found.append(whole.to(parameter.device))
+    return found

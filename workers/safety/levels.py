@@ -1,0 +1,74 @@
+"""The closed loop of skill-safe updates: what a protected skill may still lose, and what a step must not fall below.
+
+J is a skill's level: the mean log-likelihood per token of its anchor set, in nats, or the verified mean reward of its
+samples. J_anchor is its level when protection began. A step may cost, to first order,
+
+    epsilon_t = epsilon - (J_anchor - J_now),
+
+so all steps together may cost epsilon: a skill that fell below its level is pushed back, one above it leaves freedom.
+A measured J with standard error e counts as moved only as far as beyond e. The promise is about what happened: after a
+step J >= min(J_anchor - epsilon, J before the step).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Level:
+    """A skill's level J and its standard error; nats per token, or reward."""
+
+    value: float
+    error: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.value)
+
+
+def slack(epsilon: float, anchor: Level, now: Level) -> float:
+    """What a step may still cost, in units of J; epsilon itself where one of the levels is unknown (not finite)."""
+    if not (anchor.known and now.known):
+        return epsilon
+    drift = anchor.value - now.value
+    beyond = max(abs(drift) - math.hypot(anchor.error, now.error), 0.0)
+    return epsilon - math.copysign(beyond, drift)
+
+
+def relative_noise(cosine: float) -> float:
+    """The error of a gradient over its length, from the cosine of its two halves; 0 where there are no two (NaN).
+
+    With halves of equal length whose errors are independent, |g_1 - g_2|^2 / |g_1 + g_2|^2 = (1 - cos) / (1 + cos).
+    """
+    if math.isnan(cosine):
+        return 0.0
+    return math.sqrt((1 - cosine) / max(1 + cosine, 1e-6))
+
+
+def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float]) -> list[float]:
+    """The least J that a step may end with, for each skill: its line, or its level before the step if that is lower.
+
+    An anchor that is not finite (not taken yet) sets no line: -inf.
+    """
+    return [
+        min(anchor - epsilon, before) if math.isfinite(anchor) else -math.inf
+        for epsilon, anchor, before in zip(epsilons, anchors, start, strict=True)
+    ]
+
+
+def holds(levels: Sequence[float], floors: Sequence[float]) -> bool:
+    """Whether every level is at its floor or above; a level that is not a number is not."""
+    return all(floor == -math.inf or level >= floor for level, floor in zip(levels, floors, strict=True))
+
+
+def largest_share(allowed: Callable[[float], bool], tries: int) -> float:
+    """The largest share in [0, 1) of a step that `allowed` accepts among `tries` bisections; 0: the step is undone.
+
+    The whole step (1) is known not to be allowed, none of it (0) is. The last call is not always the share returned.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(tries):
+        share = (low + high) / 2
+        low, high = (share, high) if allowed(share) else (low, share)
+    return low

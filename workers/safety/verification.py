@@ -1,0 +1,120 @@
+"""Verify a step on the anchor sets, and step back where a skill fell below its line.
+
+The promise is then about what the step did, not about its first order. One forward pass over all anchor sets per try;
+levels are summed over the ranks and their minimum is shared, so every rank takes the same decision.
+
+Optimiser state: the first moment (`exp_avg`, `momentum_buffer`) is multiplied by the share of the step that remains,
+so that momentum does not press on what was refused; with an undone step it restarts at 0. The second moment and the
+step count stay: they say how large gradients are, which a refusal does not change.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workers.constraints import likelihood_levels
+from workers.displacement import local_shard
+from workers.safety.levels import holds, largest_share
+from workers.solution_store import StoredSolution
+
+FIRST_MOMENTS = ("exp_avg", "momentum_buffer")
+
+Measure = Callable[[], list[float]]
+
+
+@dataclass
+class Verification:
+    """Verified steps of one update.
+
+    floors: the least level that each anchor set may end with. before: levels at the start of the update. tries:
+    bisections of a step that went too far.
+
+    levels: those of the state that was accepted last. kept: share of the last step that remains. Counts of steps:
+    verified, shrunk, undone.
+    """
+
+    floors: Sequence[float]
+    before: list[float]
+    tries: int
+    levels: list[float] = field(init=False)
+    kept: float = 1.0
+    verified: int = 0
+    shrunk: int = 0
+    undone: int = 0
+
+    def __post_init__(self) -> None:
+        self.levels = self.before
+
+    def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Counts of steps, the share that remains of the last one, and each anchor set's level and line after it."""
+        counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
+        numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
+        numbers["projection/kept_share"] = self.kept
+        for name, level, floor in zip(names, self.levels, self.floors, strict=True):
+            if math.isfinite(floor):
+                numbers |= {f"projection/verified_level/{name}": level, f"projection/line/{name}": floor}
+        return numbers
+
+    def after_step(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
+        """Verify the parameters, shrink their displacement from `start` if they fail; return the share that remains.
+
+        With a share of 0 the parameters are those of the start, bit for bit. Uses one copy of the parameters, and only
+        where the step fails.
+        """
+        self.verified += 1
+        levels = measure()
+        if holds(levels, self.floors):
+            self.levels, self.kept = levels, 1.0
+            return 1.0
+        step = [shard - old for shard, old in zip(shards, start, strict=True)]
+        found: dict[float, list[float]] = {}
+
+        def allowed(share: float) -> bool:
+            _write(shards, start, step, share)
+            found[share] = measure()
+            return holds(found[share], self.floors)
+
+        share = largest_share(allowed, self.tries)
+        _write(shards, start, step, share)
+        self.levels = found[share] if share else self.before
+        self.shrunk += share > 0
+        self.undone += share == 0
+        self.kept = share
+        return share
+
+
+def _write(shards: Sequence[Tensor], start: Sequence[Tensor], step: Sequence[Tensor], share: float) -> None:
+    for shard, old, move in zip(shards, start, step, strict=True):
+        shard.copy_(old if share == 0 else torch.add(old, move, alpha=share))
+
+
+def damp_momentum(optimizer: torch.optim.Optimizer, share: float) -> None:
+    """Multiply the optimiser's first moments by the share of the step that remains."""
+    for state in optimizer.state.values():
+        for name in FIRST_MOMENTS:
+            if isinstance(state.get(name), Tensor):
+                local_shard(state[name]).mul_(share)
+
+
+def measured_levels(
+    engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
+) -> list[float]:
+    """The level of each anchor set at the current parameters, equal on all ranks; NaN for an empty one.
+
+    Collective. Dropout is off during the pass. A level that is not finite on any rank is -inf.
+    """
+    if not any(sets):
+        return [math.nan] * len(sets)
+    training = engine.module.training
+    engine.module.eval()
+    try:
+        levels = likelihood_levels(engine, sets, temperature, micro_batch)
+    finally:
+        engine.module.train(training)
+    levels = torch.where(torch.isfinite(levels), levels, -math.inf)
+    torch.distributed.all_reduce(levels, op=torch.distributed.ReduceOp.MIN)
+    return [float(level) if of else math.nan for level, of in zip(levels, sets, strict=True)]
