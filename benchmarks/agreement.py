@@ -28,8 +28,8 @@ from scipy.stats import binomtest
 # Replaces this file's folder, which has modules with the same names as the packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.agreement_rows import Row, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
-from benchmarks.agreement_verdicts import Comparison, Difference, Verdicts, differences, tests_run  # noqa: E402
+from benchmarks.agreement_rows import AgreementRow, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
+from benchmarks.agreement_verdicts import Comparison, VerdictDifference, Verdicts, differences, tests_run  # noqa: E402
 from benchmarks.sandbox_server import running_server  # noqa: E402
 from rewards.sandbox import Sandbox  # noqa: E402
 
@@ -43,7 +43,7 @@ def share(equal: int, tests: int) -> str:
     return f"{equal / tests:.2%} ({low:.2%} .. {high:.2%})"
 
 
-def table(rows: Sequence[Row], found: Sequence[Verdicts], different: Sequence[Difference]) -> Table:
+def table(rows: Sequence[AgreementRow], found: Sequence[Verdicts], different: Sequence[VerdictDifference]) -> Table:
     """Programs, tests, equal and different verdicts, per source and in total."""
     programs, tests, unequal = Counter[str](), Counter[str](), Counter[str]()
     for row, pair in zip(rows, found, strict=True):
@@ -60,11 +60,11 @@ def table(rows: Sequence[Row], found: Sequence[Verdicts], different: Sequence[Di
     return made
 
 
-def _name(row: Row) -> str:
+def _name(row: AgreementRow) -> str:
     return f"{row.source}, mutants" if row.mutant else row.source
 
 
-async def all_rows(options: argparse.Namespace) -> list[Row]:
+async def all_rows(options: argparse.Namespace) -> list[AgreementRow]:
     """The selected reference solutions, and their mutants."""
     rows = [row for path in options.mbpp for row in mbpp(path)]
     rows += [row for path in options.humaneval for row in humaneval(path)]
@@ -76,7 +76,7 @@ async def all_rows(options: argparse.Namespace) -> list[Row]:
     return [*rows, *mutated(rows, options.mutants, options.seed)]
 
 
-def report(console: Console, different: Sequence[Difference]) -> None:
+def report(console: Console, different: Sequence[VerdictDifference]) -> None:
     """Print every difference, by cause."""
     causes = Counter(one.cause for one in different)
     for cause, number in causes.most_common():
@@ -86,7 +86,7 @@ def report(console: Console, different: Sequence[Difference]) -> None:
                 console.print(f"  {one.line()}", markup=False, highlight=False, soft_wrap=True)
 
 
-def write(path: Path, different: Sequence[Difference]) -> None:
+def write(path: Path, different: Sequence[VerdictDifference]) -> None:
     """Write the differences as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = ("source", "id", "mutant", "program", "setup", "entry_points")

@@ -30,13 +30,13 @@ PASSED = "passed"
 TIMEOUT = "timeout"
 OTHER_OUTPUT = "other output"
 _ENDED = "the process ended"
-Verdict = str | None
+PlainVerdict = str | None
 """PASSED, TIMEOUT or the error of one test; None for a test that was not run because an earlier one timed out."""
 
 
-async def judge_tests(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[Verdict]:
+async def judge_tests(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[PlainVerdict]:
     """The verdict of each test. If the process exits during a test, a new one runs the remaining tests."""
-    verdicts: list[Verdict] = []
+    verdicts: list[PlainVerdict] = []
     while len(verdicts) < len(tests):
         verdicts += await _one_process(program, setup, tests[len(verdicts) :], seconds)
         if TIMEOUT in verdicts:
@@ -44,12 +44,12 @@ async def judge_tests(program: str, setup: str, tests: Sequence[str], seconds: f
     return verdicts
 
 
-async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[Verdict]:
+async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: float) -> list[PlainVerdict]:
     job = {"program": program, "setup": setup, "tests": list(tests)}
     limit = seconds * (len(tests) + 1)
     async with _python([__file__], json.dumps(job).encode(), asyncio.subprocess.PIPE, limit) as process:
         assert process.stdout is not None
-        verdicts: list[Verdict] = []
+        verdicts: list[PlainVerdict] = []
         for index in range(-1, len(tests)):
             try:
                 line = await asyncio.wait_for(process.stdout.readline(), seconds + (_START_SECONDS if index < 0 else 0))
@@ -66,9 +66,9 @@ async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: 
     return verdicts
 
 
-async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds: float) -> list[Verdict]:
+async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds: float) -> list[PlainVerdict]:
     """The verdict of each pair of input and expected output, each in a separate process."""
-    verdicts: list[Verdict] = []
+    verdicts: list[PlainVerdict] = []
     for given, expected in cases:
         if TIMEOUT in verdicts:
             verdicts.append(None)

@@ -31,7 +31,7 @@ _MAIN = "\nif __name__ == '__main__':\n    import ast\n    print({}(*ast.literal
 
 
 @dataclass(frozen=True)
-class Row:
+class AgreementRow:
     """One program with its `tests`, statements after `setup`, or its `printed` pairs of input and output.
 
     `mutant`: the kind of change to the reference solution; None for the solution itself.
@@ -60,12 +60,14 @@ def entry_points(program: str, sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(used & defined))
 
 
-def with_tests(source: str, name: str, program: str, tests: Sequence[str], before: str = "") -> Row:
+def with_tests(source: str, name: str, program: str, tests: Sequence[str], before: str = "") -> AgreementRow:
     """The row of a program whose tests call it; `before`: statements that run before each test."""
-    return Row(source, name, program, tuple(tests), before, entry_points=entry_points(program, [before, *tests]))
+    return AgreementRow(
+        source, name, program, tuple(tests), before, entry_points=entry_points(program, [before, *tests])
+    )
 
 
-def mbpp(path: Path) -> Iterator[Row]:
+def mbpp(path: Path) -> Iterator[AgreementRow]:
     """The problems of an MBPP file: the full version in JSON Lines or the sanitized one in JSON."""
     text = path.read_text()
     records = json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
@@ -77,7 +79,7 @@ def mbpp(path: Path) -> Iterator[Row]:
         yield with_tests(source, str(record["task_id"]), record["code"].replace("\r\n", "\n"), tests, setup)
 
 
-def humaneval(path: Path) -> Iterator[Row]:
+def humaneval(path: Path) -> Iterator[AgreementRow]:
     """The problems of HumanEval, each with its `check` as one test."""
     for line in path.read_text().splitlines():
         record = json.loads(line)
@@ -85,7 +87,7 @@ def humaneval(path: Path) -> Iterator[Row]:
         yield with_tests("humaneval", record["task_id"], record["prompt"] + record["canonical_solution"], [test])
 
 
-def idioms() -> Iterator[Row]:
+def idioms() -> Iterator[AgreementRow]:
     """The programs of agreement_idioms.txt, one row per test."""
     text = Path(__file__).with_name("agreement_idioms.txt").read_text()
     for block in text.split("\n#: program ")[1:]:
@@ -95,12 +97,12 @@ def idioms() -> Iterator[Row]:
         for test in tests or _ADDS_ONE:
             if test.startswith("printed "):
                 pair = ast.literal_eval(test.removeprefix("printed "))
-                yield Row(f"idioms, {kind}", name, program, printed=(pair,))
+                yield AgreementRow(f"idioms, {kind}", name, program, printed=(pair,))
             else:
                 yield with_tests(f"idioms, {kind}", name, program, [test.removeprefix("test\n")])
 
 
-def own(each: int, seed: int) -> Iterator[Row]:
+def own(each: int, seed: int) -> Iterator[AgreementRow]:
     """`each` problems of every source of this project with programs or queries as answers."""
     for skill in ("write", "repair", "parts"):
         for problem in _micro(skill, each, seed):
@@ -126,7 +128,7 @@ def _procedural(module: Any, each: int, seed: int) -> list[dict[str, Any]]:
     return list(procedural.drafts(name, module.draw, limit=each, seed=seed))[:each]
 
 
-def _query(source: str, name: str, query: str, truth: Any) -> Row:
+def _query(source: str, name: str, query: str, truth: Any) -> AgreementRow:
     """A query as the program that runs it, with the job as input and the rows as output."""
     jobs = [
         {"engine": "sqlite", "setups": [one.setup], "query": query, "row_limit": ROW_LIMIT, "seconds": 2.0}
@@ -134,10 +136,10 @@ def _query(source: str, name: str, query: str, truth: Any) -> Row:
     ]
     outputs = [json.dumps({"results": [one.expected]}) for one in truth.databases]
     printed = tuple(zip(map(json.dumps, jobs), outputs, strict=True))
-    return Row(source, name, inspect.getsource(sql_driver), printed=printed)
+    return AgreementRow(source, name, inspect.getsource(sql_driver), printed=printed)
 
 
-async def as_printed(rows: Sequence[Row], each: int, seconds: float, jobs: int) -> list[Row]:
+async def as_printed(rows: Sequence[AgreementRow], each: int, seconds: float, jobs: int) -> list[AgreementRow]:
     """Up to `each` rows of every source whose tests call a function with literals, turned into programs that read these
     and print the value; the expected output is that of the reference solution.
     """
@@ -146,22 +148,22 @@ async def as_printed(rows: Sequence[Row], each: int, seconds: float, jobs: int) 
         made += list(islice((found for row in rows if row.source == source if (found := _reading(row))), each))
     free = asyncio.Semaphore(jobs)
 
-    async def answered(row: Row) -> Row:
+    async def answered(row: AgreementRow) -> AgreementRow:
         async with free:
             return await _answered(row, seconds)
 
     return await asyncio.gather(*map(answered, made))
 
 
-def _reading(row: Row) -> Row | None:
+def _reading(row: AgreementRow) -> AgreementRow | None:
     calls = [found for test in row.tests if (found := _call(test))]
     if not calls or len({name for name, _ in calls}) > 1:
         return None
     program = row.program + _MAIN.format(calls[0][0])
-    return Row(f"{row.source}, printed", row.id, program, printed=tuple((given, "") for _, given in calls))
+    return AgreementRow(f"{row.source}, printed", row.id, program, printed=tuple((given, "") for _, given in calls))
 
 
-async def _answered(row: Row, seconds: float) -> Row:
+async def _answered(row: AgreementRow, seconds: float) -> AgreementRow:
     answers = [(given, await printed(row.program, given, seconds)) for given, _ in row.printed]
     return replace(row, printed=tuple((given, text) for given, (error, text) in answers if error is None))
 
@@ -177,12 +179,12 @@ def _call(test: str) -> tuple[str, str] | None:
     return None
 
 
-def mutated(rows: Sequence[Row], wanted: int, seed: int) -> list[Row]:
+def mutated(rows: Sequence[AgreementRow], wanted: int, seed: int) -> list[AgreementRow]:
     """Mutants drawn evenly from all rows, so that every source has its share; at most `wanted`."""
     order = list(rows)
     random.Random(f"mutants/{seed}").shuffle(order)
     left = {index: _mutants(row, seed) for index, row in enumerate(order)}
-    found: list[Row] = []
+    found: list[AgreementRow] = []
     for index in _round_robin(left):
         if len(found) == wanted:
             break
@@ -193,14 +195,14 @@ def mutated(rows: Sequence[Row], wanted: int, seed: int) -> list[Row]:
     return found
 
 
-def _round_robin(left: dict[int, Iterator[Row]]) -> Iterator[int]:
+def _round_robin(left: dict[int, Iterator[AgreementRow]]) -> Iterator[int]:
     for _ in count():
         if not left:
             return
         yield from list(left)
 
 
-def _mutants(row: Row, seed: int) -> Iterator[Row]:
+def _mutants(row: AgreementRow, seed: int) -> Iterator[AgreementRow]:
     made = mutants(row.program)
     random.Random(f"{row.source}/{row.id}/{seed}").shuffle(made)
     for mutant in made:

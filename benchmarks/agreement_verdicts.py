@@ -10,8 +10,16 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.agreement_plain import MEMORY_MB, OTHER_OUTPUT, PASSED, TIMEOUT, Verdict, judge_printed, judge_tests
-from benchmarks.agreement_rows import Row
+from benchmarks.agreement_plain import (
+    MEMORY_MB,
+    OTHER_OUTPUT,
+    PASSED,
+    TIMEOUT,
+    PlainVerdict,
+    judge_printed,
+    judge_tests,
+)
+from benchmarks.agreement_rows import AgreementRow
 from rewards.sandbox import AssertCase, Case, CaseResult, InfrastructureError, Program, Sandbox, StdioCase
 
 _REPEATS = 4
@@ -23,10 +31,10 @@ _UNDECIDABLE = re.compile(r"the program's class|of its class|more than \d+ items
 
 
 @dataclass(frozen=True)
-class Difference:
+class VerdictDifference:
     """One test whose verdicts differ; `outcome` and `detail` are the sandbox's."""
 
-    row: Row
+    row: AgreementRow
     index: int
     plain: str
     outcome: str
@@ -41,7 +49,7 @@ class Difference:
         return f"{row.source} | {row.id} | {mutant} | {test} | {self.plain[:80]} | {self.outcome}: {self.detail[:160]}"
 
 
-Verdicts = tuple[list[Verdict], list[CaseResult]]
+Verdicts = tuple[list[PlainVerdict], list[CaseResult]]
 
 
 class Comparison:
@@ -52,7 +60,7 @@ class Comparison:
         self.seconds = seconds
         self.free = asyncio.Semaphore(jobs)
 
-    async def verdicts(self, rows: Sequence[Row], console: Console) -> list[Verdicts]:
+    async def verdicts(self, rows: Sequence[AgreementRow], console: Console) -> list[Verdicts]:
         """The plain and the sandbox's verdicts of every row.
 
         Rows that differ by a time-out run again alone with more time, since a time near the limit is not conclusive.
@@ -60,7 +68,7 @@ class Comparison:
         with Progress(console=console) as progress:
             task = progress.add_task("programs", total=len(rows))
 
-            async def one(row: Row) -> Verdicts:
+            async def one(row: AgreementRow) -> Verdicts:
                 async with self.free:
                     found = await self._both(row)
                 progress.advance(task)
@@ -74,16 +82,16 @@ class Comparison:
             self.seconds /= _MORE_SECONDS
         return found
 
-    async def _both(self, row: Row) -> Verdicts:
+    async def _both(self, row: AgreementRow) -> Verdicts:
         return await self.plain(row), await self._boxed(row)
 
-    async def plain(self, row: Row) -> list[Verdict]:
+    async def plain(self, row: AgreementRow) -> list[PlainVerdict]:
         """Verdicts of the plain harness."""
         if row.printed:
             return await judge_printed(row.program, row.printed, self.seconds)
         return await judge_tests(row.program, row.setup, row.tests, self.seconds)
 
-    async def _boxed(self, row: Row) -> list[CaseResult]:
+    async def _boxed(self, row: AgreementRow) -> list[CaseResult]:
         cases: list[Case] = [*map(AssertCase, row.tests), *(StdioCase(*pair) for pair in row.printed)]
         try:
             result = await self.sandbox.check(
@@ -100,7 +108,7 @@ class Comparison:
             return [CaseResult(_INFRASTRUCTURE, str(error))] * len(cases)
         return result.cases
 
-    async def explained(self, difference: Difference) -> Difference:
+    async def explained(self, difference: VerdictDifference) -> VerdictDifference:
         """The difference with its cause; a program whose plain verdict varies between processes has no true verdict."""
         for _ in range(_REPEATS):
             again = (await self.plain(difference.row))[difference.index]
@@ -109,7 +117,7 @@ class Comparison:
         return replace(difference, cause=cause_of(difference))
 
 
-def cause_of(difference: Difference) -> str:
+def cause_of(difference: VerdictDifference) -> str:
     """The cause of a difference by its detail, or the kind of failure that is still to be explained."""
     if TIMEOUT in (difference.plain, difference.outcome):
         return "one side timed out twice"
@@ -143,10 +151,10 @@ def _differ_by_time(pair: Verdicts) -> bool:
     )
 
 
-def differences(rows: Sequence[Row], found: Sequence[Verdicts]) -> list[Difference]:
+def differences(rows: Sequence[AgreementRow], found: Sequence[Verdicts]) -> list[VerdictDifference]:
     """All tests that both sides ran with different verdicts."""
     return [
-        Difference(row, index, plain, boxed.outcome, boxed.detail or "")
+        VerdictDifference(row, index, plain, boxed.outcome, boxed.detail or "")
         for row, pair in zip(rows, found, strict=True)
         for index, plain, boxed in _ran(pair)
         if (plain == PASSED) != boxed.passed

@@ -39,7 +39,7 @@ TARGETS = dict.fromkeys(("mcp", "mis", "mvc", "countdown", "gsm8k"), 20_000) | d
     ("mcs", "ged", "tsp"), 5_000
 )
 
-Row = tuple[dict[str, Any], str]
+AnsweredRow = tuple[dict[str, Any], str]
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ async def measure(name: str, truth: dict[str, Any], response: str, runs: int) ->
     return judged, scored
 
 
-def problems(nodes: int) -> dict[str, Row]:
+def problems(nodes: int) -> dict[str, AnsweredRow]:
     """A ground truth and a feasible answer for every verifier that needs no sandbox."""
     rng = random.Random(0)
     names = [f"Node {number}" for number in range(nodes)]

@@ -1,4 +1,4 @@
-"""Parts of a training step on a CPU, tokens per second, and their share of the processor's matrix throughput.
+"""Parts of a training step on a CPU, tokens per second, share of the processor's matrix throughput, and memory.
 
     python benchmarks/step_parts.py outputs/quickstart/NAME outputs/pretrained/NAME
 
@@ -7,7 +7,8 @@ The throughput is that of one large product in the run's precision, measured her
 machine of the runs, with nothing beside it. Operations are those of the weights' products alone: the forward pass over
 prompts and responses, the head over responses; an update with adapters has twice, one of all weights three times as
 many. They count every sample's prompt. Engine and trainer compute a group's prompt once: the rates are those that a
-plain pass would need for the same time.
+plain pass would need for the same time. Memory: the peak of the trainer's process, and what all programs of the machine
+used at the end of an update, the largest of all steps.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from recipe.records.run_directory import RunDirectory  # noqa: E402
 from workers.cpu.processor import threads_per_rank  # noqa: E402
 
 SKIPPED = 1
+MEMORY = {"trainer": "actor/perf/max_memory_allocated_gb", "machine": "actor/perf/cpu_memory_used_gb"}
 PARTS = {
     "generation and verification": "timing_s/gen",
     "old log-probabilities": "timing_s/old_log_prob",
@@ -70,7 +72,13 @@ def table(run: RunDirectory, rows: Sequence[dict[str, Any]]) -> list[str]:
             rate = statistics.median(seconds)
             line += f"  {tokens / rate:7.0f} tokens/s  {flops / rate / peak:5.1%} of the throughput"
         lines.append(line)
-    return lines
+    return [*lines, memory(rows)]
+
+
+def memory(rows: Sequence[dict[str, Any]]) -> str:
+    """The largest memory of any step, in GiB."""
+    found = {name: [row[metric] for row in rows if metric in row] for name, metric in MEMORY.items()}
+    return "  memory " + ", ".join(f"{name} {max(sizes):.1f} GiB" for name, sizes in found.items() if sizes)
 
 
 def operations(config: DictConfig, rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from data_prep.files import complete_file
-from data_prep.governance.audit import THRESHOLD, Finding, audit, find
+from data_prep.governance.audit import THRESHOLD, AuditFinding, audit, find
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
 from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
@@ -29,7 +29,7 @@ class Governed:
     """All tasks, in the order of their files, and the findings about them."""
 
     tasks: list[Task]
-    findings: list[Finding]
+    findings: list[AuditFinding]
 
     def kept(self, role: str) -> list[Task]:
         """The tasks of a role that were not dropped."""

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Collection
 
-from rewards.verifiers.sql import Database, Value
+from rewards.verifiers.sql import Database, SqlValue
 
 _CANDIDATES = 8
 _ROUNDS = 40
@@ -43,7 +43,7 @@ def _indistinguishable(queries: set[str], database: Database) -> set[str]:
     return {query for query, rows in zip(ordered, results, strict=True) if rows == database.expected}
 
 
-def _run(queries: list[str], setup: str) -> list[list[list[Value]]]:
+def _run(queries: list[str], setup: str) -> list[list[list[SqlValue]]]:
     connection = sqlite3.connect(":memory:")
     try:
         connection.executescript(setup)

@@ -14,7 +14,7 @@ MAX_LINE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class Line:
+class JsonLine:
     """One non-blank line: its number (from 1), and either its object or the reason why it has none."""
 
     number: int
@@ -22,7 +22,7 @@ class Line:
     reason: str = ""
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[JsonLine]:
     """The non-blank lines of a file, one at a time. Raises DataFileError if the file cannot be opened."""
     try:
         stream = path.open("rb")
@@ -34,7 +34,7 @@ def read_lines(path: Path) -> Iterator[Line]:
             number += 1
             if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 _skip_the_rest(stream)
-                yield Line(number, None, f"the line is longer than {MAX_LINE_BYTES:,} bytes")
+                yield JsonLine(number, None, f"the line is longer than {MAX_LINE_BYTES:,} bytes")
             elif raw.strip():
                 yield _parsed(number, raw)
 
@@ -44,16 +44,16 @@ def _skip_the_rest(stream: BinaryIO) -> None:
         pass
 
 
-def _parsed(number: int, raw: bytes) -> Line:
+def _parsed(number: int, raw: bytes) -> JsonLine:
     try:
         value = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        return Line(number, None, f"not UTF-8: byte {error.start} of the line ({error.reason})")
+        return JsonLine(number, None, f"not UTF-8: byte {error.start} of the line ({error.reason})")
     except (ValueError, RecursionError) as error:
-        return Line(number, None, f"not JSON: {error}")
+        return JsonLine(number, None, f"not JSON: {error}")
     if not isinstance(value, dict):
-        return Line(number, None, f"a JSON object was expected, found {type(value).__name__}")
-    return Line(number, value)
+        return JsonLine(number, None, f"a JSON object was expected, found {type(value).__name__}")
+    return JsonLine(number, value)
 
 
 def write_lines(path: Path, objects: Iterable[dict[str, Any]]) -> int:

@@ -29,7 +29,7 @@ from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.servers import last_error
-from recipe.evaluation.verified import JudgedSamples, Pair, pairs, read_judged, read_verified
+from recipe.evaluation.verified import JudgedSamples, PreferencePair, pairs, read_judged, read_verified
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
 from recipe.studies.manifest import StudyError, claim
@@ -45,7 +45,7 @@ class DpoError(ValueError):
     """The request is invalid; the message addresses the user."""
 
 
-def line(pair: Pair) -> dict[str, Any]:
+def line(pair: PreferencePair) -> dict[str, Any]:
     """A pair in TRL's format."""
     answers = {"chosen": pair.chosen.answer.text, "rejected": pair.rejected.answer.text}
     return {"prompt": list(pair.problem.messages)} | {
@@ -53,7 +53,7 @@ def line(pair: Pair) -> dict[str, Any]:
     }
 
 
-def write_pairs(found: Sequence[Pair], out: Path) -> dict[str, Path]:
+def write_pairs(found: Sequence[PreferencePair], out: Path) -> dict[str, Path]:
     """Write `train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; DpoError if one would be empty."""
     shares = {"val": HELD_OUT_PERCENT, "train": 100 - HELD_OUT_PERCENT}
     files = {split: out / f"{split}_pairs.jsonl" for split in shares}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
+from hydra import compose, initialize_config_module
 
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
@@ -36,6 +37,7 @@ from recipe.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
 from rewards.environments import ENVIRONMENTS
 from rewards.settings import JudgeSettings
+from workers.cpu.processor import Precision, hardware_precision
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -60,6 +62,10 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     servers.add_argument(
         "--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one quoted string"
     )
+    servers.add_argument(
+        "--precision", choices=get_args(Precision),
+        help="of vLLM's products on a CPU (default: run.precision of the experiment, else auto)",
+    )  # fmt: skip
     servers.add_argument("--concurrency", type=positive, default=64, help="concurrent requests (default 64)")
     servers.add_argument("--retries", type=int, default=5, help="of a failed request, with growing pauses (default 5)")
     sampling = options.add_argument_group("sampling")
@@ -128,6 +134,22 @@ def judge_settings(name: str | None, texts: Sequence[str]) -> JudgeSettings:
         raise RequestError(f"--judge: {error}") from None
 
 
+def precision_of(options: argparse.Namespace) -> str | None:
+    """The precision in which a vLLM on a CPU multiplies; None where none is started on one."""
+    if options.url or options.platform != "cpu":
+        return None
+    chosen = options.precision or experiment_precision(options.experiment)
+    return hardware_precision() if chosen == "auto" else chosen
+
+
+def experiment_precision(name: str | None) -> Precision:
+    """`run.precision` of an experiment that exists; None: the default of all."""
+    with initialize_config_module("configs", version_base=None):
+        config = compose("train", [f"experiment={name}"] if name else [])
+    precision: Precision = config.run.precision
+    return precision
+
+
 def agents_settings(arguments: Sequence[str] | None, problems: Sequence[Problem]) -> AgentsSettings | None:
     """The settings selected by `--agents`; RequestError if they are invalid or no problem is for an agent."""
     if arguments is None:
@@ -160,7 +182,8 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
         return
     name = str(local_model(options))
     options.out.mkdir(parents=True, exist_ok=True)
-    with vllm_server(name, options.platform, options.out / "vllm.log", shlex.split(options.vllm)) as url:
+    log, more = options.out / "vllm.log", shlex.split(options.vllm)
+    with vllm_server(name, options.platform, log, more, precision_of(options)) as url:
         yield [url], name
 
 
@@ -179,6 +202,8 @@ def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFol
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
+    if (precision := precision_of(options)) not in (None, "float32"):  # which older evaluations have, unsaid
+        settings["precision"] = precision
     folder = EvaluationFolder(options.out)
     folder.check(settings, unknown=("model",))  # before a server takes minutes to start
     with serving(options) as (urls, name):

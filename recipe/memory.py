@@ -11,7 +11,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import psutil
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from rich import box
@@ -21,6 +20,7 @@ import configs
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
+from recipe.capacity.room import disk_refusals, machine_memory, study_disk
 from recipe.records.tables import table_console
 from recipe.settings import SettingsError
 from workers.cpu.processor import settle_precision
@@ -48,11 +48,15 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
         UnknownShapeError: the model's architecture is unknown.
         SettingsError: our groups of the configuration are invalid.
     """
+    return _read_plan(overrides, gpu_memory_gib)[1]
+
+
+def _read_plan(overrides: list[str], gpu_memory_gib: float) -> tuple[DictConfig, MemoryPlan]:
     with initialize_config_module("configs", version_base=None):
         config: DictConfig = compose("train", overrides)
     settle_precision(config, "run.precision")
-    memory = psutil.virtual_memory().total / GIB if config.trainer.device == "cpu" else gpu_memory_gib
-    return plan_memory(config, shape_of(config.actor_rollout_ref.model.path), memory)
+    memory = machine_memory() / GIB if config.trainer.device == "cpu" else gpu_memory_gib
+    return config, plan_memory(config, shape_of(config.actor_rollout_ref.model.path), memory)
 
 
 def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
@@ -77,20 +81,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", action="store_true", help="a table of every preset, with LoRA and full training")
     parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
+    parser.add_argument(
+        "--runs", type=int, default=0, help="on a CPU, also the disk of this many runs and their models"
+    )
     arguments, overrides = parser.parse_known_args()
     console = table_console()
     if arguments.presets:
         console.print(preset_table(overrides, arguments.gib))
         return 0
     try:
-        plan = read_plan(overrides, arguments.gib)
+        config, plan = _read_plan(overrides, arguments.gib)
     except (UnknownShapeError, SettingsError) as error:
         console.print(f"no plan: {error}", markup=False, soft_wrap=True)
         return 2
     console.print(plan.render())
-    for refusal in plan.refusals:
+    refusals = plan.refusals or _disk_refusals(config, plan, arguments.runs)
+    for refusal in refusals:
         console.print(f"does not work: {refusal}", markup=False, highlight=False, soft_wrap=True)
-    return 2 if plan.refusals else 0
+    return 2 if refusals else 0
+
+
+def _disk_refusals(config: DictConfig, plan: MemoryPlan, runs: int) -> list[str]:
+    """A cluster's disks are not this machine's, and neither is that of a plan for another one."""
+    folder = Path(config.run.root, config.run.experiment)
+    return disk_refusals(folder, study_disk(config, plan, runs)) if plan.sizes.on_cpu and runs else []
 
 
 if __name__ == "__main__":

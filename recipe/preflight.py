@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from recipe.checks import (
-    Finding,
+    PreflightFinding,
     cluster,
     combinations,
     data,
@@ -37,7 +37,7 @@ from workers.cpu.processor import settle_precision
 REFUSED = 2
 
 # In this order: cheap and informative checks first.
-CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
+CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] = {
     "the packages are this checkout's": packages.check,
     "our names are in verl's registries": names.check,
     "optional packages in use are installed": names.check_optional_packages,
@@ -49,18 +49,18 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[Finding]]] = {
     "the protocol's stages can be run": protocol.check,
     "the model folder is complete": model.check,
     "credit can be mapped to the tokenizer's tokens": reward.check_tokenizer,
-    "batches divide and memory suffices": machine.check_memory,
+    "batches divide, memory and disk suffice": machine.check_memory,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
 }
 
 
-def examine(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def examine(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """All problems found by all checks."""
     return [problem for _, problems in _examine(config, run) for problem in problems]
 
 
-def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[Finding]]]:
+def _examine(config: DictConfig, run: RunDirectory) -> Iterator[tuple[str, list[PreflightFinding]]]:
     for title, check in CHECKS.items():
         yield title, check(config, run)
 
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> int:
             console.print(f"      {problem}", markup=False)
     if not failed:
         console.print(machine.describe(config))
-        for line in cluster.token_notes(config):
+        for line in (*machine.notes(config), *cluster.token_notes(config)):
             console.print(line, markup=False)
     return REFUSED if failed else 0
 

@@ -22,6 +22,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
+from recipe.capacity.model_shape import UnknownShapeError, shape_of
+from recipe.capacity.supervised import supervised_refusals
 from recipe.checks.model import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
@@ -30,7 +32,7 @@ from recipe.evaluation.verified import demonstrations, read_judged, read_verifie
 from recipe.report import main as print_report
 from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.studies.manifest import StudyError, claim
-from workers.cpu.processor import settle_precision, threads_per_rank
+from workers.cpu.processor import cores_note, precision_note, settle_precision, threads_per_rank
 
 REFUSED, FAILED = 2, 1
 # Groups of the configuration that affect the result.
@@ -46,9 +48,12 @@ def launch(config: DictConfig) -> int:
         model = model_folder(config.model.path)
         claim(folder, {"start": str(model)}, _sources(config), _settings(config))
         files = demonstration_files(config, model, folder)
-    except (FolderError, DataFileError, ModelError, StudyError) as error:
+        require_room(config, model, files["train"])
+    except (FolderError, DataFileError, ModelError, StudyError, RoomError) as error:
         print(f"refused before training: {error}", file=sys.stderr)
         return REFUSED
+    if config.trainer.get("device") == "cpu":
+        print(precision_note(config.precision, "precision"), cores_note(config.trainer.n_gpus_per_node), sep="\n")
     overrides = [f"model.path={model}", *(f"data.{split}_files=[{','.join(found)}]" for split, found in files.items())]
     status = (
         report(config, model, folder / "before")
@@ -101,6 +106,37 @@ def demonstration_files(config: DictConfig, model: Path, folder: Path) -> dict[s
         ]
         for split, paths in named.items()
     }
+
+
+class RoomError(ValueError):
+    """This machine lacks memory or disk for the training; the message has the arithmetic."""
+
+
+def require_room(config: DictConfig, model: Path, files: Sequence[str]) -> None:
+    """On a CPU, raise RoomError unless memory and disk suffice: the system would end the training minutes later."""
+    if config.trainer.get("device") != "cpu":
+        return
+    try:
+        shape = shape_of(str(model))
+    except UnknownShapeError:
+        return
+    if refusals := supervised_refusals(config, shape, longest_micro_batch(config, model, files)):
+        raise RoomError("\n".join(refusals))
+
+
+def longest_micro_batch(config: DictConfig, model: Path, files: Sequence[str]) -> int:
+    """Tokens of the micro-batch of the longest demonstrations, of one rank."""
+    if config.data.use_dynamic_bsz:
+        return int(config.data.max_token_len_per_gpu)
+    from verl.utils import hf_tokenizer
+
+    tokenizer = hf_tokenizer(str(model))
+    chats = [
+        [turn.model_dump() for turn in row.messages] for path in files for row in read_rows(Path(path), Demonstration)
+    ]
+    texts = [tokenizer.apply_chat_template(chat, tokenize=False) for chat in chats]
+    lengths = sorted(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]), reverse=True)
+    return sum(lengths[: config.data.micro_batch_size_per_gpu])
 
 
 def _fitting(path: Path, config: DictConfig, model: Path, out: Path) -> str:

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 from rich.table import Table
 
+from recipe.checks import machine
 from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.pages import processor, skill_table, source_commit, update_report
@@ -170,10 +171,8 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     announce(run, config.run.command, console)
-    if config.trainer.device == "cpu":
-        console.print(
-            f"precision: {config.run.precision} (run.precision); weights and optimiser: float32", markup=False
-        )
+    for note in machine.notes(config):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     try:
         train(config, settings, run)
     except ClusterError as error:

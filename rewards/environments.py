@@ -18,7 +18,7 @@ from rewards.sandbox import AssertCase, Program, StdioCase
 from rewards.settings import JudgeSettings
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.programs import sandbox_at
-from rewards.verifiers.sql import SqlTruth, Value, results_of
+from rewards.verifiers.sql import SqlTruth, SqlValue, results_of
 from rewards.verifiers.stdio import StdioTruth
 
 # Key of the Episode among the extra fields of an agent's trajectory.
@@ -187,7 +187,7 @@ class SqlEnvironment(Environment):
         return Observation(text, done=False, valid=True)
 
 
-def _as_lines(rows: Sequence[Sequence[Value]]) -> str:
+def _as_lines(rows: Sequence[Sequence[SqlValue]]) -> str:
     """Rows as comma-separated lines, NULL for None."""
     lines = [",".join("NULL" if value is None else str(value) for value in row) for row in rows]
     return "\n".join(lines) or "no rows"

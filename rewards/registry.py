@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
-__all__ = ["Judge", "JudgeSettings", "Verifier", "get", "names", "register", "validate_ground_truth"]
+__all__ = ["JudgeSettings", "ResponseJudge", "Verifier", "get", "names", "register", "validate_ground_truth"]
 
 # A module registers its verifier on import. It is imported when its name is first requested, so that a run pays only
 # for the verifiers that its data use.
@@ -34,7 +34,7 @@ _MODULES = {
 }
 
 # Judges one response. InfrastructureError, or any other exception raised by mistake, means "not judged".
-Judge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
+ResponseJudge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
 
 
 def whole(response: str) -> str:
@@ -51,7 +51,7 @@ class Verifier:
 
     name: str
     truth: type[BaseModel]
-    judge: Judge
+    judge: ResponseJudge
     reads: Callable[[str], str] = whole
 
 

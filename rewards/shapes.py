@@ -24,10 +24,10 @@ class AnswerProperties:
     repeats: bool
 
 
-Part = Callable[[AnswerProperties], float]
+RewardPart = Callable[[AnswerProperties], float]
 
 
-def result(optimal: float, *, worse: float = 0.0, infeasible: float = 0.0, steep: bool = False) -> Part:
+def result(optimal: float, *, worse: float = 0.0, infeasible: float = 0.0, steep: bool = False) -> RewardPart:
     """Pays `optimal`, or `worse` times the quality of a feasible answer, or `infeasible`."""
 
     def pay(answer: AnswerProperties) -> float:
@@ -38,17 +38,17 @@ def result(optimal: float, *, worse: float = 0.0, infeasible: float = 0.0, steep
     return pay
 
 
-def format_bonus(amount: float) -> Part:
+def format_bonus(amount: float) -> RewardPart:
     """Pays for a well-formed response, right or wrong."""
     return lambda answer: amount * answer.formatted
 
 
-def repetition_penalty(amount: float) -> Part:
+def repetition_penalty(amount: float) -> RewardPart:
     """Charges a response that repeats itself, right or wrong."""
     return lambda answer: -amount * answer.repeats
 
 
-SHAPES: dict[str, tuple[Part, ...]] = {
+SHAPES: dict[str, tuple[RewardPart, ...]] = {
     "binary": (result(1.0),),
     "binary_format": (result(1.0), format_bonus(0.5)),
     "binary_format_repeat": (result(1.0), format_bonus(0.5), repetition_penalty(0.5)),

@@ -13,7 +13,7 @@ _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
     tokenize.ENDMARKER,
 }  # fmt: skip
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def figures(root: Path) -> dict[str, float]:
@@ -21,7 +21,7 @@ def figures(root: Path) -> dict[str, float]:
     files = [path for name in PACKAGES for path in sorted((root / name).rglob("*.py")) if path.name != "__init__.py"]
     texts = [path.read_text() for path in files]
     lines = [len(text.splitlines()) for text in texts]
-    nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, Function)]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, FunctionNode)]
     lengths = [(node.end_lineno or 0) - node.lineno + 1 for node in nodes]
     arguments = [argument for node in nodes for argument in _arguments(node)]
     tokens, code_lines = zip(*map(_tokens, texts), strict=True)
@@ -40,7 +40,7 @@ def figures(root: Path) -> dict[str, float]:
     }
 
 
-def _arguments(node: Function) -> list[ast.arg]:
+def _arguments(node: FunctionNode) -> list[ast.arg]:
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     return [argument for argument in given if argument.arg not in ("self", "cls")]
 

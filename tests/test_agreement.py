@@ -9,8 +9,18 @@ from rich.console import Console
 from benchmarks import agreement
 from benchmarks.agreement import share, table
 from benchmarks.agreement_plain import PASSED, TIMEOUT, judge_printed, judge_tests, printed
-from benchmarks.agreement_rows import Row, as_printed, entry_points, humaneval, idioms, mbpp, mutated, own, with_tests
-from benchmarks.agreement_verdicts import Difference, cause_of, differences
+from benchmarks.agreement_rows import (
+    AgreementRow,
+    as_printed,
+    entry_points,
+    humaneval,
+    idioms,
+    mbpp,
+    mutated,
+    own,
+    with_tests,
+)
+from benchmarks.agreement_verdicts import VerdictDifference, cause_of, differences
 from rewards.sandbox import CaseResult
 
 ADD = "def f(a):\n    return a + 1\n"
@@ -94,13 +104,17 @@ def test_public_rows_carry_setup_tests_and_entry_points(tmp_path):
     for path, value in zip(paths, (full, [sanitized], human), strict=True):
         path.write_text(json.dumps(value))
     tests = ("assert f(n) == 2", "assert f(3) == 3")
-    assert list(mbpp(paths[0])) == [Row("mbpp", "3", "def f(a):\n  return a", tests, "n = 2", (), ("f",))]
-    assert list(mbpp(paths[1])) == [Row("mbpp sanitized", "4", ADD, ("assert f(1) == 2",), "import math", (), ("f",))]
-    assert list(humaneval(paths[2])) == [Row("humaneval", "HumanEval/0", ADD, (f"{check}\ncheck(f)",), "", (), ("f",))]
+    assert list(mbpp(paths[0])) == [AgreementRow("mbpp", "3", "def f(a):\n  return a", tests, "n = 2", (), ("f",))]
+    assert list(mbpp(paths[1])) == [
+        AgreementRow("mbpp sanitized", "4", ADD, ("assert f(1) == 2",), "import math", (), ("f",))
+    ]
+    assert list(humaneval(paths[2])) == [
+        AgreementRow("humaneval", "HumanEval/0", ADD, (f"{check}\ncheck(f)",), "", (), ("f",))
+    ]
 
 
 @pytest.fixture(scope="module")
-def ours() -> list[Row]:
+def ours() -> list[AgreementRow]:
     return list(own(2, 0))
 
 
@@ -187,12 +201,12 @@ def test_only_tests_that_ran_and_differ_are_differences():
 )
 def test_differences_are_grouped_by_cause(plain, outcome, detail, cause):
     row = with_tests("set", "1", ADD, ["assert f(1) == 2"])
-    assert cause_of(Difference(row, 0, plain, outcome, detail)).startswith(cause)
+    assert cause_of(VerdictDifference(row, 0, plain, outcome, detail)).startswith(cause)
 
 
 def test_printed_numbers_that_are_equal_by_value_differ_by_design():
-    row = Row("set, printed", "1", "print(240.0)", printed=(("", "240\n"),))
-    assert cause_of(Difference(row, 0, "other output", "passed", "")).startswith("by design, printed tokens")
+    row = AgreementRow("set, printed", "1", "print(240.0)", printed=(("", "240\n"),))
+    assert cause_of(VerdictDifference(row, 0, "other output", "passed", "")).startswith("by design, printed tokens")
 
 
 def test_the_table_counts_verdicts_by_source():

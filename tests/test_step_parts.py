@@ -5,6 +5,7 @@ from omegaconf import OmegaConf
 
 from benchmarks import step_parts
 from recipe.capacity.model_shape import ModelShape
+from workers.platform_cpu import CpuDeviceModule
 
 SHAPE = ModelShape(
     hidden_size=4, intermediate_size=8, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=2,
@@ -15,6 +16,14 @@ SHAPE = ModelShape(
 
 def test_a_forward_pass_has_two_operations_per_weight_and_token():
     assert step_parts.forward_operations(SHAPE, tokens=5, outputs=2) == 2 * (3 * 144 * 5 + 10 * 4 * 2)
+
+
+def test_memory_is_the_largest_of_all_steps():
+    rows = [
+        {"actor/perf/max_memory_allocated_gb": 5.5, "actor/perf/cpu_memory_used_gb": 15.0},
+        {"actor/perf/max_memory_allocated_gb": 5.0, "actor/perf/cpu_memory_used_gb": 15.5},
+    ]
+    assert step_parts.memory(rows) == "  memory trainer 5.5 GiB, machine 15.5 GiB"
 
 
 @pytest.mark.parametrize(("rank", "passes"), [(16, 2), (0, 3)])
@@ -32,3 +41,12 @@ def test_operations_of_a_step(rank: int, passes: int, monkeypatch: pytest.Monkey
     assert work["generation and verification"] == (80, 2 * (3 * 144 * 80 + 10 * 4 * 80))
     assert work["old log-probabilities"] == (120, forward)
     assert work["update"] == (120, passes * forward)
+
+
+def test_the_trainers_memory_is_its_peak():
+    device = CpuDeviceModule("cpu")
+    block = b"x" * (300 << 20)
+    held = device.memory_allocated()
+    del block
+    assert device.memory_allocated() < held - (200 << 20)
+    assert device.max_memory_allocated() > held - (16 << 20)  # the kernel's counters lag by some pages

@@ -25,7 +25,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
 from workers.displacement import local_gradients, local_shard, numbered, shard_group
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 MEMORY = "memory_only"  # (B,) bool; the trainer puts it into the batch where a protocol has memory prompts
 
@@ -117,7 +117,7 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 
 def solution_source(
-    solutions: Sequence[Solution], temperature: float, rank: int, ranks: int, anchored: int = 0
+    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0
 ) -> GradientSource | None:
     """This rank's share of stored solutions; None if none are stored.
 
@@ -133,7 +133,7 @@ def solution_source(
     return GradientSource(batch, halves, own, negative_log_likelihood, level=level)
 
 
-def solution_batch(solutions: Sequence[Solution], temperature: float) -> TensorDict:
+def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:
     """Solutions in the form of samples for verl's engine: jagged rows without padding."""
     prompts, responses, masks = ([torch.tensor(row) for row in part] for part in zip(*solutions, strict=True))
     whole = [torch.cat(pair) for pair in zip(prompts, responses, strict=True)]
@@ -173,7 +173,7 @@ class PassLevels:
 
 
 def likelihood_levels(
-    engine: Any, sets: Sequence[Sequence[Solution]], temperature: float, micro_batch: dict[str, Any]
+    engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
 ) -> Tensor:
     """(sets,) mean log-likelihood per token of each set of solutions, in nats, by one forward pass; 0 for an empty set.
 
@@ -241,7 +241,9 @@ def no_gradients(shards: Sequence[Tensor], count: int) -> list[Tensor]:
     return [shard.new_zeros(count, *shard.shape, dtype=torch.float32) for shard in shards]
 
 
-def diagonal_fisher(engine: Any, solutions: Sequence[Solution], temperature: float, micro_batch: Any) -> list[Tensor]:
+def diagonal_fisher(
+    engine: Any, solutions: Sequence[StoredSolution], temperature: float, micro_batch: Any
+) -> list[Tensor]:
     """Squared gradient of a solution's mean log-likelihood per token, mean over solutions, for each local shard.
 
     Every rank passes every solution, so FSDP's mean over ranks is that solution's own gradient.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workers.displacement import numbered
 from workers.serialization import from_fields, to_fields
-from workers.solution_store import Solution, plain_solutions
+from workers.solution_store import StoredSolution, plain_solutions
 
 # The field of a batch in which the trainer sends a WantedPenalty, as `WantedPenalty.to_dict`.
 PENALTY = "skillcredit_penalty"
@@ -35,7 +35,7 @@ class WantedPenalty:
     kind: PenaltyKind
     strength: float
     stage: int
-    solutions: Sequence[Solution] = ()
+    solutions: Sequence[StoredSolution] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -44,7 +44,7 @@ class WantedPenalty:
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> "WantedPenalty":
         """Inverse of `to_dict`; ValueError for an unknown key."""
-        solutions = [Solution(*each) for each in given.get("solutions", ())]
+        solutions = [StoredSolution(*each) for each in given.get("solutions", ())]
         return from_fields(WantedPenalty, {**given, "solutions": solutions})
 
 

@@ -5,6 +5,7 @@ Not covered: tensor parallelism, offloading (there is nowhere to offload to), CU
 """
 
 import os
+import resource
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -49,7 +50,13 @@ class CpuDeviceModule(types.ModuleType):
         resident: int = psutil.Process().memory_info().rss
         return resident
 
-    memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
+    memory_reserved = memory_allocated
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """The peak since this process began; it cannot be reset."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    max_memory_reserved = max_memory_allocated
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
         """The operating system's peak cannot be reset."""

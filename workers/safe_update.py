@@ -16,7 +16,7 @@ from workers.projection import NotFiniteError, Projection, merged, project
 from workers.safety.levels import Level, lines, relative_noise, slack
 from workers.safety.verification import Verification
 from workers.serialization import from_fields, to_fields
-from workers.solution_store import Solution, plain_solutions
+from workers.solution_store import StoredSolution, plain_solutions
 
 # What is projected: the displacement by the optimiser, or the gradient before its step.
 Space = Literal["displacement", "gradient"]
@@ -37,7 +37,7 @@ class Constraint:
 
     name: str
     skill: int
-    solutions: Sequence[Solution] | None = None
+    solutions: Sequence[StoredSolution] | None = None
     epsilon: float | None = None
     anchored: int = 0
     anchor: float | None = None
@@ -46,7 +46,7 @@ class Constraint:
     unit: float = 1.0
 
     @property
-    def anchor_set(self) -> Sequence[Solution]:
+    def anchor_set(self) -> Sequence[StoredSolution]:
         return [] if self.solutions is None else self.solutions[: self.anchored]
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Constraint:
     def from_dict(given: Mapping[str, Any]) -> "Constraint":
         """Inverse of `to_dict`; ValueError for an unknown key."""
         stored = given.get("solutions")
-        solutions = None if stored is None else [Solution(*each) for each in stored]
+        solutions = None if stored is None else [StoredSolution(*each) for each in stored]
         return from_fields(Constraint, {**given, "solutions": solutions})
 
 

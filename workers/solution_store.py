@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
-class Solution(NamedTuple):
+class StoredSolution(NamedTuple):
     """Token ids of a prompt and of an accepted response; mask: 0 for a tool's tokens, else 1."""
 
     prompt: list[int]
@@ -13,7 +13,7 @@ class Solution(NamedTuple):
     mask: list[int]
 
 
-def plain_solutions(solutions: Sequence[Solution]) -> list[tuple[list[int], ...]]:
+def plain_solutions(solutions: Sequence[StoredSolution]) -> list[tuple[list[int], ...]]:
     """Solutions as plain tuples, the form in which a batch carries them."""
     return [tuple(solution) for solution in solutions]
 
@@ -26,9 +26,9 @@ class SolutionStore:
 
     def __init__(self, capacity: int):
         self.capacity = capacity
-        self._skills: dict[str, OrderedDict[str, Solution]] = {}
+        self._skills: dict[str, OrderedDict[str, StoredSolution]] = {}
 
-    def add(self, skill: str, prompt: str, solution: Solution) -> None:
+    def add(self, skill: str, prompt: str, solution: StoredSolution) -> None:
         """Keep a solution of the prompt with this name; beyond the capacity, drop that of the oldest prompt."""
         kept = self._skills.setdefault(skill, OrderedDict())
         kept.pop(prompt, None)
@@ -36,7 +36,7 @@ class SolutionStore:
         while len(kept) > self.capacity:
             kept.popitem(last=False)
 
-    def of(self, skill: str) -> list[Solution]:
+    def of(self, skill: str) -> list[StoredSolution]:
         """Solutions of a skill, the oldest first; none for one that was never solved."""
         return list(self._skills.get(skill, {}).values())
 
@@ -49,4 +49,4 @@ class SolutionStore:
         self._skills = {}
         for skill, rows in state.items():
             for name, prompt, response, mask in rows:
-                self.add(skill, name, Solution(prompt, response, mask))
+                self.add(skill, name, StoredSolution(prompt, response, mask))

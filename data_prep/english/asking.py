@@ -5,7 +5,7 @@ import re
 from functools import cache, partial
 
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
-from data_prep.english.stories import Story, random_story
+from data_prep.english.stories import EnglishStory, random_story
 from data_prep.hidden_databases import hidden_databases
 from data_prep.sources.sql import Schema, random_question, random_schema
 from rewards.verifiers.code import CodeTruth
@@ -82,5 +82,5 @@ def _databases(query: str, wrong: tuple[str, ...], schema: Schema, ordered: bool
     return SqlTruth(databases=hidden_databases(query, wrong, partial(schema.setup, rng)), ordered=ordered)
 
 
-def _answer(story: Story) -> CodeTruth:
+def _answer(story: EnglishStory) -> CodeTruth:
     return CodeTruth(tests=[f"assert solution() == {story.value()}"])

@@ -3,8 +3,15 @@
 import random
 from collections.abc import Sequence
 
-from data_prep.english.functions import Cases, Function, distinguishing_cases, literal, random_argument, random_function
-from data_prep.english.operation import Value
+from data_prep.english.functions import (
+    Cases,
+    EnglishFunction,
+    distinguishing_cases,
+    literal,
+    random_argument,
+    random_function,
+)
+from data_prep.english.operation import VariableValue
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require, sentence
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.trace import TraceTruth
@@ -104,13 +111,13 @@ def trace_problem(rng: random.Random, level: int, accept: Accept = anything) -> 
     )
 
 
-def _function(rng: random.Random, level: int, accept: Accept) -> tuple[Function, Cases]:
+def _function(rng: random.Random, level: int, accept: Accept) -> tuple[EnglishFunction, Cases]:
     function = random_function(rng, level)
     require(accept, function.key())
     return function, _cases(rng, function)
 
 
-def _cases(rng: random.Random, function: Function) -> Cases:
+def _cases(rng: random.Random, function: EnglishFunction) -> Cases:
     cases = distinguishing_cases(rng, function)
     if cases is None:
         raise Unsuitable("a step changes nothing")
@@ -118,7 +125,12 @@ def _cases(rng: random.Random, function: Function) -> Cases:
 
 
 def _coding_problem(
-    skill: str, level: int, function: Function, cases: Cases, prompt: str, first_wrong: Function | None = None
+    skill: str,
+    level: int,
+    function: EnglishFunction,
+    cases: Cases,
+    prompt: str,
+    first_wrong: EnglishFunction | None = None,
 ) -> EnglishProblem:
     """The problem whose tests are the cases; the prompt shows the first one."""
     tests = [f"assert {function.call(one)} == {function.outcome(one)}" for one in cases.arguments]
@@ -135,7 +147,7 @@ def _coding_problem(
     )
 
 
-def _described(rng: random.Random, function: Function) -> dict[str, str]:
+def _described(rng: random.Random, function: EnglishFunction) -> dict[str, str]:
     """The parts of a description, by the names that the templates use."""
     words = [step.words() for step in function.steps]
     return {
@@ -164,18 +176,18 @@ def _sentences(words: Sequence[str]) -> str:
     return " ".join([f"First, {first}.", *(f"Then {text}." for text in middle), f"Finally, {last}."])
 
 
-def _happens(function: Function, argument: Value) -> str:
+def _happens(function: EnglishFunction, argument: VariableValue) -> str:
     outcome = function.outcome(argument)
     return f"raises `{outcome}`" if outcome.endswith("Error") else f"returns `{outcome}`"
 
 
-def _is_short(value: Value) -> bool:
+def _is_short(value: VariableValue) -> bool:
     if isinstance(value, list):
         return len(literal(value)) <= _LONGEST_TRACED and all(map(_is_short, value))
     return abs(value) <= _LARGEST_TRACED if isinstance(value, int) else len(value) <= _LONGEST_TRACED
 
 
-def _traced(function: Function, argument: Value) -> str:
+def _traced(function: EnglishFunction, argument: VariableValue) -> str:
     """The value after each step, then the result; "" if a step fails."""
     try:
         *values, result = function.states(argument)

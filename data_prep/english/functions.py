@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from data_prep.english.operation import Value
-from data_prep.english.steps import TABLES, Step, random_step
+from data_prep.english.operation import VariableValue
+from data_prep.english.steps import TABLES, FunctionStep, random_step
 
 # Parameter names and what a prompt calls them.
 _PARAMETERS = {
@@ -45,13 +45,13 @@ _CASES, _OUTCOMES = 40, 4
 
 
 @dataclass(frozen=True)
-class Function:
+class EnglishFunction:
     """A Python function of one parameter; the last step returns."""
 
     name: str
     variable: str
     kind: str
-    steps: tuple[Step, ...]
+    steps: tuple[FunctionStep, ...]
 
     def source(self, docstring: str = "") -> str:
         """The function in Python."""
@@ -67,25 +67,25 @@ class Function:
         """What the parameter is, in words."""
         return _PARAMETERS[self.kind][1]
 
-    def states(self, argument: Value) -> list[Value]:
+    def states(self, argument: VariableValue) -> list[VariableValue]:
         """The variable's value after each step, then the result."""
         values = [argument]
         for step in self.steps:
             values.append(step.apply(values[-1]))
         return values[1:]
 
-    def outcome(self, argument: Value) -> str:
+    def outcome(self, argument: VariableValue) -> str:
         """The result in Python; the error's name where the function raises one."""
         try:
             return literal(self.states(argument)[-1])
         except (ValueError, TypeError, IndexError) as error:
             return type(error).__name__
 
-    def call(self, argument: Value) -> str:
+    def call(self, argument: VariableValue) -> str:
         """A call in Python."""
         return f"{self.name}({literal(argument)})"
 
-    def neighbours(self) -> Iterator[tuple[str, "Function"]]:
+    def neighbours(self) -> Iterator[tuple[str, "EnglishFunction"]]:
         """The functions with one step misread, forgotten, or exchanged with the next one.
 
         Each comes with the part of the function that it tests: a step, or a constant of a step; "" for the others.
@@ -100,18 +100,18 @@ class Function:
         for place in range(len(steps) - 1):
             yield "", self._with((*steps[:place], steps[place + 1], steps[place], *steps[place + 2 :], last))
 
-    def _with(self, steps: Sequence[Step]) -> "Function":
+    def _with(self, steps: Sequence[FunctionStep]) -> "EnglishFunction":
         return replace(self, steps=tuple(steps))
 
 
-def literal(value: Value) -> str:
+def literal(value: VariableValue) -> str:
     """A value in Python, texts in double quotes."""
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def random_function(rng: random.Random, level: int) -> Function:
+def random_function(rng: random.Random, level: int) -> EnglishFunction:
     """A function of this level; two steps in a row are of different operations."""
     kind = rng.choices(list(KINDS[level]), weights=list(KINDS[level].values()))[0]
     table = TABLES[kind]
@@ -128,10 +128,10 @@ def random_function(rng: random.Random, level: int) -> Function:
             names.append(name)
     variable = rng.choice(_PARAMETERS[kind][0])
     steps = tuple(random_step(rng, kind, name) for name in (*names, rng.choice(ends)))
-    return Function(f"{rng.choice(_VERBS)}_{variable}", variable, kind, steps)
+    return EnglishFunction(f"{rng.choice(_VERBS)}_{variable}", variable, kind, steps)
 
 
-def random_argument(rng: random.Random, kind: str, largest: int = 20) -> Value:
+def random_argument(rng: random.Random, kind: str, largest: int = 20) -> VariableValue:
     """An argument for a function of this kind."""
     if kind == "number":
         return rng.randint(1, largest)
@@ -146,13 +146,13 @@ def random_argument(rng: random.Random, kind: str, largest: int = 20) -> Value:
 class Cases:
     """Arguments whose results distinguish a function from wrong ones; `wrong`: those that some argument exposes."""
 
-    arguments: tuple[Value, ...]
-    wrong: tuple[Function, ...]
+    arguments: tuple[VariableValue, ...]
+    wrong: tuple[EnglishFunction, ...]
 
 
-def distinguishing_cases(rng: random.Random, function: Function, least: int = 5) -> Cases | None:
+def distinguishing_cases(rng: random.Random, function: EnglishFunction, least: int = 5) -> Cases | None:
     """At least `least` arguments; None if the function fails on most, or a step or constant changes no result."""
-    pool: dict[str, Value] = {}
+    pool: dict[str, VariableValue] = {}
     for _ in range(_CASES):
         argument = random_argument(rng, function.kind, largest=40 if function.kind == "number" else 20)
         pool.setdefault(literal(argument), argument)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Value = Any  # int, str, list[int] or list[str], by the kind of the function
+VariableValue = Any  # int, str, list[int] or list[str], by the kind of the function
 Constant = int | str
 
 
@@ -17,6 +17,6 @@ class Operation:
 
     code: str
     words: tuple[str, ...]
-    apply: Callable[..., Value]
+    apply: Callable[..., VariableValue]
     draws: tuple[Sequence[Constant], ...] = ()
     others: tuple[str, ...] = ()

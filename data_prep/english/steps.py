@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data_prep.english.number_operations import NUMBER, NUMBERS
-from data_prep.english.operation import Constant, Operation, Value
+from data_prep.english.operation import Constant, Operation, VariableValue
 from data_prep.english.text_operations import TEXT, WORDS
 
 TABLES = {"number": NUMBER, "numbers": NUMBERS, "text": TEXT, "words": WORDS}
 
 
 @dataclass(frozen=True)
-class Step:
+class FunctionStep:
     """An operation with its constants, in the words of one of its phrases."""
 
     kind: str
@@ -34,11 +34,11 @@ class Step:
         phrases = self.operation.words
         return phrases[self.phrase % len(phrases)].format(*self.constants)
 
-    def apply(self, value: Value) -> Value:
+    def apply(self, value: VariableValue) -> VariableValue:
         """The variable's value after the step, or the returned value."""
         return self.operation.apply(value, *self.constants)
 
-    def neighbours(self) -> Iterator[tuple[int | None, "Step"]]:
+    def neighbours(self) -> Iterator[tuple[int | None, "FunctionStep"]]:
         """The step with its operation or one constant misread, and the place of that constant."""
         for name in self.operation.others:
             other = TABLES[self.kind][name]
@@ -61,7 +61,7 @@ def _near(constant: Constant, values: Sequence[Constant]) -> list[Constant]:
     return [values[(place + 1) % len(values)]]
 
 
-def random_step(rng: random.Random, kind: str, name: str) -> Step:
+def random_step(rng: random.Random, kind: str, name: str) -> FunctionStep:
     """The operation with random constants and a random phrase."""
     constants = tuple(rng.choice(values) for values in TABLES[kind][name].draws)
-    return Step(kind, name, constants, rng.randrange(len(TABLES[kind][name].words)))
+    return FunctionStep(kind, name, constants, rng.randrange(len(TABLES[kind][name].words)))

@@ -36,7 +36,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Story:
+class EnglishStory:
     """A start, events, and possibly an ending that turns the quantity into another one."""
 
     domain: Domain
@@ -75,7 +75,7 @@ class Story:
         """The arithmetic: the same for the same numbers in other words."""
         return " ".join(f"{event.kind}{','.join(map(str, event.numbers))}" for event in self.events)
 
-    def neighbours(self) -> Iterator["Story"]:
+    def neighbours(self) -> Iterator["EnglishStory"]:
         """The stories with one event misread or overlooked."""
         opposite = {"gain": "loss", "loss": "gain", "many_gain": "many_loss", "many_loss": "many_gain"}
         opposite |= {"double": "half", "half": "double"}
@@ -88,7 +88,7 @@ class Story:
                 numbers = (*event.numbers[:index], number + 1, *event.numbers[index + 1 :])
                 yield self._with(place, replace(event, numbers=numbers))
 
-    def _with(self, place: int, event: Event) -> "Story":
+    def _with(self, place: int, event: Event) -> "EnglishStory":
         return replace(self, events=(*self.events[:place], event, *self.events[place + 1 :]))
 
     def _filled(self, text: str, numbers: tuple[int, ...]) -> str:
@@ -129,7 +129,7 @@ def _after(total: int, event: Event) -> int:
     }[event.kind]
 
 
-def random_story(rng: random.Random, level: int) -> Story | None:
+def random_story(rng: random.Random, level: int) -> EnglishStory | None:
     """A story of this level; None if the numbers drawn make no sense (half of an odd number, less than nothing)."""
     domain = rng.choice(DOMAINS)
     endings = [kind for kind in _ENDINGS if kind in domain.phrases]
@@ -146,7 +146,7 @@ def random_story(rng: random.Random, level: int) -> Story | None:
     if ending is not None:
         events.append(_random_event(rng, domain, ending))
     first, second = rng.sample(PEOPLE, 2)
-    story = Story(domain, (first, second), tuple(events))
+    story = EnglishStory(domain, (first, second), tuple(events))
     return story if _makes_sense(story) else None
 
 
@@ -160,7 +160,7 @@ def _random_event(rng: random.Random, domain: Domain, kind: str) -> Event:
     return Event(kind, numbers, rng.randrange(len(domain.phrases[kind])))
 
 
-def _makes_sense(story: Story) -> bool:
+def _makes_sense(story: EnglishStory) -> bool:
     values = story.values()
     halves = [before for before, event in zip(values, story.events[1:], strict=False) if event.kind == "half"]
     return all(0 < value <= _LARGEST for value in values) and all(value % 2 == 0 for value in halves)

@@ -26,8 +26,8 @@ from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, R
 from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
-Maker = Callable[[random.Random, int, Accept], EnglishProblem]
-SKILLS: dict[str, Maker] = {
+EnglishMaker = Callable[[random.Random, int, Accept], EnglishProblem]
+SKILLS: dict[str, EnglishMaker] = {
     "write": write_problem,
     "repair": repair_problem,
     "trace": trace_problem,

@@ -18,11 +18,11 @@ _RANKS = {"test": 0, "dev": 1, "train": 2}
 # Short programs are similar by chance: `return a + b` solves many problems.
 _MINIMUM_SOLUTION_TOKENS = 30
 
-Part = Literal["prompt", "solution"]
+TaskPart = Literal["prompt", "solution"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """Task number `task` has a prompt or solution similar to that of the kept task number `other`.
 
     similarity: 1.0 for the same normal form, else the Jaccard similarity of shingles.
@@ -30,7 +30,7 @@ class Finding:
 
     task: int
     other: int
-    part: Part
+    part: TaskPart
     exact: bool
     similarity: float
     leak: bool
@@ -43,13 +43,13 @@ class Finding:
         return f"{degree} {self.part} {'leak' if self.leak else 'duplicate'}"
 
 
-def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
+def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[AuditFinding]:
     """The closest match of each task's prompt and solution, if any: at most two findings per task, in task order.
 
     Tasks outside role test are dropped if their prompt is similar to a kept one's, or their solution to that of a kept
     task of another role. Similar solutions within a role are only reported.
     """
-    parts: dict[Part, Likeness] = {
+    parts: dict[TaskPart, Likeness] = {
         "prompt": likeness([task.prompt for task in tasks], prompt_tokens, width=5, minimum=1, threshold=threshold),
         "solution": likeness(
             [task.solution for task in tasks],
@@ -60,8 +60,8 @@ def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
         ),
     }
     # The first kept task of each class of each part, which is the one of the highest role.
-    kept: dict[tuple[Part, int], int] = {}
-    findings: list[Finding] = []
+    kept: dict[tuple[TaskPart, int], int] = {}
+    findings: list[AuditFinding] = []
     for number in sorted(range(len(tasks)), key=lambda index: (_RANKS[tasks[index].role], index)):
         found = [finding for part in parts for finding in _of_part(tasks, number, part, parts[part], kept)]
         findings += found
@@ -73,8 +73,8 @@ def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[Finding]:
 
 
 def _of_part(
-    tasks: Sequence[Task], number: int, part: Part, classes: Likeness, kept: dict[tuple[Part, int], int]
-) -> Iterator[Finding]:
+    tasks: Sequence[Task], number: int, part: TaskPart, classes: Likeness, kept: dict[tuple[TaskPart, int], int]
+) -> Iterator[AuditFinding]:
     own = classes.class_of[number]
     if own is None:
         return
@@ -87,14 +87,14 @@ def _of_part(
     if candidates:
         leak, exact, similarity, other = max(candidates)
         dropped = tasks[number].role != "test" and (leak or part == "prompt")
-        yield Finding(number, other, part, exact, similarity, leak, dropped)
+        yield AuditFinding(number, other, part, exact, similarity, leak, dropped)
 
 
 _EXAMPLES = 3
 _EXCERPT = 160
 
 
-def audit(tasks: Sequence[Task], findings: Sequence[Finding], threshold: float) -> str:
+def audit(tasks: Sequence[Task], findings: Sequence[AuditFinding], threshold: float) -> str:
     """The report as Markdown. findings: the result of `find` on these tasks."""
     leaks = [finding for finding in findings if finding.leak]
     verdict = (
@@ -118,7 +118,7 @@ def audit(tasks: Sequence[Task], findings: Sequence[Finding], threshold: float) 
     return "\n\n".join(parts) + "\n"
 
 
-def _inventory(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
+def _inventory(tasks: Sequence[Task], findings: Sequence[AuditFinding]) -> str:
     dropped = {finding.task for finding in findings if finding.dropped}
     total: Counter[tuple[str, str, str, str]] = Counter()
     kept: Counter[tuple[str, str, str, str]] = Counter()
@@ -132,7 +132,7 @@ def _inventory(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
     return _table(["source", "split", "role", "licence", "tasks", "kept", "without solution"], rows)
 
 
-def _kinds(findings: Sequence[Finding]) -> str:
+def _kinds(findings: Sequence[AuditFinding]) -> str:
     counts = Counter(finding.kind for finding in findings)
     dropped = Counter(finding.kind for finding in findings if finding.dropped)
     if not counts:
@@ -141,7 +141,7 @@ def _kinds(findings: Sequence[Finding]) -> str:
     return _table(["kind", "tasks", "dropped"], rows)
 
 
-def _examples(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
+def _examples(tasks: Sequence[Task], findings: Sequence[AuditFinding]) -> str:
     shown: list[str] = []
     for kind in sorted({finding.kind for finding in findings}):
         of_kind = [finding for finding in findings if finding.kind == kind]
@@ -149,7 +149,7 @@ def _examples(tasks: Sequence[Task], findings: Sequence[Finding]) -> str:
     return "\n".join(shown) or "None."
 
 
-def _example(tasks: Sequence[Task], finding: Finding) -> str:
+def _example(tasks: Sequence[Task], finding: AuditFinding) -> str:
     task, other = tasks[finding.task], tasks[finding.other]
     return (
         f"- {finding.kind}, similarity {finding.similarity:.2f}: `{task.id}` ({task.role}) and `{other.id}` "
@@ -157,7 +157,7 @@ def _example(tasks: Sequence[Task], finding: Finding) -> str:
     )
 
 
-def _excerpt(task: Task, finding: Finding) -> str:
+def _excerpt(task: Task, finding: AuditFinding) -> str:
     text = " ".join(((task.prompt if finding.part == "prompt" else task.solution) or "").split())
     short = text if len(text) <= _EXCERPT else text[: _EXCERPT - 3] + "..."
     return f"`{short.replace('`', chr(39))}`"

@@ -34,7 +34,7 @@ _KNOWN = (
 
 
 @dataclass(frozen=True)
-class Molecule:
+class RandomMolecule:
     """Elements of the atoms, numbered from 0, and the pairs of atoms that a bond of any order joins."""
 
     atoms: list[str]
@@ -58,7 +58,7 @@ class Molecule:
         return np.array([elements.index(element) for element in self.atoms]), neighbours
 
 
-def built(rng: random.Random, size: int) -> Molecule:
+def built(rng: random.Random, size: int) -> RandomMolecule:
     """A molecule that respects valences: a tree, grown atom by atom, with up to two rings."""
     while True:
         atoms = rng.choices(list(_VALENCES), _WEIGHTS, k=size)
@@ -84,7 +84,7 @@ def _join(left: int, right: int, bonds: list[tuple[int, int]], free: list[int]) 
     free[right] -= 1
 
 
-def cut_out(rng: random.Random, size: int) -> Molecule:
+def cut_out(rng: random.Random, size: int) -> RandomMolecule:
     """A connected piece of a known molecule, with `size` atoms (at most 20). Needs rdkit."""
     atoms, neighbours = rng.choice(_known())
     piece = [rng.randrange(len(atoms))]
@@ -110,15 +110,15 @@ def _known() -> list[tuple[list[str], list[list[int]]]]:
     ]
 
 
-def _renumbered(rng: random.Random, atoms: list[str], bonds: list[tuple[int, int]]) -> Molecule:
+def _renumbered(rng: random.Random, atoms: list[str], bonds: list[tuple[int, int]]) -> RandomMolecule:
     """The same molecule with its atoms and bonds in random order, so that the numbers carry no information."""
     order = rng.sample(range(len(atoms)), len(atoms))
     place = {atom: number for number, atom in enumerate(order)}
     named = [(min(place[a], place[b]), max(place[a], place[b])) for a, b in bonds]
-    return Molecule([atoms[atom] for atom in order], rng.sample(named, len(named)))
+    return RandomMolecule([atoms[atom] for atom in order], rng.sample(named, len(named)))
 
 
-ORIGINS: dict[str, Callable[[random.Random, int], Molecule]] = {"built": built, "cut_out": cut_out}
+ORIGINS: dict[str, Callable[[random.Random, int], RandomMolecule]] = {"built": built, "cut_out": cut_out}
 
 
 def origin_here() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from data_prep.graphs.edit_distance import edit_distance
 from data_prep.graphs.molecule_search import Ints, common_subgraph
-from data_prep.graphs.molecules import ORIGINS, Molecule, origin_here
+from data_prep.graphs.molecules import ORIGINS, RandomMolecule, origin_here
 from data_prep.graphs.optima import maximum_clique, maximum_independent_set, minimum_vertex_cover, shortest_tour
 from rewards import extraction
 
@@ -134,7 +134,7 @@ def _tour(rng: random.Random, level: int) -> GraphProblem:
     return GraphProblem(text, truth, [names[place] for place in tour])
 
 
-def _pair(rng: random.Random, level: int) -> tuple[Molecule, Molecule, list[Ints], str]:
+def _pair(rng: random.Random, level: int) -> tuple[RandomMolecule, RandomMolecule, list[Ints], str]:
     """Two molecules of equal size, their arrays for the searches, and the beginning of the text."""
     origin = ORIGINS[origin_here()]
     size = rng.choice(SMALL_SIZES[level])

@@ -18,7 +18,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from data_prep.micro.programs import DIGITS, OPERATORS, Part
+from data_prep.micro.programs import DIGITS, OPERATORS, MicroPart
 
 NAMES = {1: "abcd", 2: "abcdefgh", 3: "abcdefghijklmnop"}  # by difficulty
 REDUNDANT_SHARE = 0.5  # programs with a superfluous line
@@ -27,14 +27,14 @@ _INPUTS = (-5, 0, 3, 11)  # distinguish any two parts with different operators o
 
 
 @dataclass(frozen=True)
-class Line:
+class ProgramLine:
     """One line of a program: the name that it defines, and its operation.
 
     before: the name whose result it changes; "" for the argument.
     """
 
     name: str
-    part: Part
+    part: MicroPart
     before: str = ""
 
     def source(self) -> str:
@@ -46,44 +46,44 @@ class Line:
         """The line in the words of a specification."""
         return f"{self.name} {self.part.words()}"
 
-    def misread(self, rng: random.Random) -> "Line":
+    def misread(self, rng: random.Random) -> "ProgramLine":
         """The same name with one operator or constant misread."""
         return replace(self, part=rng.choice(list(self.part.neighbours(DIGITS))))
 
 
-def source_of(lines: Sequence[Line]) -> str:
+def source_of(lines: Sequence[ProgramLine]) -> str:
     """The program in Python."""
     return "\n".join(line.source() for line in lines)
 
 
-def random_lines(rng: random.Random, names: str, *, chained: bool = False) -> list[Line]:
+def random_lines(rng: random.Random, names: str, *, chained: bool = False) -> list[ProgramLine]:
     """A right line for each name."""
     before = ["", *names[:-1]] if chained else [""] * len(names)
-    return [Line(name, _random_part(rng), other) for name, other in zip(names, before, strict=True)]
+    return [ProgramLine(name, _random_part(rng), other) for name, other in zip(names, before, strict=True)]
 
 
-def redundant(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
+def redundant(rng: random.Random, lines: Sequence[ProgramLine]) -> list[ProgramLine]:
     """The program with a redundant line somewhere; in a chain it changes the result of the line above it."""
     place = rng.randrange(len(lines) + 1)
     before = lines[place - 1].name if place and any(line.before for line in lines) else ""
-    return [*lines[:place], Line(_UNASKED, _random_part(rng), before), *lines[place:]]
+    return [*lines[:place], ProgramLine(_UNASKED, _random_part(rng), before), *lines[place:]]
 
 
-def flawed(rng: random.Random, lines: Sequence[Line]) -> list[Line]:
+def flawed(rng: random.Random, lines: Sequence[ProgramLine]) -> list[ProgramLine]:
     """A wrong program: one or two names misread or harmed, equally often; half of them also have a redundant line."""
     spoilt = rng.sample(range(len(lines)), rng.choice((1, 2)))
-    written: list[Line] = []
+    written: list[ProgramLine] = []
     for index, line in enumerate(lines):
         written += _spoil(rng, line) if index in spoilt else [line]
     return redundant(rng, written) if rng.random() < REDUNDANT_SHARE else written
 
 
-def with_wrong_lines(rng: random.Random, lines: Sequence[Line], share: float) -> tuple[list[Line], bool]:
+def with_wrong_lines(rng: random.Random, lines: Sequence[ProgramLine], share: float) -> tuple[list[ProgramLine], bool]:
     """A program in which each name is wrong with probability `share`, misread or harmed, and whether all are right.
 
     Half of the programs also have a redundant line.
     """
-    written: list[Line] = []
+    written: list[ProgramLine] = []
     correct = True
     for line in lines:
         wrong = rng.random() < share
@@ -92,7 +92,7 @@ def with_wrong_lines(rng: random.Random, lines: Sequence[Line], share: float) ->
     return (redundant(rng, written) if rng.random() < REDUNDANT_SHARE else written), correct
 
 
-def line_tests(lines: Sequence[Line]) -> list[str]:
+def line_tests(lines: Sequence[ProgramLine]) -> list[str]:
     """A test for each line of a right program, which every misreading of that line fails."""
     results: dict[str, list[int]] = {"": list(_INPUTS)}
     tests = []
@@ -103,9 +103,9 @@ def line_tests(lines: Sequence[Line]) -> list[str]:
     return tests
 
 
-def _spoil(rng: random.Random, line: Line) -> list[Line]:
+def _spoil(rng: random.Random, line: ProgramLine) -> list[ProgramLine]:
     return [line.misread(rng)] if rng.random() < 0.5 else [line, line.misread(rng)]
 
 
-def _random_part(rng: random.Random) -> Part:
-    return Part(rng.choice(OPERATORS), rng.choice(DIGITS))
+def _random_part(rng: random.Random) -> MicroPart:
+    return MicroPart(rng.choice(OPERATORS), rng.choice(DIGITS))

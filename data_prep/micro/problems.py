@@ -130,11 +130,11 @@ def _lines_problem(rng: random.Random, skill: str, difficulty: int) -> MicroProb
     return MicroProblem(skill, "code", prompt, source_of(lines), wrong, lambda: truth, too_long, spoilt)
 
 
-Maker = Callable[[random.Random, int], MicroProblem]
-SKILLS: dict[str, Maker] = {
+MicroMaker = Callable[[random.Random, int], MicroProblem]
+SKILLS: dict[str, MicroMaker] = {
     "write": write_problem,
     "repair": repair_problem,
     "trace": trace_problem,
     "sql": sql_problem,
 }
-ALL_SKILLS: dict[str, Maker] = SKILLS | {"parts": parts_problem, "chain": chain_problem}
+ALL_SKILLS: dict[str, MicroMaker] = SKILLS | {"parts": parts_problem, "chain": chain_problem}

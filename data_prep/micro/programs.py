@@ -14,7 +14,7 @@ _WORDS = {"+": "plus", "-": "minus", "*": "times"}
 OPERATORS = list(_WORDS)
 DIGITS = range(2, 10)
 
-Value = int | tuple[int, ...]
+MicroValue = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Part:
+class MicroPart:
     """One operation of a program: operator and constant."""
 
     operator: str
@@ -42,7 +42,7 @@ class Part:
         """The operation in the words of a specification."""
         return f"{_WORDS[self.operator]} {self.constant}"
 
-    def neighbours(self, constants: Sequence[int]) -> Iterator["Part"]:
+    def neighbours(self, constants: Sequence[int]) -> Iterator["MicroPart"]:
         """The operations that differ in the operator or the constant."""
         yield from (replace(self, operator=other) for other in _WORDS if other != self.operator)
         yield from (replace(self, constant=other) for other in constants if other != self.constant)
@@ -52,7 +52,7 @@ class Part:
 class MicroProgram:
     """A function `f`. Without `bound`, part i changes variable i; with it, the parts are the arms of `if a<bound`."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MicroPart, ...]
     level: Level
     bound: int | None = None
 
@@ -77,10 +77,10 @@ class MicroProgram:
             return f"a under {self.bound}: {first.words()}, else {second.words()}"
         return ", ".join(f"{name} {part.words()}" for name, part in self._assignments())
 
-    def _assignments(self) -> list[tuple[str, Part]]:
+    def _assignments(self) -> list[tuple[str, MicroPart]]:
         return list(zip(self.variables, self.parts, strict=True))
 
-    def returns(self, arguments: tuple[int, ...]) -> Value:
+    def returns(self, arguments: tuple[int, ...]) -> MicroValue:
         """The function's result for these arguments."""
         if self.bound is not None:
             return self.parts[0 if arguments[0] < self.bound else 1].apply(arguments[0])
@@ -117,7 +117,7 @@ def random_program(rng: random.Random, level: Level) -> MicroProgram:
     """A pair or a branch with two different arms, equally often."""
     branch = rng.random() < 0.5
     count = 2 if branch else level.parts
-    parts = tuple(Part(rng.choice(OPERATORS), rng.choice(level.constants)) for _ in range(count))
+    parts = tuple(MicroPart(rng.choice(OPERATORS), rng.choice(level.constants)) for _ in range(count))
     if branch and parts[0] == parts[1]:
         return random_program(rng, level)
     return MicroProgram(parts, level, rng.choice(level.bounds) if branch else None)
@@ -133,7 +133,7 @@ def call(arguments: tuple[int, ...]) -> str:
     return f"f({','.join(map(str, arguments))})"
 
 
-def literal(value: Value) -> str:
+def literal(value: MicroValue) -> str:
     """A value in Python, without the spaces and the parentheses of `repr`: every byte is a token.
 
     Without parentheses, because programs of the other skills continue after `)`: a small model trained on programs

@@ -1,4 +1,4 @@
-"""Is there enough memory and disk for a conversion? The message has the arithmetic."""
+"""Memory and disk of this machine, and whether a conversion has enough of both. The message has the arithmetic."""
 
 import shutil
 from pathlib import Path
@@ -29,15 +29,16 @@ def require_memory(parameters: int, available: int | None = None) -> None:
         )
 
 
-def require_disk(folder: Path, parts: dict[str, int], free: int | None = None) -> None:
+def require_disk(
+    folder: Path, parts: dict[str, int], free: int | None = None, fix: str = "free some or choose another --out"
+) -> None:
     """Raise PretrainedError unless the disk of `folder` has room for these parts, in bytes by name."""
     free = shutil.disk_usage(_existing(folder)).free if free is None else free
     needed = sum(parts.values())
     if needed > free:
         sizes = " + ".join(f"{gigabytes(size)} {name}" for name, size in parts.items())
         raise PretrainedError(
-            f"too little disk at {folder}: {gigabytes(needed)} needed ({sizes}), {gigabytes(free)} free; free some or "
-            "choose another --out"
+            f"too little disk at {folder}: {gigabytes(needed)} needed ({sizes}), {gigabytes(free)} free; {fix}"
         )
 
 
@@ -48,14 +49,29 @@ def folder_bytes(parameters: int) -> int:
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Bytes of memory that a new program can use, within the container's limit; None if the system does not say."""
-    found = []
-    if meminfo.is_file():
-        sizes = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        found.append(int(sizes["MemAvailable"].split()[0]) * 1024)
-    for limit, used in _CGROUPS:
-        if limit.is_file() and used.is_file() and (text := limit.read_text().strip()).isdigit():
-            found.append(max(0, int(text) - int(used.read_text())))
-    return min(found, default=None)
+    found = [limit - used for limit, used in _containers()]
+    return min([*_stated(meminfo, "MemAvailable"), *(max(0, size) for size in found)], default=None)
+
+
+def total_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes of memory that all programs together can use, as `available_memory`."""
+    return min([*_stated(meminfo, "MemTotal"), *(limit for limit, _ in _containers())], default=None)
+
+
+def _stated(meminfo: Path, name: str) -> list[int]:
+    if not meminfo.is_file():
+        return []
+    sizes = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    return [int(sizes[name].split()[0]) * 1024]
+
+
+def _containers() -> list[tuple[int, int]]:
+    """(limit, used) of the container's memory; empty outside one."""
+    return [
+        (int(text), int(used.read_text()))
+        for limit, used in _CGROUPS
+        if limit.is_file() and used.is_file() and (text := limit.read_text().strip()).isdigit()
+    ]
 
 
 def gigabytes(size: int) -> str:

@@ -19,7 +19,7 @@ _THINGS = ("apples", "books", "cards", "coins", "pencils", "stamps", "marbles", 
 
 
 @dataclass(frozen=True)
-class Story:
+class ArithmeticStory:
     """A story with its question, its solution in sentences (the last line is `#### answer`), and the answer."""
 
     text: str
@@ -28,29 +28,29 @@ class Story:
 
 
 # A step: the sentence, the calculation and the new number. Makers return None if the step does not suit the number.
-Step = tuple[str, str, int]
+StoryStep = tuple[str, str, int]
 
 
-def _gain(rng: random.Random, name: str, things: str, number: int) -> Step | None:
+def _gain(rng: random.Random, name: str, things: str, number: int) -> StoryStep | None:
     more = rng.randint(2, 40)
     return f"{name} finds {more} more {things}.", f"{number} + {more}", number + more
 
 
-def _loss(rng: random.Random, name: str, things: str, number: int) -> Step | None:
+def _loss(rng: random.Random, name: str, things: str, number: int) -> StoryStep | None:
     if number < 4:
         return None
     less = rng.randint(2, number - 1)
     return f"{name} gives away {less} {things}.", f"{number} - {less}", number - less
 
 
-def _growth(rng: random.Random, name: str, things: str, number: int) -> Step | None:
+def _growth(rng: random.Random, name: str, things: str, number: int) -> StoryStep | None:
     factor = rng.randint(2, 6)
     if number * factor > 2000:
         return None
     return f"Then {name} gets {factor} times as many {things}.", f"{number} * {factor}", number * factor
 
 
-def _sharing(rng: random.Random, name: str, things: str, number: int) -> Step | None:
+def _sharing(rng: random.Random, name: str, things: str, number: int) -> StoryStep | None:
     people = [count for count in range(2, 10) if number % count == 0 and number > count]
     if not people:
         return None
@@ -59,10 +59,10 @@ def _sharing(rng: random.Random, name: str, things: str, number: int) -> Step | 
     return sentence, f"{number} / {count}", number // count
 
 
-_STEPS: tuple[Callable[[random.Random, str, str, int], Step | None], ...] = (_gain, _loss, _growth, _sharing)
+_STEPS: tuple[Callable[[random.Random, str, str, int], StoryStep | None], ...] = (_gain, _loss, _growth, _sharing)
 
 
-def random_story(rng: random.Random, steps: int) -> Story:
+def random_story(rng: random.Random, steps: int) -> ArithmeticStory:
     """A story of `steps` steps; all intermediate numbers are positive and whole."""
     name, things, number = rng.choice(_NAMES), rng.choice(_THINGS), rng.randint(3, 60)
     sentences = [f"{name} has {number} {things}."]
@@ -73,7 +73,7 @@ def random_story(rng: random.Random, steps: int) -> Story:
             sentences.append(sentence)
             lines.append(f"{sentence} {calculation} = {number}")
     sentences.append(f"How many {things} does {name} have in the end?")
-    return Story(" ".join(sentences), "\n".join([*lines, f"#### {number}"]), number)
+    return ArithmeticStory(" ".join(sentences), "\n".join([*lines, f"#### {number}"]), number)
 
 
 STEPS = (2, 3, 4, 5)

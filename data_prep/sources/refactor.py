@@ -20,7 +20,7 @@ from data_prep.sources import procedural
 from data_prep.sources.source import run, source_parser
 from rewards.verifiers.refactor import RefactorTruth, statements
 
-Value = int | list[int]
+FoldValue = int | list[int]
 
 _CHANGES: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -35,7 +35,7 @@ _LISTS = 200
 
 
 @dataclass(frozen=True)
-class Step:
+class ItemStep:
     """`x sign number`: a condition on an item, or a new value for it."""
 
     sign: str
@@ -56,7 +56,7 @@ class Step:
             return [value for value in values if _COMPARISONS[self.sign](value, self.number)]
         return [_CHANGES[self.sign](value, self.number) for value in values]
 
-    def neighbours(self) -> Iterator["Step"]:
+    def neighbours(self) -> Iterator["ItemStep"]:
         """The steps of the same kind that differ in the sign, or by one in the number."""
         signs = _COMPARISONS if self.keeps else _CHANGES
         yield from (replace(self, sign=sign) for sign in signs if sign != self.sign)
@@ -67,7 +67,7 @@ class Step:
 class Fold:
     """The final value of the items: the plain expression over a generator, and the loop that computes the same."""
 
-    value: Callable[[list[int]], Value]
+    value: Callable[[list[int]], FoldValue]
     plain: str
     start: str
     loop: Sequence[str]
@@ -96,10 +96,10 @@ FOLDS = {
 class Pipeline:
     """A function `f(values)`: steps, then a fold (a name of FOLDS)."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ItemStep, ...]
     fold: str
 
-    def returns(self, values: list[int]) -> Value:
+    def returns(self, values: list[int]) -> FoldValue:
         """The function's result for these values."""
         for step in self.steps:
             values = step.of(values)
@@ -156,7 +156,7 @@ def _loop(rng: random.Random, source: str, body: Sequence[str]) -> list[str]:
     )
 
 
-def _kept(rng: random.Random, step: Step, target: str) -> list[str]:
+def _kept(rng: random.Random, step: ItemStep, target: str) -> list[str]:
     """Lines that append an item to the target if it meets the condition."""
     condition, add = step.source("item"), f"{target}.append(item)"
     return rng.choice(
@@ -169,7 +169,7 @@ def _kept(rng: random.Random, step: Step, target: str) -> list[str]:
     )
 
 
-def _changed(rng: random.Random, step: Step, target: str) -> list[str]:
+def _changed(rng: random.Random, step: ItemStep, target: str) -> list[str]:
     """Lines that append the new value of an item to the target."""
     change = step.source("item")
     return rng.choice(
@@ -191,10 +191,10 @@ def random_pipeline(rng: random.Random, steps: int) -> tuple[Pipeline, list[list
             return pipeline, lists
 
 
-def _random_step(rng: random.Random) -> Step:
+def _random_step(rng: random.Random) -> ItemStep:
     if rng.random() < 0.5:
-        return Step(rng.choice(list(_COMPARISONS)), rng.choice(_BOUNDS))
-    return Step(rng.choice(list(_CHANGES)), rng.choice(_CONSTANTS))
+        return ItemStep(rng.choice(list(_COMPARISONS)), rng.choice(_BOUNDS))
+    return ItemStep(rng.choice(list(_CHANGES)), rng.choice(_CONSTANTS))
 
 
 def _distinguishing_lists(rng: random.Random, pipeline: Pipeline) -> list[list[int]]:

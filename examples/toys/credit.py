@@ -139,14 +139,14 @@ def _shuffle(credits: Array, rng: np.random.Generator) -> Array:
     return rng.permuted(credits, axis=-1)
 
 
-Change = Callable[[Array, np.random.Generator], Array]
+CreditChange = Callable[[Array, np.random.Generator], Array]
 
 
 @dataclass(frozen=True)
 class Arm:
     """A method: its change of the true credits (None: it uses no credits), and its multiple of the learning rate."""
 
-    change: Change | None = None
+    change: CreditChange | None = None
     rate: float = 1.0
 
     @property
@@ -200,7 +200,7 @@ def _policy_gradient(
     problem: CausalProblem,
     logits_N_C_V: Array,
     run: CreditRun,
-    change: Change | None,
+    change: CreditChange | None,
     sampling: np.random.Generator,
     shuffling: np.random.Generator,
 ) -> Array:

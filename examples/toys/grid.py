@@ -4,9 +4,9 @@ Shapes: N seeds, P prompts, G samples per prompt, L lines, C rows of the table, 
 
 The policy is a table of logits; each line of a prompt reads one row and is right with that row's chance, independently.
 Prompts share rows partly: each draws its lines' rows at random, without repetition, from a table of four times as many
-(`Setting.shared`), or has a table to itself. An update samples the group of each prompt, gives each line its advantage
-and steps with Adam. Credit comes from `workers.credit.shape_advantages`, for all seeds in one call; it sees replays and
-pass ratios only. Each line is a step of one token, and its place in the program is its key.
+(`GridSetting.shared`), or has a table to itself. An update samples the group of each prompt, gives each line its
+advantage and steps with Adam. Credit comes from `workers.credit.shape_advantages`, for all seeds in one call; it sees
+replays and pass ratios only. Each line is a step of one token, and its place in the program is its key.
 
 The study of `python -m examples.toys grid` is in `examples.toys.grid_study`.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from examples.toys.lines import Intervention, LineProblem, credits_of
-from workers.credit import Mapping, Normalization, ablated, shape_advantages
+from workers.credit import CreditMapping, Normalization, ablated, shape_advantages
 
 _SOLVED = 0.8  # expected accuracy at which a run ends
 _TABLE = 4  # rows of a shared table per line of a program
@@ -28,7 +28,7 @@ _BETAS, _FLOOR = (0.9, 0.999), 1e-8  # of Adam
 
 
 @dataclass(frozen=True)
-class Setting:
+class GridSetting:
     """A problem, its reward for GRPO (all or nothing, or partial), prompts, samples per prompt, sharing of rows."""
 
     problem: LineProblem
@@ -47,7 +47,7 @@ class Setting:
 class GridArm:
     """GRPO (mapping None), with partial reward in every setting or not; or GRPO with credit."""
 
-    mapping: Mapping | None = None
+    mapping: CreditMapping | None = None
     normalization: Normalization = "signed"
     intervention: Intervention = "delete"
     gate: bool = False
@@ -78,7 +78,7 @@ class GridRun:
 class _Table:
     """The policy's logits (N, C), trained by Adam, and the rows that each line of each prompt reads (N, P, L)."""
 
-    def __init__(self, setting: Setting, seeds: int, generator: torch.Generator):
+    def __init__(self, setting: GridSetting, seeds: int, generator: torch.Generator):
         shape = (seeds, setting.prompts, setting.problem.lines)
         size = _TABLE * shape[2] if setting.shared else shape[1] * shape[2]
         rows = torch.arange(size).view(1, *shape[1:]).expand(shape) if not setting.shared else None
@@ -105,7 +105,7 @@ class _Table:
         self.logits += rate * corrected[0] / (corrected[1].sqrt() + _FLOOR)
 
 
-def updates_to_solve(setting: Setting, arm: GridArm, rate: float, run: GridRun) -> NDArray[np.float64]:
+def updates_to_solve(setting: GridSetting, arm: GridArm, rate: float, run: GridRun) -> NDArray[np.float64]:
     """Updates (N,) until the expected accuracy reaches 0.8; `run.limit` + 1 if it never does."""
     generator = torch.Generator().manual_seed(run.seed)
     table = _Table(setting, run.seeds, generator)
@@ -127,7 +127,7 @@ def updates_to_solve(setting: Setting, arm: GridArm, rate: float, run: GridRun) 
 class _Shape:
     """Step ids, groups and keys of the B programs, the same in each update."""
 
-    def __init__(self, setting: Setting, seeds: int):
+    def __init__(self, setting: GridSetting, seeds: int):
         lines, groups = setting.problem.lines, seeds * setting.prompts
         self.groups = torch.arange(groups).repeat_interleave(setting.group)
         self.step_ids = torch.arange(lines).expand(len(self.groups), lines)
@@ -135,7 +135,7 @@ class _Shape:
         self.mask = torch.ones_like(self.step_ids)
 
 
-def _line_advantages(setting: Setting, arm: GridArm, right_N_P_G_L: Tensor, shape: _Shape, seed: int) -> Tensor:
+def _line_advantages(setting: GridSetting, arm: GridArm, right_N_P_G_L: Tensor, shape: _Shape, seed: int) -> Tensor:
     """The advantage of each line (N, P, G, L)."""
     ratio_N_P_G = setting.problem.pass_ratio(right_N_P_G_L)
     partial = setting.partial or arm.partial

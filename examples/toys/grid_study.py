@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.toys.grid import GridArm, GridRun, Setting, updates_to_solve
+from examples.toys.grid import GridArm, GridRun, GridSetting, updates_to_solve
 from examples.toys.lines import INTERVENTIONS, PROBLEMS
 from recipe.records.intervals import Interval, bootstrap_interval
 from workers.credit import MAPPINGS, Normalization
@@ -35,11 +35,11 @@ MAIN_ARMS = (
     *(replace(BEST, intervention=intervention) for intervention in INTERVENTIONS),
 )  # fmt: skip
 
-SETTINGS = tuple(Setting(problem, partial) for problem, partial in product(PROBLEMS, (False, True)))
+SETTINGS = tuple(GridSetting(problem, partial) for problem, partial in product(PROBLEMS, (False, True)))
 _LONG = [problem for problem in PROBLEMS if problem.lines == 16]
 LARGE_SETTINGS = (
-    Setting(_LONG[0], partial=False, prompts=16, group=8, shared=False),
-    *(Setting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
+    GridSetting(_LONG[0], partial=False, prompts=16, group=8, shared=False),
+    *(GridSetting(problem, False, *size) for problem, size in product(_LONG, ((2, 16), (16, 4), (16, 16)))),
 )
 
 
@@ -91,7 +91,7 @@ def _read(kept: Path, run: GridRun) -> Iterator[GridResult]:
             yield GridResult(**(row | intervals | values))
 
 
-def at_best_rate(setting: Setting, arm: GridArm, run: GridRun) -> GridResult:
+def at_best_rate(setting: GridSetting, arm: GridArm, run: GridRun) -> GridResult:
     """The arm's result on four fifths of the seeds, at the rate that is best on the others."""
     tuning = max(run.seeds // _TUNING, 1)
     other = replace(run, seeds=tuning, seed=run.seed + 1_000_003)

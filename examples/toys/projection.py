@@ -17,12 +17,9 @@ from itertools import product
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from examples.toys.credit import softmax
+from examples.toys.credit import Array, softmax
 from recipe.records.intervals import Interval, bootstrap_interval
-
-Array = NDArray[np.float64]
 
 # Eigenvalues of the matrix of cosines below this are rounding errors, from duplicate or opposite gradients.
 _EIGENVALUE_FLOOR = 1e-9

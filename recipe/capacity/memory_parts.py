@@ -9,7 +9,7 @@ and workspaces are estimates of a peak.
 from dataclasses import dataclass
 
 from recipe.capacity.model_shape import ModelShape
-from recipe.capacity.sizes import RunSizes, TrainedModel
+from recipe.capacity.sizes import PassSizes, RunSizes, TrainedModel
 
 GIB = 2**30
 
@@ -129,7 +129,7 @@ def deferred_gradients(shape: ModelShape, sizes: RunSizes) -> int:
     return 4 * trainable_parameters(shape, sizes.actor)
 
 
-def activations(shape: ModelShape, sizes: RunSizes) -> int:
+def activations(shape: ModelShape, sizes: PassSizes) -> int:
     """Activations saved for backward with flash attention: T c (9 H + 3 Q + 3 K + 4 I) per block.
 
     Counted as in Korthikanti et al. 2022 (section 4.1) for RMSNorm in fp32, rotary embedding and a gated MLP. With
@@ -142,7 +142,7 @@ def activations(shape: ModelShape, sizes: RunSizes) -> int:
     return tokens * width * (shape.num_hidden_layers * shape.hidden_size + inner + 3 * shape.intermediate_size)
 
 
-def logits(shape: ModelShape, sizes: RunSizes) -> int:
+def logits(shape: ModelShape, sizes: PassSizes) -> int:
     """The larger of two passes over (T, V): the update, and the log-probabilities before it.
 
     Update: logits and their gradient, 2 c, and as much again with entropy in the loss. Log-probabilities: verl always

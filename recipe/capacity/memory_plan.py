@@ -220,12 +220,13 @@ def _memory_refusals(plan: MemoryPlan) -> list[str]:
     found = []
     if layout.training_bytes > capacity:
         fixes = [text for text, other in _changes(plan) if other.training_bytes <= capacity]
-        found.append(f"training needs {gib(layout.training_bytes)} of {gib(capacity)} GiB ({ACTOR}). {_advice(fixes)}")
+        found.append(too_little("training", layout.training, capacity, ACTOR, fixes))
     if layout.rollout_bytes > capacity and not sizes.on_cpu:
         fixes = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
         found.append(
             f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share in addition to "
-            f"the trainer's memory ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}). {_advice(fixes)}"
+            f"the trainer's memory ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}): "
+            f"{arithmetic(layout.rollout)}. {_advice(fixes)}"
         )
     needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
     if layout.cache < needed:
@@ -240,6 +241,9 @@ def _memory_refusals(plan: MemoryPlan) -> list[str]:
 def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
     """Single changes that a user could make, each with the resulting layout."""
     sizes, actor = plan.sizes, plan.sizes.actor
+    if sizes.on_cpu:
+        yield from _changes_on_a_cpu(plan)
+        return
     engine = f"{ACTOR}.fsdp_config"
     room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.rollout_share * plan.layout.capacity
     share = int(100 * room / plan.layout.capacity) / 100
@@ -261,8 +265,39 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         f"{ROLLOUT}.gpu_memory_utilization={share:g}": replace(sizes, rollout_share=share),
     }
     for text, other in changes.items():
-        if not sizes.on_cpu and not (text == "adaptation=lora" and actor.lora_rank):
+        if not (text == "adaptation=lora" and actor.lora_rank):
             yield text, lay_out(other, plan.shape, plan.layout.capacity)
+
+
+def _changes_on_a_cpu(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
+    """The same where ranks and engines share the machine's memory: smaller micro-batches, adapters, one rank."""
+    sizes = plan.sizes
+    changes: dict[str, RunSizes] = {}
+    if sizes.micro_batch and sizes.micro_batch > 1:
+        for count in (sizes.micro_batch // 2, 1):
+            tokens = count * sizes.sequence // sizes.sequence_parallel
+            changes[f"{ACTOR}.ppo_micro_batch_size_per_gpu={count}"] = replace(
+                sizes, micro_batch=count, update_tokens=tokens
+            )
+    if not sizes.actor.lora_rank:
+        actor = replace(sizes.actor, lora_rank=16, target_modules="all-linear")
+        changes["adaptation=lora_small"] = replace(sizes, actor=actor)
+    if sizes.world > 1:
+        changes["trainer.n_gpus_per_node=1"] = replace(sizes, gpus_per_node=1)
+    for text, other in changes.items():
+        yield text, lay_out(other, plan.shape, plan.layout.capacity)
+
+
+def too_little(what: str, parts: dict[str, int], capacity: int, key: str, fixes: list[str]) -> str:
+    """One line for what does not fit into `capacity` bytes: the sum and its parts, the key, changes that help."""
+    return (
+        f"{what} needs {gib(sum(parts.values()))} of {gib(capacity)} GiB ({key}): {arithmetic(parts)}. {_advice(fixes)}"
+    )
+
+
+def arithmetic(parts: dict[str, int]) -> str:
+    """Parts of at least 0.1 GiB as a sum, in GiB."""
+    return " + ".join(f"{gib(size)} {name}" for name, size in parts.items() if size >= GIB // 20)
 
 
 def _advice(fixes: list[str]) -> str:

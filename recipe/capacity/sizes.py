@@ -28,7 +28,20 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
-class RunSizes:
+class PassSizes:
+    """Sizes of a forward and backward pass over one micro-batch, in tokens of one rank."""
+
+    actor: TrainedModel
+    checkpointing: bool
+    fused_logits: bool
+    chunked_entropy: bool
+    entropy_in_loss: bool
+    update_tokens: int
+    log_prob_tokens: int
+
+
+@dataclass(frozen=True)
+class RunSizes(PassSizes):
     """Sizes of a run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
 
     constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
@@ -37,7 +50,6 @@ class RunSizes:
     on_cpu: bool
     nodes: int
     gpus_per_node: int
-    actor: TrainedModel
     critic: TrainedModel | None
     reference_bytes: int
     constraints: int
@@ -46,14 +58,8 @@ class RunSizes:
     agop_parts: int
     fsdp_size: int
     sequence_parallel: int
-    checkpointing: bool
     deferred_gradients: bool
-    fused_logits: bool
-    chunked_entropy: bool
-    entropy_in_loss: bool
     sequence: int
-    update_tokens: int
-    log_prob_tokens: int
     dynamic: bool
     micro_batch: int | None
     log_prob_micro_batch: int | None
@@ -121,7 +127,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
     sequence_parallel = max(actor.ulysses_sequence_parallel_size, engine.ulysses_sequence_parallel_size)
     micro = None if dynamic else actor.ppo_micro_batch_size_per_gpu
     log_prob_micro = None if dynamic else rollout.log_prob_micro_batch_size_per_gpu
-    trained = _trained_model(model, engine)
+    trained = training_options(model, engine)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
@@ -131,7 +137,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         nodes=config.trainer.nnodes,
         gpus_per_node=config.trainer.n_gpus_per_node,
         actor=trained,
-        critic=_trained_model(config.critic.model, config.critic.fsdp) if has_critic else None,
+        critic=training_options(config.critic.model, config.critic.fsdp) if has_critic else None,
         reference_bytes=BYTES[config.actor_rollout_ref.ref.fsdp_config.model_dtype] if reads_reference else 0,
         constraints=max(map(len, constraints)),
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
@@ -176,7 +182,8 @@ def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:
     return [set(found.names) if (found := protector.protection(stage)) else set() for stage in stages]
 
 
-def _trained_model(model: DictConfig, engine: DictConfig) -> TrainedModel:
+def training_options(model: DictConfig, engine: DictConfig) -> TrainedModel:
+    """Training options of one model, from its group and its engine's."""
     precision = engine.get("mixed_precision") or {}
     return TrainedModel(
         lora_rank=model.lora_rank,

@@ -1,10 +1,10 @@
-"""Preflight checks: each module has ``check(config, run) -> list[Finding]``."""
+"""Preflight checks: each module has ``check(config, run) -> list[PreflightFinding]``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class PreflightFinding:
     """One finding of a check: what is wrong, where (a key or a path), and how to fix it."""
 
     what: str

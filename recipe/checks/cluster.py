@@ -8,7 +8,7 @@ import socket
 
 from omegaconf import DictConfig
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 
 # Ray shows a job's variables in its logs and its dashboard, so these are never among them (runtime/environment.py).
@@ -19,7 +19,7 @@ TOKENS = {
 }
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Refuse an address without a listener and a port that is in use."""
     options = config.ray_kwargs.ray_init
     problems = []
@@ -28,13 +28,15 @@ def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if not _listens(host, port):
             problems.append(
-                Finding(f"no Ray listens at {address}", "RAY_ADDRESS", "start it (ray start --head), or unset it")
+                PreflightFinding(
+                    f"no Ray listens at {address}", "RAY_ADDRESS", "start it (ray start --head), or unset it"
+                )
             )
     elif options.get("include_dashboard") and options.get("dashboard_port"):
         port = options.dashboard_port
         if _listens("127.0.0.1", port):
             problems.append(
-                Finding(
+                PreflightFinding(
                     f"port {port} is busy",
                     "ray_kwargs.ray_init.dashboard_port",
                     "choose another, or stop the program that uses it",

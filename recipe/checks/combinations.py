@@ -12,12 +12,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import Settings, SettingsError, read_settings
 
 
-def check_rules(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_rules(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Problems that ``verl.utils.config.validate_config`` finds in a copy of the configuration."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -28,7 +28,9 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[Finding]:
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(trial, use_reference_policy=need_reference_policy(trial), use_critic=need_critic(trial))
     except (AssertionError, ValueError, NotImplementedError) as error:
-        return [Finding(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")]
+        return [
+            PreflightFinding(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")
+        ]
     return []
 
 
@@ -213,7 +215,7 @@ REFUSALS = (
 )  # fmt: skip
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """A problem for each refusal whose option and incompatible part are both in the configuration."""
     try:
         settings = read_settings(config)
@@ -223,5 +225,5 @@ def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
     for refusal in REFUSALS:
         used = [part for part in refusal.parts if PARTS[part](settings)]
         if (used or not refusal.parts) and refusal.chosen(config):
-            problems.append(Finding(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
+            problems.append(PreflightFinding(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
     return problems

@@ -1,30 +1,34 @@
-"""Does the machine suffice: is there enough memory, and does vLLM's CPU build support this run?"""
+"""Does the machine suffice: is there enough memory and disk, and does vLLM's CPU build support this run?"""
 
-import psutil
+from pathlib import Path
+
 from omegaconf import DictConfig
 from rich.console import RenderableType
 
 from recipe.capacity.memory_parts import GIB
-from recipe.capacity.memory_plan import MemoryPlan, plan_memory
+from recipe.capacity.memory_plan import MemoryPlan, arithmetic, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.checks import Finding
+from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run_disk
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
+from workers.cpu.processor import cores_note, precision_note
 
 # Memory of Ray, verl's actors and one vLLM engine before any model (docs/how-to/gpus_and_clusters.md).
 STACK_GIB = 7.0
 
 
-def check_memory(config: DictConfig, run: RunDirectory) -> list[Finding]:
-    """The memory plan's refusals, such as batches that do not divide, and too little free memory on a CPU machine."""
+def check_memory(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
+    """The memory plan's refusals, such as batches that do not divide; on a CPU machine too little memory or disk."""
     problems = []
     plan = _plan(config)
     if plan is not None:
-        problems = [Finding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
-    available = psutil.virtual_memory().available / GIB
+        problems = [PreflightFinding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
+        problems += _check_disk(config, run, plan)
+    available = free_memory() / GIB
     if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
-            Finding(
+            PreflightFinding(
                 f"{available:.1f} GiB of memory are free, the stack alone needs {STACK_GIB}",
                 "this machine",
                 "stop other programs, or use a larger machine",
@@ -39,8 +43,34 @@ def describe(config: DictConfig) -> RenderableType:
     return plan.render() if plan else "no memory plan: the architecture of this model is not known before it is loaded"
 
 
+def notes(config: DictConfig) -> list[str]:
+    """What a user should know of a CPU machine before training starts: precision, cores, memory that others use."""
+    if config.trainer.device != "cpu":
+        return []
+    found = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
+    plan, free = _plan(config), free_memory()
+    needed = plan.layout.training if plan else {}
+    if sum(needed.values()) > free:
+        found.append(
+            f"warning: {gib(free)} GiB of memory are free, and with full sequences the run needs "
+            f"{gib(sum(needed.values()))} ({arithmetic(needed)}): stop other programs, or the system may end the run"
+        )
+    return found
+
+
+def _check_disk(config: DictConfig, run: RunDirectory, plan: MemoryPlan) -> list[PreflightFinding]:
+    if not plan.sizes.on_cpu:
+        return []
+    present = len(list(run.checkpoints.glob("global_step_*")))
+    found = disk_refusals(Path(run.path), run_disk(config, plan, present))
+    return [
+        PreflightFinding(text, "trainer.max_actor_ckpt_to_keep", "keep fewer checkpoints, or set another run.root")
+        for text in found
+    ]
+
+
 def _plan(config: DictConfig) -> MemoryPlan | None:
-    total = psutil.virtual_memory().total / GIB
+    total = machine_memory() / GIB
     try:
         shape = shape_of(config.actor_rollout_ref.model.path)
         return plan_memory(config, shape, total if config.trainer.device == "cpu" else config.run.gpu_memory_gib)
@@ -50,7 +80,7 @@ def _plan(config: DictConfig) -> MemoryPlan | None:
         return None
 
 
-def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_engine(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """On the CPU platform, no chunked prefill with seeded samples.
 
     With chunked prefill, vLLM rewinds the random generator after each chunk but the last, which torch's CPU
@@ -61,7 +91,7 @@ def check_engine(config: DictConfig, run: RunDirectory) -> list[Finding]:
     if not (config.run.seeded_samples and config.actor_rollout_ref.rollout.enable_chunked_prefill):
         return []
     return [
-        Finding(
+        PreflightFinding(
             "vLLM on a CPU cannot sample with seeds when it prefills prompts in chunks",
             "actor_rollout_ref.rollout.enable_chunked_prefill",
             "set it to false, or run.seeded_samples=false",

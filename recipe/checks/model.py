@@ -10,7 +10,7 @@ from pathlib import Path
 from omegaconf import DictConfig, ListConfig
 
 from data_prep.files import file_hash
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory, write_atomically
 
 # Importing vLLM takes seconds, so it is asked only about other sizes.
@@ -23,7 +23,7 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 BLOCKS, BLOCK = 64, 1 << 20
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Require a model configuration, a tokenizer with a chat template and weights; a checkpoint must match the model.
 
     A path that is not a local folder is treated as a hub name and left to transformers.
@@ -85,10 +85,12 @@ def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
     return kept
 
 
-def _check_hub_name(name: str) -> list[Finding]:
+def _check_hub_name(name: str) -> list[PreflightFinding]:
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         return [
-            Finding(f"no such model folder: {name}", KEY, "name a Hugging Face folder, or a hub name (owner/model)")
+            PreflightFinding(
+                f"no such model folder: {name}", KEY, "name a Hugging Face folder, or a hub name (owner/model)"
+            )
         ]
     return []
 
@@ -107,21 +109,23 @@ def missing_parts(folder: Path) -> list[str]:
     ]
 
 
-def _check_files(folder: Path) -> list[Finding]:
+def _check_files(folder: Path) -> list[PreflightFinding]:
     fix = "save the model and its tokenizer there with save_pretrained"
-    return [Finding(what, KEY, fix) for what in missing_parts(folder)]
+    return [PreflightFinding(what, KEY, fix) for what in missing_parts(folder)]
 
 
-def _check_tokenizer(folder: Path) -> list[Finding]:
+def _check_tokenizer(folder: Path) -> list[PreflightFinding]:
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except Exception as error:
-        return [Finding(f"the tokenizer in {folder} does not load: {error}", KEY, "save the tokenizer there again")]
+        return [
+            PreflightFinding(f"the tokenizer in {folder} does not load: {error}", KEY, "save the tokenizer there again")
+        ]
     if tokenizer.chat_template is None:
         return [
-            Finding(
+            PreflightFinding(
                 f"the tokenizer in {folder} has no chat template",
                 KEY,
                 "set actor_rollout_ref.model.custom_chat_template",
@@ -130,7 +134,7 @@ def _check_tokenizer(folder: Path) -> list[Finding]:
     return []
 
 
-def _check_head_size(config: DictConfig, folder: Path) -> list[Finding]:
+def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]:
     """vLLM on a CPU has kernels for some head sizes only, and fails on others when it generates."""
     if config.trainer.device != "cpu":
         return []
@@ -144,10 +148,10 @@ def _check_head_size(config: DictConfig, folder: Path) -> list[Finding]:
     if size in valid:
         return []
     what = f"vLLM on a CPU has no attention for heads of size {size}"
-    return [Finding(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
+    return [PreflightFinding(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
 
 
-def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[Finding]:
+def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[PreflightFinding]:
     kept = run.checkpoints / "model.json"
     if run.last_checkpoint is None or not kept.exists():
         return []
@@ -160,7 +164,9 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
         "ranks": f"the checkpoint was written by {before['ranks']} ranks, the configuration has {now['ranks']}",
     }
     return [
-        Finding(what, str(run.checkpoints), "start a new run (omit run.name), or use the settings of the old one")
+        PreflightFinding(
+            what, str(run.checkpoints), "start a new run (omit run.name), or use the settings of the old one"
+        )
         for key, what in explained.items()
         if before.get(key, now[key]) != now[key]  # an older checkpoint lacks some of the keys
     ]
@@ -192,13 +198,18 @@ def model_folder(name: str) -> Path:
     return folder
 
 
-def _snapshot(name: str) -> Path:
+def described_model(name: str) -> str:
+    """A folder with the `config.json` of a model: of a hub name without its weights. ModelError as `model_folder`."""
+    return name if Path(name).expanduser().is_dir() else str(_snapshot(name, ["config.json"]))
+
+
+def _snapshot(name: str, files: list[str] | None = None) -> Path:
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise ModelError(f"no such model folder: {name}; give a Hugging Face folder or a hub name (owner/model)")
     import huggingface_hub
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, ignore_patterns=OTHER_FORMATS))
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=files, ignore_patterns=OTHER_FORMATS))
     except Exception as error:  # the hub client raises errors of several libraries
         raise ModelError(
             f"{name} is not a local folder and could not be loaded from the Hugging Face hub "

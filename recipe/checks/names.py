@@ -7,12 +7,12 @@ from importlib.metadata import entry_points
 
 from omegaconf import DictConfig
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 
 
-def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Require torchjd if the configuration uses one of its aggregators."""
     method = config.projection.method
     if method not in AGGREGATORS:
@@ -20,16 +20,16 @@ def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[Findi
     try:
         aggregator(method)
     except MissingAggregatorsError as error:
-        return [Finding(str(error), "projection.method", "install it on every machine, or use projection=qp")]
+        return [PreflightFinding(str(error), "projection.method", "install it on every machine, or use projection=qp")]
     return []
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Require the plug-in's entry point, the platform, and the configured trainer."""
     problems = []
     if "skillcredit" not in {entry.name for entry in entry_points(group="verl.plugins")}:
         problems.append(
-            Finding(
+            PreflightFinding(
                 "verl cannot find this plug-in: its entry point is not installed",
                 "entry point group verl.plugins",
                 "bash scripts/setup.sh (or: pip install --no-deps -e .)",
@@ -44,12 +44,14 @@ def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
     wanted = config.trainer.v1.trainer_mode
     if wanted not in TRAINER_REGISTRY:
         problems.append(
-            Finding(
+            PreflightFinding(
                 f"verl has no trainer named {wanted!r}",
                 "trainer.v1.trainer_mode",
                 f"use one of {', '.join(sorted(TRAINER_REGISTRY))}",
             )
         )
     if config.trainer.device == "cpu" and "cpu" not in PlatformRegistry.registered_names():
-        problems.append(Finding("verl has no platform named cpu", "VERL_PLATFORM", "bash scripts/setup.sh cpu"))
+        problems.append(
+            PreflightFinding("verl has no platform named cpu", "VERL_PLATFORM", "bash scripts/setup.sh cpu")
+        )
     return problems

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -22,16 +22,16 @@ PACKAGES = ("recipe", "workers", "rewards", "data_prep")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Refuse packages that are missing or from elsewhere."""
     return foreign()
 
 
-def foreign() -> list[Finding]:
+def foreign() -> list[PreflightFinding]:
     """A problem for each package that is not this checkout's."""
     fix = f"run from {CHECKOUT}, or put it first: export PYTHONPATH={CHECKOUT}; other checkouts come after it"
     return [
-        Finding(f"Python found another package named {name}, not the one in {CHECKOUT}", str(place), fix)
+        PreflightFinding(f"Python found another package named {name}, not the one in {CHECKOUT}", str(place), fix)
         for name, place in found().items()
         if place != CHECKOUT / name
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from rewards.counterfactual.segments import Unit, segment
 from rewards.counterfactual.tokens import token_offsets, token_steps
@@ -24,16 +24,16 @@ ANSWERS = (
 )
 
 
-def check_settings(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_settings(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Refuse unknown reward settings and invalid values, such as a shape that does not exist."""
     try:
         JudgeSettings.of_config(config)
     except ValueError as error:
-        return [Finding(str(error), REWARD_KWARGS, "see the settings in docs/reference/rewards.md")]
+        return [PreflightFinding(str(error), REWARD_KWARGS, "see the settings in docs/reference/rewards.md")]
     return []
 
 
-def check_tokenizer(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check_tokenizer(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """On a few answers, require that each step survives encoding and decoding, and has tokens.
 
     A tokenizer that does not load is ignored here: `recipe.checks.model` reports it.
@@ -52,7 +52,9 @@ def check_tokenizer(config: DictConfig, run: RunDirectory) -> list[Finding]:
         lost = [text for answer in ANSWERS if (text := lost_steps(tokenizer, answer, config.credit.unit))]
     except Exception as error:  # the tokenizer would raise it for every sample
         lost = [f"{type(error).__name__}: {error}"]
-    return [Finding(f"credit cannot be assigned with the tokenizer of {path}: {why}", KEY, FIX) for why in lost[:1]]
+    return [
+        PreflightFinding(f"credit cannot be assigned with the tokenizer of {path}: {why}", KEY, FIX) for why in lost[:1]
+    ]
 
 
 def lost_steps(tokenizer: Any, answer: str, unit: Unit) -> str:

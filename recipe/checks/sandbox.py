@@ -9,7 +9,7 @@ import httpx
 import pandas as pd
 from omegaconf import DictConfig, ListConfig
 
-from recipe.checks import Finding
+from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from rewards.sandbox import InfrastructureError, Sandbox
 from rewards.sandbox.client import readiness
@@ -19,7 +19,7 @@ PROGRAMS = frozenset({"code", "refactor", "stdio", "sql"})
 """Verifiers whose answers always run in the sandbox."""
 
 
-def check(config: DictConfig, run: RunDirectory) -> list[Finding]:
+def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Refuse named sandboxes that do not respond. If the rows' answers run in a sandbox, refuse also an embedded one
     that does not start, and missing packages (numpy; DuckDB and math-verify where rows or reward need them).
     """
@@ -71,7 +71,7 @@ def _engine(truth: str) -> str | None:
         return None
 
 
-def _unreachable(url: str) -> Finding | None:
+def _unreachable(url: str) -> PreflightFinding | None:
     base = url.removesuffix("/").removesuffix("/run_code")
     try:
         answer = httpx.get(f"{base}/v1/ping", timeout=5, trust_env=False)
@@ -80,23 +80,25 @@ def _unreachable(url: str) -> Finding | None:
         why = f"HTTP {answer.status_code}"
     except httpx.HTTPError as error:
         why = str(error) or type(error).__name__
-    return Finding(
+    return PreflightFinding(
         f"the sandbox at {base} does not answer /v1/ping ({why})",
         "sandbox.url",
         "start it (python -m rewards.sandbox serve), or use the embedded one: sandbox.url=null",
     )
 
 
-def _incapable(url: str | None, isolation: str | None, needed: list[str]) -> Finding | None:
+def _incapable(url: str | None, isolation: str | None, needed: list[str]) -> PreflightFinding | None:
     name = f"the sandbox at {url}" if url else "the embedded sandbox"
     where = "sandbox.url" if url else "sandbox.isolation"
     try:
         result = asyncio.run(_import_in_a_program(url, isolation, needed))
     except (InfrastructureError, ValueError, OSError) as error:
-        return Finding(f"{name} can't run programs: {error}", where, "see docs/reference/sandbox.md for its needs")
+        return PreflightFinding(
+            f"{name} can't run programs: {error}", where, "see docs/reference/sandbox.md for its needs"
+        )
     problem = readiness.problem(result)
     fix = "install them where that sandbox runs, in the interpreter of its server"
-    return Finding(f"{name}: {problem}", where, fix) if problem else None
+    return PreflightFinding(f"{name}: {problem}", where, fix) if problem else None
 
 
 async def _import_in_a_program(url: str | None, isolation: str | None, needed: list[str]) -> dict[str, Any]:

@@ -16,21 +16,23 @@ from rewards.environments import ENVIRONMENTS, Environment, environment_of, firs
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
-Message = dict[str, str]
+ChatMessage = dict[str, str]
 
 # One turn of the model, from the messages so far, the number of the turn, and the tokens used by earlier turns. None if
 # no tokens are left for it.
-Ask = Callable[[Sequence[Message], int, int], Awaitable[Answer | None]]
+Ask = Callable[[Sequence[ChatMessage], int, int], Awaitable[Answer | None]]
 
 
-async def play_episode(ask: Ask, environment: Environment, prompt: Sequence[Message], agents: AgentsSettings) -> Answer:
+async def play_episode(
+    ask: Ask, environment: Environment, prompt: Sequence[ChatMessage], agents: AgentsSettings
+) -> Answer:
     """Play one episode; return it as one answer: the text of the answering turn, the tokens of all turns.
 
     Its `finish` is that turn's; TOO_LONG if even the prompt exceeds the context; EPISODE_FAILED if the environment
     could not run, which is not the model's fault.
     """
     turns: list[Answer] = []
-    conversation: list[Message] = []
+    conversation: list[ChatMessage] = []
     while len(turns) < agents.max_turns:
         turn = await ask([*prompt, *conversation], len(turns), sum(one.tokens for one in turns))
         if turn is None or turn.finish == TOO_LONG:
@@ -49,7 +51,7 @@ async def play_episode(ask: Ask, environment: Environment, prompt: Sequence[Mess
     return _merge_turns(turns, conversation, environment)
 
 
-def _merge_turns(turns: Sequence[Answer], conversation: Sequence[Message], environment: Environment) -> Answer:
+def _merge_turns(turns: Sequence[Answer], conversation: Sequence[ChatMessage], environment: Environment) -> Answer:
     entropies = [(one.entropy, one.tokens) for one in turns if one.entropy is not None]
     tokens = sum(count for _, count in entropies)
     return replace(
@@ -147,7 +149,7 @@ class Collector:
         if known is not None and known.answer.finish != EPISODE_FAILED:
             return known
 
-        async def ask(messages: Sequence[Message], turn: int, tokens: int) -> Answer | None:
+        async def ask(messages: Sequence[ChatMessage], turn: int, tokens: int) -> Answer | None:
             if (allowed := self.budget.tokens_left(spent + tokens)) < 1:
                 return None
             seed = self.budget.seed_of(f"{problem.id}/turn{turn}" if turn else problem.id, number)

@@ -149,22 +149,31 @@ START_SECONDS = 900.0
 
 # The same as in configs/platform/cpu.yaml, which explains them. No chunked prefill, because after a chunk vLLM rewinds
 # the request's random generator, which torch does not support on a CPU.
-_CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
-_CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCH_COMPILE_DISABLE": "1"}
+_CPU_OPTIONS = ("--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
+# No core for vLLM's scheduler alone, which would be half of a machine with two: it waits while the worker computes.
+_CPU_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+    "TORCH_COMPILE_DISABLE": "1",
+}
 
 
 @contextlib.contextmanager
-def vllm_server(model: str, platform: str, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
+def vllm_server(
+    model: str, platform: str, log: Path, options: Sequence[str] = (), precision: str | None = None
+) -> Iterator[str]:
     """Start a server of this model and yield its url; the server stops when the block ends, also by an exception.
 
-    platform: `cpu` or `gpu`. options: further options of `vllm serve`. log: gets the server's output.
+    platform: `cpu` or `gpu`. options: further options of `vllm serve`. log: gets the server's output. precision: a
+    dtype of vLLM; None: that of the model.
     Raises ServerError if the server does not start.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, "--host", "127.0.0.1"]
-    command += ["--port", str(port), *(_CPU_OPTIONS if platform == "cpu" else ()), *options]
+    command += ["--port", str(port), *(_CPU_OPTIONS if platform == "cpu" else ())]
+    command += [*(["--dtype", precision] if precision else []), *options]
     environment = os.environ | (_CPU_ENVIRONMENT if platform == "cpu" else {})
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)

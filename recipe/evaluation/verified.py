@@ -105,7 +105,7 @@ def demonstrations(solved: Solved, per_problem: int) -> list[Demonstration]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PreferencePair:
     """Two answers to one problem; the pass ratio of the chosen one is higher by `margin`."""
 
     problem: Problem
@@ -119,7 +119,7 @@ class Pair:
         return self.chosen.answer.tokens - self.rejected.answer.tokens
 
 
-def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0) -> list[Pair]:
+def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0) -> list[PreferencePair]:
     """Preference pairs with a minimum margin in pass ratio, up to `per_problem` per problem, balanced in length.
 
     If the longer answer is always preferred, training teaches length. So pairs are selected such that the length
@@ -127,7 +127,7 @@ def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0)
     """
     problems = list(solved.values())
     random.Random(seed).shuffle(problems)
-    drawn: list[Pair] = []
+    drawn: list[PreferencePair] = []
     surplus = 0
     for problem, samples in problems:
         candidates = [pair for pair in _ordered_pairs(problem, samples) if pair.margin >= min_margin]
@@ -139,10 +139,10 @@ def pairs(solved: Solved, *, min_margin: float, per_problem: int, seed: int = 0)
     return drawn
 
 
-def _ordered_pairs(problem: Problem, samples: Sequence[Sample]) -> list[Pair]:
+def _ordered_pairs(problem: Problem, samples: Sequence[Sample]) -> list[PreferencePair]:
     ratios = [(sample, sample.reward["pass_ratio"]) for sample in samples if sample.reward]
     return [
-        Pair(problem, one, other, ratio - lower)
+        PreferencePair(problem, one, other, ratio - lower)
         for (one, ratio), (other, lower) in product(ratios, repeat=2)
         if ratio > lower
     ]

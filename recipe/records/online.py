@@ -17,7 +17,7 @@ FIRST = 2  # the first update whose samples depend on the arm
 
 
 @dataclass(frozen=True)
-class Contrast:
+class ArmContrast:
     """Paired difference of two arms in online accuracy, a share of 1, and ratio of their updates to an accuracy.
 
     p: two-sided, of a paired t-test; None for a single pair. holm: p adjusted for all contrasts of the report. ratio:

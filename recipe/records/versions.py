@@ -21,7 +21,7 @@ class RecordsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingsChange:
     """Differences between the settings of a version and the version before; keys are dotted.
 
     added: new keys, with the value that matches the earlier behaviour. A key is skipped if the run lacks its group.
@@ -42,8 +42,8 @@ class Change:
 _JUDGE = "reward.custom_reward_function.reward_kwargs"
 
 # version -> its changes
-CHANGES: dict[int, Change] = {
-    2: Change(
+CHANGES: dict[int, SettingsChange] = {
+    2: SettingsChange(
         added={
             "credit.min_valid": 2,
             "credit.zero_advantage": False,
@@ -73,7 +73,7 @@ CHANGES: dict[int, Change] = {
         renamed={"projection.method": {"none": "measure"}},
     ),
     # On a CPU, attention over packed sequences, which computes the same to rounding.
-    3: Change(
+    3: SettingsChange(
         added={"run.precision": "float32"},
         renamed={
             key: {"sdpa": "packed", "fp32": "float32", False: True}
@@ -90,8 +90,10 @@ CHANGES: dict[int, Change] = {
             )
         },
     ),
-    4: Change(added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}),
-    5: Change(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
+    4: SettingsChange(
+        added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}
+    ),
+    5: SettingsChange(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
 }
 
 
@@ -123,7 +125,7 @@ def upgraded(config: DictConfig, version: int, where: object) -> DictConfig:
     return config
 
 
-def _apply(change: Change, config: DictConfig, where: str) -> None:
+def _apply(change: SettingsChange, config: DictConfig, where: str) -> None:
     for key, value in change.added.items():
         group = _group(config, key)
         if group is not None and _leaf(key) not in group:

@@ -10,7 +10,7 @@ CHANGES = {
     (True, False): "right before, wrong after",
 }
 
-Pair = tuple[Problem, Sample, Sample]
+ComparedAnswers = tuple[Problem, Sample, Sample]
 
 
 def answers_page(problems: Iterable[Problem], base: Iterable[Sample], trained: Iterable[Sample]) -> str:
@@ -27,7 +27,7 @@ def answers_page(problems: Iterable[Problem], base: Iterable[Sample], trained: I
     return "\n\n".join(parts) + "\n"
 
 
-def _pairs(problems: Iterable[Problem], base: Iterable[Sample], trained: Iterable[Sample]) -> Iterator[Pair]:
+def _pairs(problems: Iterable[Problem], base: Iterable[Sample], trained: Iterable[Sample]) -> Iterator[ComparedAnswers]:
     first = [
         {sample.key[:2]: sample for sample in samples if sample.number == 0 and sample.judged}
         for samples in (base, trained)

@@ -24,7 +24,7 @@ OF_THE_MODEL = ("model", "weights")
 
 
 @dataclass(frozen=True)
-class Difference:
+class MetricDifference:
     """One metric of one data set in both evaluations; change: trained minus base over the common problems."""
 
     dataset: str
@@ -35,7 +35,7 @@ class Difference:
     change: Interval
 
 
-def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
+def compare(base: list[Sample], trained: list[Sample]) -> list[MetricDifference]:
     """Differences in every metric of every data set that both contain.
 
     Raises:
@@ -54,13 +54,13 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[Difference]:
             pairs = [(before[metric][problem], after[metric][problem]) for problem in common]
             change = bootstrap_interval([second - first for first, second in pairs])
             base_mean, trained_mean = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-            differences.append(Difference(dataset, metric, len(common), base_mean, trained_mean, change))
+            differences.append(MetricDifference(dataset, metric, len(common), base_mean, trained_mean, change))
     if not differences:
         raise FolderError("the two evaluations have no judged problem in common: compare runs over the same --data")
     return differences
 
 
-def table(differences: list[Difference]) -> Table:
+def table(differences: list[MetricDifference]) -> Table:
     """A table of the metrics in percent and the differences in points."""
     result = Table(
         "data set (problems)",

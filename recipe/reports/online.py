@@ -21,7 +21,7 @@ from recipe.records.arms import (
     warn_of_different_starts,
 )
 from recipe.records.intervals import Interval, t_interval
-from recipe.records.online import Contrast, holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
+from recipe.records.online import ArmContrast, holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import markdown_table
 
@@ -61,13 +61,13 @@ def online_rows(found: Accuracies, reach: float) -> list[OnlineRow]:
     return rows
 
 
-def contrasts(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[Contrast]:
+def contrasts(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[ArmContrast]:
     """The contrasts (arm, against), adjusted together; those without a pair of runs are left out."""
     made = [made for arm, against in pairs if (made := _contrast(found, arm, against, reach))]
     return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made]), strict=True)]
 
 
-def _contrast(found: Accuracies, arm: str, against: str, reach: float) -> Contrast | None:
+def _contrast(found: Accuracies, arm: str, against: str, reach: float) -> ArmContrast | None:
     own, others = found.get(arm, {}), found.get(against, {})
     repeats = [repeat for repeat in own if repeat in others]
     if not repeats:
@@ -75,10 +75,10 @@ def _contrast(found: Accuracies, arm: str, against: str, reach: float) -> Contra
     gains = [mean_online(own[repeat]) - mean_online(others[repeat]) for repeat in repeats]
     mine, theirs = ([updates_to(runs[repeat], reach)[0] for repeat in repeats] for runs in (own, others))
     ratio = ratio_interval(mine, theirs)
-    return Contrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
+    return ArmContrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
 
 
-def online_table(rows: Sequence[OnlineRow], found: Sequence[Contrast], reach: float) -> str:
+def online_table(rows: Sequence[OnlineRow], found: Sequence[ArmContrast], reach: float) -> str:
     """The rows and the contrasts as two Markdown tables."""
     head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {reach:.0%}", "reached"]
     arms = [

@@ -25,7 +25,7 @@ from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
 from workers.cpu.processor import Precision
-from workers.credit import Ablation, Mapping, Normalization, Rival
+from workers.credit import Ablation, CreditMapping, Normalization, Rival
 from workers.penalties import PenaltyKind
 
 
@@ -90,7 +90,7 @@ class CreditSettings(Group):
     cache_size: int = Field(default=65_536, ge=1)
     seed: int = 0
     strength: float = Field(default=1.0, ge=0)
-    mapping: Mapping | Rival = "redistribute"
+    mapping: CreditMapping | Rival = "redistribute"
     max_probability: float = Field(default=1.0, gt=0, le=1)
     normalization: Normalization = "siblings"
     tolerance: float = Field(default=1e-6, gt=0)

@@ -15,7 +15,7 @@ RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
 
 
 @dataclass(frozen=True)
-class Task:
+class CreditTask:
     """A task of the study: its rows and start, its arms, seeds and contrasts, and the accuracy to reach.
 
     data: the folder. start: options of recipe.micro_start. The experiment is configs/experiment/credit_<name>.yaml.
@@ -31,7 +31,7 @@ class Task:
 
 # Demonstrations of fewer lines beside those of the task: on sixteen lines alone 540 updates do not teach to copy.
 TASKS = {
-    "parts16": Task(
+    "parts16": CreditTask(
         "data/parts16",
         ("--skills", "parts", "--difficulty", "3", "--line-wrong-share", "0.12", "--easier",
          "--demonstrations", "34560", "data.max_length=512", "data.train_batch_size=32",
@@ -41,7 +41,7 @@ TASKS = {
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
     ),
-    "parts4": Task(
+    "parts4": CreditTask(
         "data/parts",
         ("--skills", "parts"),
         "grpo credit credit_shuffled",
@@ -49,7 +49,7 @@ TASKS = {
         ("credit:grpo", "credit_shuffled:grpo"),
         "0.8",
     ),
-    "chain8": Task(
+    "chain8": CreditTask(
         "data/chain8",
         ("--skills", "chain", "--difficulty", "2", "--line-wrong-share", "0.08", "--easier",
          "--demonstrations", "34560", "data.max_length=384"),
@@ -75,7 +75,7 @@ def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
         raise CommandFailed("a run failed: its message is above; start the study again to run what is missing", failed)
 
 
-def _rates(steps: Steps, name: str, task: Task, overrides: tuple[str, ...]) -> int:
+def _rates(steps: Steps, name: str, task: CreditTask, overrides: tuple[str, ...]) -> int:
     """Plain GRPO at each rate; the best one goes into the task's experiment."""
     given = steps.options
     chosen = (
@@ -85,7 +85,7 @@ def _rates(steps: Steps, name: str, task: Task, overrides: tuple[str, ...]) -> i
     return _compare(steps, name, f"{name}_rates", chosen, overrides)
 
 
-def _arms(steps: Steps, name: str, task: Task, overrides: tuple[str, ...]) -> int:
+def _arms(steps: Steps, name: str, task: CreditTask, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
     given = steps.options
     chosen = (

@@ -27,7 +27,7 @@ BATCH = 128
 
 
 @dataclass(frozen=True)
-class Setting:
+class StudySetting:
     """What a run of the study is."""
 
     order: str
@@ -36,7 +36,7 @@ class Setting:
     volume: str
 
     @classmethod
-    def checked(cls, order: str, model: str, reward: str, volume: str) -> "Setting":
+    def checked(cls, order: str, model: str, reward: str, volume: str) -> "StudySetting":
         """A setting of the user's; Stopped where one part is not valid."""
         _check("strategy", order, ORDERS)
         _check("reward", reward, REWARDS)
@@ -71,29 +71,29 @@ def name_of(model: str) -> str:
 
 def mixed(steps: Steps, model: str, reward: str, volume: str) -> None:
     """GRPO on all five levels, shuffled: one run."""
-    _train(_prepared(steps), Setting.checked("mixed", model, reward, volume))
+    _train(_prepared(steps), StudySetting.checked("mixed", model, reward, volume))
 
 
 def curriculum(steps: Steps, model: str, reward: str, volume: str) -> None:
     """GRPO on level 1, then 2, to 5, in one run; each level has as many steps as its rows fill batches."""
-    _train(_prepared(steps), Setting.checked("curriculum", model, reward, volume))
+    _train(_prepared(steps), StudySetting.checked("curriculum", model, reward, volume))
 
 
 def choose_data_volume(steps: Steps, model: str) -> str:
     """Step 1: mixed training with the binary reward on each volume."""
-    settings = [Setting.checked("mixed", model, "binary", volume) for volume in _volumes(steps)]
+    settings = [StudySetting.checked("mixed", model, "binary", volume) for volume in _volumes(steps)]
     return _best_of_trained(_prepared(steps), settings).volume
 
 
 def compare_curriculum(steps: Steps, model: str, reward: str, volume: str) -> str:
     """Steps 2 and 4: all levels mixed, or one after the other."""
-    settings = [Setting.checked(order, model, reward, volume) for order in ORDERS]
+    settings = [StudySetting.checked(order, model, reward, volume) for order in ORDERS]
     return _best_of_trained(_prepared(steps), settings).order
 
 
 def ablate_rewards(steps: Steps, model: str, order: str, volume: str) -> str:
     """Step 3: a run with each reward, all else the same."""
-    settings = [Setting.checked(order, model, reward, volume) for reward in REWARDS]
+    settings = [StudySetting.checked(order, model, reward, volume) for reward in REWARDS]
     return _best_of_trained(_prepared(steps), settings).reward
 
 
@@ -101,7 +101,7 @@ def train_all_series(steps: Steps, order: str, reward: str, volume: str, *models
     """Step 5: the chosen setting on other base models."""
     if not models:
         raise Stopped(f"which models? {'|'.join(ORDERS)} REWARD VOLUME MODEL ...")
-    _train_all(_prepared(steps), [Setting.checked(order, model, reward, volume) for model in models])
+    _train_all(_prepared(steps), [StudySetting.checked(order, model, reward, volume) for model in models])
 
 
 def train_ablation(steps: Steps, model: str, *others: str) -> None:
@@ -118,11 +118,11 @@ def train_ablation(steps: Steps, model: str, *others: str) -> None:
     if others:
         train_all_series(steps, order, reward, volume, *others)
     settings = [
-        *(Setting("mixed", model, "binary", one) for one in _volumes(steps)),
-        Setting("curriculum", model, "binary", volume),
-        *(Setting(first, model, one, volume) for one in REWARDS),
-        *(Setting(one, model, reward, volume) for one in ORDERS),
-        *(Setting(order, one, reward, volume) for one in others),
+        *(StudySetting("mixed", model, "binary", one) for one in _volumes(steps)),
+        StudySetting("curriculum", model, "binary", volume),
+        *(StudySetting(first, model, one, volume) for one in REWARDS),
+        *(StudySetting(one, model, reward, volume) for one in ORDERS),
+        *(StudySetting(order, one, reward, volume) for one in others),
     ]
     steps = _prepared(steps)
     steps.module("recipe.report", "choose", *_evaluations(steps, dict.fromkeys(settings)))
@@ -181,7 +181,7 @@ def _volumes(steps: Steps) -> list[str]:
     return (steps.options.volumes or VOLUMES).split()
 
 
-def _train(steps: Steps, setting: Setting) -> None:
+def _train(steps: Steps, setting: StudySetting) -> None:
     """One run, its model and the evaluation of it on the dev problems of every level."""
     given, smoke_size = steps.options, int(setting.volume) <= SMOKE_VOLUME
     overrides = _curriculum(setting, given.train) if setting.order == "curriculum" else []
@@ -213,7 +213,7 @@ def _train(steps: Steps, setting: Setting) -> None:
     steps.evaluate(given.experiment, f"{folder}/model", f"{folder}/dev", rows)
 
 
-def _curriculum(setting: Setting, train: str) -> list[str]:
+def _curriculum(setting: StudySetting, train: str) -> list[str]:
     """The overrides of a schedule with one stage a level, validated at the end of each."""
     named = re.findall(r"data\.train_batch_size=(\d+)", train)
     batch, rows = int(named[-1]) if named else BATCH, int(setting.volume) // len(LEVELS)
@@ -228,7 +228,7 @@ def _curriculum(setting: Setting, train: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _make_data(steps: Steps, setting: Setting) -> None:
+def _make_data(steps: Steps, setting: StudySetting) -> None:
     """The rows of each level, a fifth of the volume each."""
     for level in LEVELS:
         steps.make_rows(
@@ -237,12 +237,12 @@ def _make_data(steps: Steps, setting: Setting) -> None:
         )  # fmt: skip
 
 
-def _train_all(steps: Steps, settings: Sequence[Setting]) -> None:
+def _train_all(steps: Steps, settings: Sequence[StudySetting]) -> None:
     """Each setting's run, as parallel Ray jobs where the cluster has room, else in turn; a failure stops no other."""
     for setting in settings:  # first, since runs that share a volume would make its data at the same time
         _make_data(steps, setting)
 
-    def train(setting: Setting) -> int:
+    def train(setting: StudySetting) -> int:
         words = (setting.model, setting.reward, setting.volume)
         try:
             if jobs > 1:
@@ -264,7 +264,7 @@ def _train_all(steps: Steps, settings: Sequence[Setting]) -> None:
         raise CommandFailed(f"runs failed: {', '.join(failed)}", next(filter(None, statuses)))
 
 
-def _parallel(train: Callable[[Setting], int], settings: Sequence[Setting], jobs: int) -> list[int]:
+def _parallel(train: Callable[[StudySetting], int], settings: Sequence[StudySetting], jobs: int) -> list[int]:
     pool = ThreadPoolExecutor(jobs)
     try:
         return list(pool.map(train, settings))
@@ -284,12 +284,12 @@ def _jobs(steps: Steps) -> int:
     return max(1, int(room))
 
 
-def _best_of_trained(steps: Steps, settings: Sequence[Setting]) -> Setting:
+def _best_of_trained(steps: Steps, settings: Sequence[StudySetting]) -> StudySetting:
     _train_all(steps, settings)
     return best(steps, settings)
 
 
-def best(steps: Steps, settings: Sequence[Setting]) -> Setting:
+def best(steps: Steps, settings: Sequence[StudySetting]) -> StudySetting:
     """The setting whose run has the highest mean accepted@1 over the levels; of equals, and in a dry run, the first."""
     folders = _evaluations(steps, settings)
     if steps.dry:
@@ -300,5 +300,5 @@ def best(steps: Steps, settings: Sequence[Setting]) -> Setting:
     return settings[folders.index(chosen)]
 
 
-def _evaluations(steps: Steps, settings: Iterable[Setting]) -> list[str]:
+def _evaluations(steps: Steps, settings: Iterable[StudySetting]) -> list[str]:
     return [f"outputs/{steps.options.experiment}/{one.run}/dev" for one in settings]

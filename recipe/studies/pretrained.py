@@ -4,7 +4,9 @@ from pathlib import Path
 
 from data_prep.pretrained.errors import PretrainedError
 from data_prep.pretrained.folders import check_folder
-from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint
+from recipe.capacity.model_shape import KNOWN_SHAPES, UnknownShapeError, shape_of
+from recipe.checks.model import ModelError, described_model
+from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 MODEL = "data/pretrained/smollm2"
 DATA = "data/english"
@@ -23,6 +25,7 @@ def pretrained(steps: Steps, model: str = "") -> None:
     if not model:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
+    _require_room(steps, model, out)
     model = steps.local_model(model)
     if not steps.dry:
         _require_instruct_model(model)
@@ -58,6 +61,27 @@ def _supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
         steps.run("cp", "-rT", last_checkpoint(f"{out}/sft"), f"{folder}.partial")
         steps.run("mv", "-T", f"{folder}.partial", folder)
     return folder
+
+
+def _require_room(steps: Steps, model: str, out: str) -> None:
+    """Plan the memory and disk of all runs before anything large is fetched or trained; refused if they do not fit."""
+    given = steps.options
+    if steps.on_gpus or Path(f"{out}/start/model").exists():
+        return
+    if not steps.dry and model not in KNOWN_SHAPES:
+        try:
+            model = described_model(model)
+            shape_of(model)
+        except ModelError as error:
+            raise Stopped(str(error)) from error
+        except UnknownShapeError as error:
+            say(f"no memory plan: {error}")
+            return
+    runs = len((given.seeds or "0").split())
+    steps.module(
+        "recipe.memory", "--runs", str(runs), f"experiment={EXPERIMENT}", f"actor_rollout_ref.model.path={model}",
+        f"data.max_response_length={given.length}", *given.train.split(),
+    )  # fmt: skip
 
 
 def _require_instruct_model(model: str) -> None:

@@ -10,7 +10,7 @@ from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 
 from recipe.training.failure_buffer import task_of
 from recipe.training.samples import fetch
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 
 def skill_ids(names: Sequence[str], infos: Sequence[dict[str, Any]]) -> torch.Tensor:
@@ -76,7 +76,7 @@ def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], exclude
 
 def accepted_solutions(
     batch: KVBatchMeta, infos: Sequence[dict[str, Any]], excluded: set[str]
-) -> Iterator[tuple[str, str, Solution]]:
+) -> Iterator[tuple[str, str, StoredSolution]]:
     """Skill, task and tokens of each prompt's first accepted sample in a step.
 
     excluded: prompts whose samples are not trained on.
@@ -87,7 +87,7 @@ def accepted_solutions(
     fields = ("prompts", "responses", "response_mask")
     data = fetch(batch, *fields, "extra_info", keys=[batch.keys[position] for position in positions])
     for row, (position, info) in enumerate(zip(positions, list(data["extra_info"]), strict=True)):
-        yield infos[position]["skill"], task_of(info), Solution(*(data[field][row].tolist() for field in fields))
+        yield infos[position]["skill"], task_of(info), StoredSolution(*(data[field][row].tolist() for field in fields))
 
 
 def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:

@@ -17,7 +17,7 @@ from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
 from workers.safety.anchors import AnchorError, Anchors
 from workers.safety.levels import Level
-from workers.solution_store import Solution, SolutionStore
+from workers.solution_store import SolutionStore, StoredSolution
 
 SOURCES = ("rollouts", "solutions")
 
@@ -227,7 +227,7 @@ class Protector:
         solutions = [kept for name in chosen for kept in self._newest(name, self.penalty.fisher_samples)]
         return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
-    def _newest(self, name: str, count: int) -> list[Solution]:
+    def _newest(self, name: str, count: int) -> list[StoredSolution]:
         assert self.solutions is not None
         return self.solutions.of(name)[-count:]
 

@@ -18,7 +18,7 @@ _METHODS = frozenset(
     ("join", "lower", "upper", "strip", "lstrip", "rstrip", "replace", "decode", "encode", "title", "capitalize")
 ) | {"format", "removeprefix", "removesuffix", "swapcase", "casefold", "fromhex"}
 
-Value = Union[str, bytes, int, list["Value"]]  # noqa: UP007 - recursive type
+ConstantValue = Union[str, bytes, int, list["ConstantValue"]]  # noqa: UP007 - recursive type
 
 
 class NotConstant(Exception):
@@ -34,16 +34,16 @@ class Constants:
     def __init__(self, names: Mapping[str, ast.expr]) -> None:
         self.names = names
         self.left = MAX_TOTAL
-        self.known: dict[int, Value | None] = {}
+        self.known: dict[int, ConstantValue | None] = {}
 
-    def fold(self, node: ast.AST, depth: int = _MAX_TEXT_DEPTH) -> Value | None:
+    def fold(self, node: ast.AST, depth: int = _MAX_TEXT_DEPTH) -> ConstantValue | None:
         """The value of an expression; None if it is not constant."""
         if id(node) not in self.known:
             self.known[id(node)] = None  # ends the recursion of an expression that contains itself
             self.known[id(node)] = self._value(node, depth)
         return self.known[id(node)]
 
-    def _value(self, node: ast.AST, depth: int) -> Value | None:
+    def _value(self, node: ast.AST, depth: int) -> ConstantValue | None:
         if depth == 0:
             return None
         try:
@@ -59,7 +59,7 @@ class Constants:
         self.left -= _size([value])
         return value if self.left > 0 and _size([value]) <= MAX_CHARACTERS else None
 
-    def _need(self, nodes: Sequence[ast.AST], depth: int) -> list[Value]:
+    def _need(self, nodes: Sequence[ast.AST], depth: int) -> list[ConstantValue]:
         values = [self.fold(node, depth) for node in nodes]
         known = [value for value in values if value is not None]
         if len(known) < len(values) or _size(known) > MAX_CHARACTERS:
@@ -131,17 +131,17 @@ class Constants:
         return getattr(owner, node.func.attr)(*arguments)
 
 
-def _size(values: Sequence[Value]) -> int:
+def _size(values: Sequence[ConstantValue]) -> int:
     return sum(8 + _content_size(value) for value in values)
 
 
-def _content_size(value: Value) -> int:
+def _content_size(value: ConstantValue) -> int:
     if isinstance(value, int):
         return 0
     return _size(value) if isinstance(value, list) else len(value)
 
 
-def _computed(operator: ast.operator, left: Value, right: Value) -> object:
+def _computed(operator: ast.operator, left: ConstantValue, right: ConstantValue) -> object:
     if isinstance(left, int) and isinstance(right, int):
         if isinstance(operator, ast.Sub):
             return left - right
@@ -153,7 +153,7 @@ def _computed(operator: ast.operator, left: Value, right: Value) -> object:
     return None
 
 
-def _by_builtin(name: str, values: Sequence[Value]) -> object:
+def _by_builtin(name: str, values: Sequence[ConstantValue]) -> object:
     (value,) = values
     if isinstance(value, int):
         return chr(value) if name == "chr" else str(value) if name == "str" else None

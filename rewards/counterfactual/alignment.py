@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from rewards.counterfactual.step_keys import Part
+from rewards.counterfactual.step_keys import StepContent
 
 # Longer keys are replaced by a digest: deep nesting must not make them grow.
 _LONGEST = 64
@@ -21,7 +21,7 @@ _PASSES = 3
 Keys = list[str]
 
 
-def aligned_keys(group: Sequence[Sequence[Part | None]]) -> list[Keys]:
+def aligned_keys(group: Sequence[Sequence[StepContent | None]]) -> list[Keys]:
     """The keys of each solution's steps; "" for a step without a part. Within a solution no two steps share a key."""
     keys = [[""] * len(parts) for parts in group]
     levels = [_by_level(parts) for parts in group]
@@ -35,7 +35,7 @@ def aligned_keys(group: Sequence[Sequence[Part | None]]) -> list[Keys]:
     return keys
 
 
-def _by_level(parts: Sequence[Part | None]) -> list[list[int]]:
+def _by_level(parts: Sequence[StepContent | None]) -> list[list[int]]:
     """The steps at each depth of nesting, in order."""
     depths: list[int] = []
     levels: list[list[int]] = []
@@ -47,7 +47,7 @@ def _by_level(parts: Sequence[Part | None]) -> list[list[int]]:
     return levels
 
 
-def _name(parts: Sequence[Part | None], keys: Keys, steps: Sequence[int]) -> None:
+def _name(parts: Sequence[StepContent | None], keys: Keys, steps: Sequence[int]) -> None:
     """Set the keys of the steps of one level, given those of the levels above."""
     taken: Counter[str] = Counter()
     for index in steps:
@@ -70,7 +70,7 @@ def _short(key: str) -> str:
 _Slot = tuple[str, str, str, str, int]
 
 
-def _align(group: Sequence[Sequence[Part | None]], keys: list[Keys], here: Sequence[Sequence[int]]) -> bool:
+def _align(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here: Sequence[Sequence[int]]) -> bool:
     """Give steps of one level the keys of earlier solutions' steps in the same slots; returns whether any changed."""
     held = [{own[index] for index in steps} for own, steps in zip(keys, here, strict=True)]
     fixed = {
@@ -114,7 +114,7 @@ def _common(held: Sequence[set[str]]) -> set[str]:
 
 
 def _slots(
-    parts: Sequence[Part | None], keys: Keys, steps: Sequence[int], common: set[str]
+    parts: Sequence[StepContent | None], keys: Keys, steps: Sequence[int], common: set[str]
 ) -> Iterator[tuple[int, _Slot]]:
     anchors: dict[tuple[str, str], str] = {}
     numbers: defaultdict[tuple[str, str, str, str], count[int]] = defaultdict(count)

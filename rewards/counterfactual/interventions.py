@@ -163,25 +163,25 @@ def _still_parses(before: str, after: str) -> bool:
 
 
 # A text, or the actions of an agent in order.
-Solution = str | tuple[str, ...]
+WrittenSolution = str | tuple[str, ...]
 
 
 class Edits(Protocol):
     """The edits of a solution that the estimation needs; None if no valid edit exists."""
 
-    def whole(self) -> Solution:
+    def whole(self) -> WrittenSolution:
         """The solution as the policy wrote it."""
         ...
 
-    def rewritten(self) -> Solution | None:
+    def rewritten(self) -> WrittenSolution | None:
         """The solution with all its steps, in the layout of its edits."""
         ...
 
-    def keep(self, chosen: Collection[int]) -> Solution | None:
+    def keep(self, chosen: Collection[int]) -> WrittenSolution | None:
         """The solution with only these steps."""
         ...
 
-    def put(self, index: int, piece: str) -> Solution | None:
+    def put(self, index: int, piece: str) -> WrittenSolution | None:
         """The solution with this text in the step's place."""
         ...
 

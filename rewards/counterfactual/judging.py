@@ -77,7 +77,7 @@ _TIMES_OWN = 4.0
 _LEAST_SECONDS = 0.5
 
 # The result of compute_score for an answer, or a changed one, to the same problem.
-Judge = Callable[[str], Awaitable[Mapping[str, Any]]]
+AnswerScorer = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 def reward_of(info: Mapping[str, Any]) -> float:
@@ -107,7 +107,7 @@ class Judged:
         return Outcome(reward_of(self.info), self.tests)
 
 
-async def judged(judge: Judge, answer: str) -> Judged:
+async def judged(judge: AnswerScorer, answer: str) -> Judged:
     """The judgement of one answer; raises what the judge raises."""
     with counted() as busy:
         info = await judge(answer)
@@ -135,7 +135,7 @@ class Answers:
     def __init__(self, size: int = _ANSWERS):
         self._known: ScoreCache[Judged] = ScoreCache(size, lambda own: math.isfinite(reward_of(own.info)))
 
-    async def verdict(self, group: str, answer: str, judge: Judge) -> dict[str, Any]:
+    async def verdict(self, group: str, answer: str, judge: AnswerScorer) -> dict[str, Any]:
         """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, which it cannot
         tell apart; the others take no time of sandbox workers. If the first could not be judged, each of the others
         is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each different

@@ -35,7 +35,7 @@ EXACT_BLOCKS = 4
 
 
 @dataclass(frozen=True)
-class Work:
+class MethodInputs:
     """What a method needs: the solution's edits and steps, R of the whole, and its part of the budget.
 
     order: the steps that `delete` and `replace` may replay, those that come first preferred.
@@ -52,7 +52,7 @@ class Work:
     budget: int
 
 
-async def credits_by(work: Work) -> Array:
+async def credits_by(work: MethodInputs) -> Array:
     """Credits of the plan's methods, which share its budget."""
     methods = work.plan.methods
     needs = [len(_candidates(method, work)) for method in methods]
@@ -92,18 +92,18 @@ def combined(found: Mapping[Method, Array], nothing: Array) -> Array:
     return np.where(decides[:, None], replaced, effect)
 
 
-def _no_credit(work: Work) -> Array:
+def _no_credit(work: MethodInputs) -> Array:
     return np.full((len(work.steps), len(work.whole)), np.nan)
 
 
-def _candidates(method: Method, work: Work) -> Sequence[int]:
+def _candidates(method: Method, work: MethodInputs) -> Sequence[int]:
     """The steps that a method may replay; for `truncate` the first steps of its blocks."""
     if method == "replace":
         return [index for index in work.order if work.alternatives.places(index)]
     return work.order if method in BY_STEP else range(len(work.steps))
 
 
-async def _delete(work: Work) -> Array:
+async def _delete(work: MethodInputs) -> Array:
     chosen = sorted(work.order[: work.budget])
     changed = [work.edits.keep([other for other in range(len(work.steps)) if other != index]) for index in chosen]
     scores = await asyncio.gather(*map(work.replayer.score, changed))
@@ -113,7 +113,7 @@ async def _delete(work: Work) -> Array:
     return values
 
 
-async def _replace(work: Work) -> Array:
+async def _replace(work: MethodInputs) -> Array:
     """The step of a sibling in place of this one; first where it may gain, most first with the informative choice."""
     by_gain = work.plan.choice == "informative"
 
@@ -149,14 +149,14 @@ def step_order(
     return sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)
 
 
-async def _truncate(work: Work) -> Array:
+async def _truncate(work: MethodInputs) -> Array:
     """Credits of consecutive blocks of steps, with one cut before each block; the budget counts the cuts."""
     blocks = even_blocks(len(work.steps), work.budget)
     before = await asyncio.gather(*(work.replayer.score(work.edits.keep(range(block[0]))) for block in blocks))
     return _shared(before, work, blocks)
 
 
-async def _resample(work: Work) -> Array:
+async def _resample(work: MethodInputs) -> Array:
     """Credits of consecutive blocks of steps, with one value before each block; the budget counts continuations."""
     if work.plan.prefixes == "adaptive":
         return await _resample_adaptively(work)
@@ -164,11 +164,11 @@ async def _resample(work: Work) -> Array:
     return _shared(await asyncio.gather(*(_value_before(block[0], work) for block in blocks)), work, blocks)
 
 
-async def _value_before(index: int, work: Work) -> Array:
+async def _value_before(index: int, work: MethodInputs) -> Array:
     return await work.replayer.value(work.steps[index].start, work.plan.continuations)
 
 
-async def _resample_adaptively(work: Work) -> Array:
+async def _resample_adaptively(work: MethodInputs) -> Array:
     """Credits from few values of prefixes, with the direct effects of the steps as a control variate.
 
     Half of the budget goes to deletions, which cost no tokens. With d_t their credits (0 where there is none) and V the
@@ -214,13 +214,13 @@ def _half(block: range, effects: Array) -> int:
     return block.start + max(1, int(np.searchsorted(halves, own.sum() / 2)))
 
 
-def _shared(before: Sequence[Array], work: Work, blocks: Sequence[range]) -> Array:
+def _shared(before: Sequence[Array], work: MethodInputs, blocks: Sequence[range]) -> Array:
     """The gain of each block, divided equally among its steps, except tokens. before: the value before each block."""
     gains = [after - first for first, after in pairwise([*before, work.whole])]
     return _per_step(gains, work, blocks)
 
 
-def _per_step(gains: Sequence[Array], work: Work, blocks: Sequence[range]) -> Array:
+def _per_step(gains: Sequence[Array], work: MethodInputs, blocks: Sequence[range]) -> Array:
     """A block's gain is divided among its steps; each token of a segment has the whole gain, as in SPO (2505.23564)."""
     values = _no_credit(work)
     for gain, block in zip(gains, blocks, strict=True):
@@ -228,14 +228,14 @@ def _per_step(gains: Sequence[Array], work: Work, blocks: Sequence[range]) -> Ar
     return values
 
 
-async def _returns(work: Work) -> Array:
+async def _returns(work: MethodInputs) -> Array:
     """R from each step on, discounted once for each step after it (GiGPO, arXiv 2505.10978); no replays."""
     after = np.arange(len(work.steps))[::-1]
     returns: Array = work.plan.discount ** after[:, None] * work.whole
     return returns
 
 
-async def _shapley(work: Work) -> Array:
+async def _shapley(work: MethodInputs) -> Array:
     """Mean gain over orders of blocks of steps. An order with a coalition that could not be judged does not count.
 
     With at most EXACT_BLOCKS blocks and budget for all coalitions (15 with four blocks) the mean is over all orders;
@@ -281,7 +281,7 @@ def even_blocks(steps: int, blocks: int) -> list[range]:
     return [range(first, last) for first, last in pairwise(edges)]
 
 
-_METHODS: dict[Method, Callable[[Work], Awaitable[Array]]] = {
+_METHODS: dict[Method, Callable[[MethodInputs], Awaitable[Array]]] = {
     "delete": _delete,
     "replace": _replace,
     "truncate": _truncate,

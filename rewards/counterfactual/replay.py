@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits
-from rewards.counterfactual.methods import Work, credits_by, step_order
+from rewards.counterfactual.methods import MethodInputs, credits_by, step_order
 from rewards.counterfactual.plan import BY_STEP, CHOICES, METHODS, Choice, Method, Plan
 from rewards.counterfactual.replayer import MAX_TESTS, Array, Outcome, Replayer, Resume, TimedOut, Verify
 from rewards.counterfactual.segments import NoSteps, Step, segment
@@ -120,7 +120,7 @@ async def estimate(
         return without_credit(cause)
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
-    work = Work(
+    work = MethodInputs(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer,
         step_order(steps, own, others, plan.choice, rng), Alternatives(own, others), plan.budget,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rewards.counterfactual.interventions import Solution
+from rewards.counterfactual.interventions import WrittenSolution
 
 Array = NDArray[np.float64]
 # Outcomes of more tests are not kept: they would cost more memory than they tell.
@@ -64,7 +64,7 @@ class Replayer:
         self.tests = 0
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
-    async def outcome(self, changed: Solution | None, *, fresh: bool = False) -> Outcome:
+    async def outcome(self, changed: WrittenSolution | None, *, fresh: bool = False) -> Outcome:
         """The outcome of a changed solution; unknown if it is None, could not be judged, or hit its time limit."""
         self.asked += not fresh
         if changed is None:
@@ -82,7 +82,7 @@ class Replayer:
         self.unjudged += not math.isfinite(found.score)
         return found
 
-    async def score(self, changed: Solution | None) -> Array:
+    async def score(self, changed: WrittenSolution | None) -> Array:
         """(1 + tests,): R of a changed solution, and which tests it passed."""
         return (await self.outcome(changed)).vector(self.tests)
 

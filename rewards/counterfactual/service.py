@@ -18,8 +18,8 @@ import numpy as np
 
 from rewards.analysis.local_names import names_in
 from rewards.counterfactual.groups import GroupAdvantage
-from rewards.counterfactual.interventions import Solution
-from rewards.counterfactual.judging import Answers, Judge, ScoreCache, judged, reward_of
+from rewards.counterfactual.interventions import WrittenSolution
+from rewards.counterfactual.judging import Answers, AnswerScorer, ScoreCache, judged, reward_of
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.replay import Credits, estimate
 from rewards.counterfactual.replayer import Outcome, Resume, TimedOut
@@ -115,7 +115,7 @@ class CreditService:
         self._saved_in = 0
         self._waiting = 0
 
-    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: Judge) -> dict[str, Any]:
+    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: AnswerScorer) -> dict[str, Any]:
         """The credits of one sample for the trainer, with keys that start with `credit_`; the same keys on every path.
 
         credit_values (K,) float32, NaN for a step without credit; credit_keys, K strings, equal for the same step of
@@ -188,7 +188,7 @@ class CreditService:
         self,
         sample: RolloutSample,
         part: _Part,
-        judge: Judge,
+        judge: AnswerScorer,
         spent: _Spent,
         resume: Resume | None,
         limits: tuple[float, float],
@@ -207,7 +207,7 @@ class CreditService:
                 self._save(sample.step, self.plan.budget)
                 return Credits(cause="equal_group")
 
-        async def run(changed: Solution) -> tuple[Outcome, int]:
+        async def run(changed: WrittenSolution) -> tuple[Outcome, int]:
             if isinstance(changed, str):
                 answer = changed
             else:
@@ -220,7 +220,7 @@ class CreditService:
             spent.busy_seconds += found.seconds
             return found.outcome, found.timeouts
 
-        async def verify(changed: Solution) -> Outcome:
+        async def verify(changed: WrittenSolution) -> Outcome:
             read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
             key = [*sample.problem, str(limit), *read]
             spent.requests += 1

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from rewards.analysis.local_names import names_in
 from rewards.analysis.parsing import parse
 from rewards.counterfactual.alignment import aligned_keys
-from rewards.counterfactual.interventions import Solution
+from rewards.counterfactual.interventions import WrittenSolution
 from rewards.counterfactual.replayer import Array
 from rewards.counterfactual.segments import NoSteps, Step, Unit, segment
-from rewards.counterfactual.step_keys import Part, parts_of
+from rewards.counterfactual.step_keys import StepContent, parts_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sibling:
     reward: R in [0, 1]; NaN if it could not be judged. tests: which tests it passed, if that is known.
     """
 
-    text: Solution
+    text: WrittenSolution
     reward: float = math.nan
     states: tuple[str, ...] = ()
     tests: tuple[bool, ...] = ()
@@ -109,7 +109,7 @@ def _keyed(texts: tuple[str, ...], unit: Unit, text_steps: bool, asked: frozense
     }
 
 
-def _of_parts(pieces: tuple[str, ...], keys: Sequence[str], parts: Sequence[Part | None]) -> Keyed:
+def _of_parts(pieces: tuple[str, ...], keys: Sequence[str], parts: Sequence[StepContent | None]) -> Keyed:
     return Keyed(
         pieces,
         tuple(keys),

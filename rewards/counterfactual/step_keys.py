@@ -28,7 +28,7 @@ _SCOPE_SHAPING = (
 
 
 @dataclass(frozen=True)
-class Part:
+class StepContent:
     """One step without its position.
 
     parent: the step of the header around it, -1 at the top. branch: the part of that header's statement, such as
@@ -47,12 +47,12 @@ class Part:
     reached: bool = True
 
 
-def parts_of(solution: str, steps: Sequence[Step], asked: frozenset[str] = frozenset()) -> list[Part | None]:
+def parts_of(solution: str, steps: Sequence[Step], asked: frozenset[str] = frozenset()) -> list[StepContent | None]:
     """A part for each step of a text; None for code that does not parse.
 
     asked: names that the problem mentions.
     """
-    parts: list[Part | None] = [_text_part(solution, steps, index) for index in range(len(steps))]
+    parts: list[StepContent | None] = [_text_part(solution, steps, index) for index in range(len(steps))]
     code = [index for index, step in enumerate(steps) if step.kind == "code"]
     for index, part in zip(code, _code_parts(solution, steps, code, asked), strict=True):
         parts[index] = part
@@ -70,17 +70,17 @@ def state_keys(text: str, turns: Sequence[tuple[int, int]]) -> list[str]:
     return keys
 
 
-def _text_part(solution: str, steps: Sequence[Step], index: int) -> Part:
+def _text_part(solution: str, steps: Sequence[Step], index: int) -> StepContent:
     words = " ".join(solution[steps[index].start : steps[index].end].split())
     if any(step.kind == "code" for step in steps):
-        return Part(-1, "", "text", "text after" if index else "text before", words)
+        return StepContent(-1, "", "text", "text after" if index else "text before", words)
     digest = hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:16]
-    return Part(-1, "", "text", f"text {digest}", words)
+    return StepContent(-1, "", "text", f"text {digest}", words)
 
 
 def _code_parts(
     solution: str, steps: Sequence[Step], code: Sequence[int], asked: frozenset[str]
-) -> list[Part] | list[None]:
+) -> list[StepContent] | list[None]:
     """The parts of the steps with these indices."""
     block = find_block(solution, "python")
     tree = parse(solution[slice(*block)]) if block else None
@@ -95,11 +95,11 @@ def _code_parts(
         }
         binds = {each.node: tuple(_bound(each.node)) for each in placed}
         rename_by_place(tree, asked)
-        own: dict[int, list[Part]] = {}
+        own: dict[int, list[StepContent]] = {}
         for each in placed:
             parent = -1 if each.parent is None else at[each.parent]
             names = binds[each.node]
-            part = Part(
+            part = StepContent(
                 parent, each.branch, type(each.node).__name__, _role(each.node), _header_code(each.node), names,
                 each.parent is None and not asked.isdisjoint(names), each.reached,
             )  # fmt: skip
@@ -111,16 +111,16 @@ def _code_parts(
     for index in code:
         last = index if index in own else last
         words = " ".join(solution[steps[index].start : steps[index].end].split())
-        parts.append(_joined(own[index]) if index in own else Part(last, "", "line", "line", words))
+        parts.append(_joined(own[index]) if index in own else StepContent(last, "", "line", "line", words))
     return parts
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def _joined(parts: Sequence[StepContent]) -> StepContent:
     """One part for the statements of a line, with the place and kind of the first."""
     first = parts[0]
     if len(parts) == 1:
         return first
-    return Part(
+    return StepContent(
         first.parent, first.branch, first.kind, "; ".join(part.role for part in parts),
         "; ".join(part.code for part in parts), tuple(name for part in parts for name in part.binds),
         any(part.fixed for part in parts), any(part.reached for part in parts),

@@ -26,14 +26,14 @@ from rewards.verifiers.programs import sandbox_at
 ROW_LIMIT = 1000
 _OUTCOMES: dict[str, ErrorKind] = {"timeout": "timeout", "memory": "runtime", "output_limit": "runtime"}
 
-Value = int | float | str | None
+SqlValue = int | float | str | None
 
 
 class Database(BaseModel):
     """A hidden database: the script that creates it, and the rows that a correct query returns on it."""
 
     setup: str = Field(min_length=1)
-    expected: list[list[Value]]
+    expected: list[list[SqlValue]]
 
 
 Engine = Literal["sqlite", "duckdb"]
@@ -107,7 +107,7 @@ def _driver() -> str:
     return inspect.getsource(sql_driver)
 
 
-def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: bool) -> bool:
+def same_rows(rows: list[list[SqlValue]], expected: list[list[SqlValue]], *, ordered: bool) -> bool:
     """Whether two results are equal under the rules of this module."""
     if len(rows) != len(expected):
         return False
@@ -118,15 +118,15 @@ def same_rows(rows: list[list[Value]], expected: list[list[Value]], *, ordered: 
     )
 
 
-Key = tuple[int, float, str]
+SortKey = tuple[int, float, str]
 
 
-def _row_key(row: list[Value]) -> tuple[list[Key], list[Key]]:
+def _row_key(row: list[SqlValue]) -> tuple[list[SortKey], list[SortKey]]:
     """Sort key of a row: values rounded to 9 digits first, so that nearly equal rows sort alike, then exact values."""
     return [_value_key(value, 9) for value in row], [_value_key(value, None) for value in row]
 
 
-def _value_key(value: Value, digits: int | None) -> Key:
+def _value_key(value: SqlValue, digits: int | None) -> SortKey:
     if value is None:
         return (0, 0.0, "")
     if isinstance(value, str):
@@ -134,7 +134,7 @@ def _value_key(value: Value, digits: int | None) -> Key:
     return (1, value if digits is None else float(f"{value:.{digits}g}"), "")
 
 
-def _same_value(left: Value, right: Value) -> bool:
+def _same_value(left: SqlValue, right: SqlValue) -> bool:
     if left is None or right is None or isinstance(left, str) or isinstance(right, str):
         return type(left) is type(right) and left == right
     if isinstance(right, int):

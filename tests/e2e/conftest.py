@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from recipe.records.pictures import series
+from recipe.records.run_directory import RunDirectory
 from tests.processes import living_descendants
 
 RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
@@ -59,6 +61,17 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
 def train(*arguments: str) -> list[str]:
     """The command that a user types, with this interpreter."""
     return [sys.executable, "-m", "recipe.train", *arguments]
+
+
+AGREEMENT = 0.01
+"""Largest mean difference, in a step, between engine and trainer in the probability of a sampled token."""
+
+
+def assert_engine_agrees(run: RunDirectory, steps: int) -> None:
+    """Fail unless engine and trainer agreed in every step, in any precision and for adapters as for all weights."""
+    _, differences = series(run.metrics(), "training/rollout_probs_diff_mean")
+    assert len(differences) == steps
+    assert max(differences) < AGREEMENT
 
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:

@@ -13,7 +13,7 @@ import pytest
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import ROOT, train
+from tests.e2e.conftest import ROOT, assert_engine_agrees, train
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -73,6 +73,7 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(bpe_run: R
     _, gradients = series(bpe_run.metrics(), "actor/grad_norm")
     assert len(differences) == len(gradients) == STEPS
     assert max(differences) < 1e-4
+    assert_engine_agrees(bpe_run, STEPS)
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
 
 

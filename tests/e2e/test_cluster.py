@@ -14,7 +14,7 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, train, wait_for, wait_until_gone
+from tests.e2e.conftest import ROOT, assert_engine_agrees, train, wait_for, wait_until_gone
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -148,6 +148,7 @@ def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
 
 def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: RunDirectory):
     """Also after projected steps and after the restart."""
+    assert_engine_agrees(submitted, len(series(submitted.metrics(), "actor/grad_norm")[0]))
     _, differences = series(submitted.metrics(), "training/rollout_probs_diff_max")
     assert len(differences) == 4
     assert max(differences) < 0.02

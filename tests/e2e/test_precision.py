@@ -9,14 +9,14 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import train
+from tests.e2e.conftest import assert_engine_agrees, train
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STEPS = 2
 DUMMY = "actor_rollout_ref.rollout.load_format=dummy"
 """vLLM starts with random weights: the trainer sends the base weights too, before the first prompt."""
-# All weights in float32: test_bpe.py.
+# All weights in float32: test_bpe.py; adapters in float32: test_training.py.
 KINDS = {
     "all weights in bfloat16": ("adaptation=full", "run.precision=bfloat16"),
     "base weights and adapters in bfloat16": (DUMMY, "run.precision=bfloat16"),
@@ -45,6 +45,7 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
     _, rewards = series(run.metrics(), "critic/score/mean")
     assert len(differences) == len(gradients) == STEPS
     assert max(differences) < MOST
+    assert_engine_agrees(run, STEPS)
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
     assert all(0 < reward < 1 for reward in rewards)
     exported = tmp_path / "model"

@@ -8,7 +8,7 @@ from recipe.checks.model import weights_digest
 from recipe.records.pages import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import train, wait_for, wait_until_gone
+from tests.e2e.conftest import assert_engine_agrees, train, wait_for, wait_until_gone
 from tests.e2e.wandb_file import history
 from tests.processes import living_descendants
 
@@ -97,6 +97,7 @@ def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(kil
     steps, differences = series(killed_and_continued.metrics(), "training/rollout_probs_diff_max")
     assert len(steps) == STEPS
     assert max(differences) < 0.02
+    assert_engine_agrees(killed_and_continued, STEPS)
     _, correlations = series(killed_and_continued.metrics(), "training/rollout_actor_probs_pearson_corr")
     assert min(correlations) > 0.999
 

@@ -205,7 +205,7 @@ def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
     choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
     steps = Steps(Options(python=str(choose), experiment="npg_muse"))
-    settings = [npg_muse.Setting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
+    settings = [npg_muse.StudySetting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
     assert npg_muse.best(steps, settings) == settings[1]
 
 
@@ -327,10 +327,12 @@ def test_a_command_that_is_killed_ends_the_study_with_the_status_of_a_shell(else
 def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere):
     killed = 'case "$*" in *mixed_*) kill -9 $$ ;; esac'
     steps = Steps(Options(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
-    settings = [npg_muse.Setting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")]
-    started: list[npg_muse.Setting] = []
+    settings = [
+        npg_muse.StudySetting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")
+    ]
+    started: list[npg_muse.StudySetting] = []
 
-    def train(steps: Steps, setting: npg_muse.Setting) -> None:
+    def train(steps: Steps, setting: npg_muse.StudySetting) -> None:
         started.append(setting)
         steps.module(setting.run)
 
@@ -375,8 +377,16 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
         "pretrained", OUT=f"{tmp_path}/o", FOLDER=f"{tmp_path}/d", SFT="optim.lr=1e-5", SEEDS="1 2"
     )
     assert status == 0, printed
-    order = ["data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train", "recipe.export"]
+    order = [
+        "data_prep.pretrained",
+        "recipe.memory",
+        "data_prep.english",
+        "recipe.sft",
+        "recipe.train",
+        "recipe.export",
+    ]
     done = [one.split()[0] for one in commands if one.split()[0] in order]
+    assert of_module(commands, "recipe.memory")[0].startswith("recipe.memory --runs 2 experiment=pretrained ")
     assert done == [*order, "recipe.train", "recipe.export"]
     (rows,) = of_module(commands, "data_prep.english")
     assert rows.endswith("--levels 1 sql=1,2 --wrong-share 0.4")

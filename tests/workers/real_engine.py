@@ -70,9 +70,9 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     from verl.utils import tensordict_utils as tu
 
     from workers.constraints import solution_batch
-    from workers.solution_store import Solution
+    from workers.solution_store import StoredSolution
 
-    data = solution_batch([Solution(*answer(row)) for row in rows], 1.0)
+    data = solution_batch([StoredSolution(*answer(row)) for row in rows], 1.0)
     for name, values in (("old_log_probs", [-4.0] * len(fields["advantages"])), ("advantages", fields["advantages"])):
         tokens = [torch.full((len(answer(row)[1]),), values[row]) for row in rows]
         data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)

@@ -89,9 +89,9 @@ def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) ->
     from workers.displacement import displacement_norm, snapshot
     from workers.safe_update import PROTECTION
     from workers.safety.verification import measured_levels
-    from workers.solution_store import Solution
+    from workers.solution_store import StoredSolution
 
-    anchor_set = [Solution(*each) for each in stored[:3]]
+    anchor_set = [StoredSolution(*each) for each in stored[:3]]
     rollouts, solutions = protection["constraints"]
     protection = protection | {"average": 0.0, "closed_loop": True}
 

@@ -24,14 +24,14 @@ from workers.constraints import (
     solution_source,
     without_memory,
 )
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 WORDS = 5
 MICRO_BATCH = {"micro_batch_size_per_gpu": 2, "use_dynamic_bsz": False}
 SOLUTIONS = [
-    Solution([1, 2], [3, 4], [1, 1]),
-    Solution([2], [0, 1, 3], [1, 0, 1]),
-    Solution([4, 1], [2], [1]),
+    StoredSolution([1, 2], [3, 4], [1, 1]),
+    StoredSolution([2], [0, 1, 3], [1, 0, 1]),
+    StoredSolution([4, 1], [2], [1]),
 ]
 
 
@@ -71,7 +71,7 @@ class Bigrams:
         return 1
 
 
-def likelihood(engine: Bigrams, solution: Solution) -> torch.Tensor:
+def likelihood(engine: Bigrams, solution: StoredSolution) -> torch.Tensor:
     """Mean log-likelihood of the tokens that the model wrote."""
     tokens = torch.tensor([*solution.prompt, *solution.response])
     chosen = engine.log_probs(tokens)[len(solution.prompt) - 1 : -1]

@@ -2,9 +2,9 @@ import pytest
 
 from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
-SOLUTION = Solution([1], [2, 3], [1, 1])
+SOLUTION = StoredSolution([1], [2, 3], [1, 1])
 PROTECTION = Protection([Constraint("a", 0), Constraint("b", 2, [SOLUTION])], "qp", -0.1, "cosine", average=0.3)
 PENALTY = WantedPenalty("ewc", 2.0, 1, [SOLUTION])
 

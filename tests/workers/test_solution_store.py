@@ -1,10 +1,10 @@
 import json
 
-from workers.solution_store import Solution, SolutionStore
+from workers.solution_store import SolutionStore, StoredSolution
 
 
-def solution(number: int) -> Solution:
-    return Solution([number], [number, number], [1, 0])
+def solution(number: int) -> StoredSolution:
+    return StoredSolution([number], [number, number], [1, 0])
 
 
 def filled(capacity: int = 2) -> SolutionStore:

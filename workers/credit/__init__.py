@@ -27,7 +27,7 @@ from torch import Tensor
 from workers.credit.ablation import ABLATIONS, Ablation, ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import within_response
-from workers.credit.mapping import MAPPINGS, Mapping, group_scales, shifts, sign_safe
+from workers.credit.mapping import MAPPINGS, CreditMapping, group_scales, shifts, sign_safe
 from workers.credit.siblings import against_siblings
 from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
@@ -35,7 +35,7 @@ from workers.credit.tokens import add_to_tokens, count_tokens, has_advantage, me
 from workers.credit.values import value_advantages
 
 __all__ = [
-    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "Mapping", "Normalization", "Rival", "ablated",
+    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "CreditMapping", "Normalization", "Rival", "ablated",
     "shape_advantages", "state_advantages", "value_advantages",
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 
 @dataclass(frozen=True)
-class Contrast:
+class CreditContrast:
     """Credits after comparison.
 
     u: (B, K) in [-1, 1]; 0 for a step without comparison.
@@ -32,7 +32,7 @@ class Contrast:
 
 def within_response(
     credits_B_K: Tensor, tokens_B_K: Tensor, normalization: str, tolerance: float, min_valid: int
-) -> Contrast:
+) -> CreditContrast:
     """Credits, transformed as `normalization` says, minus their mean over the response's tokens.
 
     u is stretched so that the largest step has |u| = 1, except with ``none``, which only shrinks it to that.
@@ -42,7 +42,7 @@ def within_response(
     deviation_B_K = from_mean(values_B_K, tokens_B_K)
     spread_B = largest(deviation_B_K)
     scale_B = spread_B + tolerance if normalization != "none" else spread_B.clamp(min=1)
-    return Contrast(
+    return CreditContrast(
         u=deviation_B_K / scale_B[:, None],
         spread=spread_B,
         comparable=valid_B_K.sum(1) >= min_valid,

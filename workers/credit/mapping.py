@@ -19,10 +19,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from workers.credit.contrast import Contrast
+from workers.credit.contrast import CreditContrast
 
-Mapping = Literal["add", "scale", "redistribute"]
-MAPPINGS: tuple[Mapping, ...] = get_args(Mapping)
+CreditMapping = Literal["add", "scale", "redistribute"]
+MAPPINGS: tuple[CreditMapping, ...] = get_args(CreditMapping)
 
 
 def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor
     return torch.where(mean_G > 0, mean_G, of_others).sqrt()[group_B]
 
 
-def shifts(mapping: str, contrast: Contrast, level_B: Tensor, scale_B: Tensor, strength: float) -> Tensor:
+def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Tensor, strength: float) -> Tensor:
     """A_t - A of each step (B, K), before `sign_safe`."""
     level_B_1 = level_B[:, None]
     shift_B_K = strength * scale_B[:, None] * contrast.u

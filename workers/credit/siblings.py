@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers.credit.contrast import Contrast, from_mean, largest
+from workers.credit.contrast import CreditContrast, from_mean, largest
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def against_siblings(
     rewards: Tensor,
     tolerance: float,
     min_valid: int,
-) -> Contrast:
+) -> CreditContrast:
     """The contrast of each step with its siblings.
 
     credits_B_K: double, NaN without credit. step_keys: (B, K), equal for the same step of the same group, -1: none.
@@ -76,7 +76,7 @@ def against_siblings(
     own_scale_B = torch.maximum(_spread(own_B_K, tokens_B_K * valid_B_K) + delta_G[group_B], largest(own_B_K))
     u_B_K = torch.where(alone_B_K, own_B_K / own_scale_B[:, None], u_B_K)
     most_G = delta_G.new_zeros(groups).scatter_reduce_(0, group_B, largest(credits_B_K), "amax")
-    return Contrast(
+    return CreditContrast(
         u=u_B_K,
         spread=largest(torch.where(alone_B_K, own_B_K, deviation_B_K)),
         comparable=(shared_B_K | alone_B_K).any(1),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.safety.levels import Level
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 
 class AnchorError(ValueError):
@@ -17,7 +17,7 @@ class Anchor:
     """Where a constraint's protection began: its level (None until it is measured) and its frozen anchor set."""
 
     level: Level | None = None
-    solutions: tuple[Solution, ...] = ()
+    solutions: tuple[StoredSolution, ...] = ()
 
 
 class Anchors:
@@ -30,7 +30,7 @@ class Anchors:
         """A constraint's anchor; without level and solutions before protection began."""
         return self._kept.get(name, Anchor())
 
-    def freeze(self, name: str, solutions: Sequence[Solution], size: int) -> Anchor:
+    def freeze(self, name: str, solutions: Sequence[StoredSolution], size: int) -> Anchor:
         """Freeze at most `size` of these solutions, evenly spread over them, unless a set is frozen already."""
         if name not in self._kept:
             self._kept[name] = Anchor(None, spread(solutions, size))
@@ -68,10 +68,10 @@ class Anchors:
             level = None if kept["level"] is None else Level(*kept["level"])
             if level is not None and not level.known:
                 raise AnchorError(f"the checkpoint's anchor of {name} has level {level.value}: it is damaged")
-            self._kept[name] = Anchor(level, tuple(Solution(*each) for each in kept["solutions"]))
+            self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in kept["solutions"]))
 
 
-def spread(solutions: Sequence[Solution], size: int) -> tuple[Solution, ...]:
+def spread(solutions: Sequence[StoredSolution], size: int) -> tuple[StoredSolution, ...]:
     """At most `size` of these, evenly spread, in their order."""
     count = min(size, len(solutions))
     return tuple(solutions[index * len(solutions) // count] for index in range(count))

@@ -19,7 +19,7 @@ from torch import Tensor
 from workers.constraints import likelihood_levels
 from workers.displacement import local_shard
 from workers.safety.levels import holds, largest_share
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 FIRST_MOMENTS = ("exp_avg", "momentum_buffer")
 
@@ -101,7 +101,7 @@ def damp_momentum(optimizer: torch.optim.Optimizer, share: float) -> None:
 
 
 def measured_levels(
-    engine: Any, sets: Sequence[Sequence[Solution]], temperature: float, micro_batch: dict[str, Any]
+    engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
 ) -> list[float]:
     """The level of each anchor set at the current parameters, equal on all ranks; NaN for an empty one.
 

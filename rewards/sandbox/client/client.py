@@ -10,7 +10,7 @@ from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Progra
 from rewards.sandbox.client import accounting, fusion
 from rewards.sandbox.client.accounting import capped
 from rewards.sandbox.client.servers import DEFAULT_CONCURRENCY, Servers, process_limit
-from rewards.sandbox.client.transport import BatchOptions, Endpoint, Transient, Work, check_result, run_result
+from rewards.sandbox.client.transport import BatchOptions, Endpoint, ProgramRun, Transient, check_result, run_result
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.server_token import read_token
 
@@ -198,7 +198,7 @@ def _unencodable() -> RunResult:
 
 async def _run_at(endpoint: Endpoint, program: dict[str, Any], options: BatchOptions) -> RunResult:
     if endpoint.has_batch:
-        answers = await endpoint.submit(Work(program, options))
+        answers = await endpoint.submit(ProgramRun(program, options))
         if len(answers) != 1:
             raise Transient(f"{len(answers)} results for one run")
         return run_result(answers[0])
@@ -209,7 +209,7 @@ async def _check_at(
     endpoint: Endpoint, program: Program, cases: list[Case], body: dict[str, Any], options: BatchOptions
 ) -> CheckResult:
     if endpoint.has_batch:
-        answers = await endpoint.submit(Work(body, options))
+        answers = await endpoint.submit(ProgramRun(body, options))
         if len(answers) != len(cases):
             raise Transient(f"{len(answers)} results for {len(cases)} cases")
         return check_result(answers)

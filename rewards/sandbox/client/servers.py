@@ -83,16 +83,16 @@ class ProcessLimit:
 process_limit = ProcessLimit(DEFAULT_CONCURRENCY)
 
 
-Key = tuple[asyncio.AbstractEventLoop, tuple[str, ...], str | None]
+ConnectionKey = tuple[asyncio.AbstractEventLoop, tuple[str, ...], str | None]
 """An event loop, the servers' URLs and their token."""
 
 
 class Connections:
     """The connections of one event loop to one set of servers, shared by all `Sandbox` objects that use them."""
 
-    _open: ClassVar[dict[Key, Connections]] = {}
+    _open: ClassVar[dict[ConnectionKey, Connections]] = {}
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: ConnectionKey) -> None:
         self.key = key
         self.users = 0
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEP_ALIVE)

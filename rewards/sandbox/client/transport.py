@@ -135,7 +135,7 @@ class BatchOptions:
 
 
 @dataclass
-class Work:
+class ProgramRun:
     """One program to run: its wire form and its options."""
 
     program: dict[str, Any]
@@ -243,7 +243,7 @@ class Endpoint:
         answer["_headers"] = response.headers
         return dict(answer)
 
-    def submit(self, work: Work) -> asyncio.Future[list[dict[str, Any]]]:
+    def submit(self, work: ProgramRun) -> asyncio.Future[list[dict[str, Any]]]:
         """Put a program into the next batch request; the future gets the results, or `Transient`."""
         loop = asyncio.get_running_loop()
         waiter = Waiter(work.program, loop.create_future())

@@ -28,7 +28,7 @@ def run_child() -> NoReturn:
     if mode == "judge":
         # Test output never affects the verdict, and a program can influence how much there is.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        judge.Judge(payload, socket.socket(fileno=CONTROL), socket.socket(fileno=CALLS)).run()
+        judge.CaseJudge(payload, socket.socket(fileno=CONTROL), socket.socket(fileno=CALLS)).run()
         os._exit(0)
     if payload.get("files"):
         try:

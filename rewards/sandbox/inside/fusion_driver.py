@@ -20,7 +20,7 @@ from rewards.sandbox.inside import judge, program
 MARK = "verdict"
 
 
-class PrintingJudge(judge.Judge):
+class PrintingJudge(judge.CaseJudge):
     """A judge that prints its verdicts and enforces the time limits itself."""
 
     def __init__(self, payload: dict[str, Any], calls: socket.socket, output: int) -> None:

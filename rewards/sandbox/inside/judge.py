@@ -57,7 +57,7 @@ def free_names(test: str) -> frozenset[str]:
 _BUILTINS = frozenset(dir(builtins))
 
 
-class Judge:
+class CaseJudge:
     """Judges the cases of one payload in order and reports every verdict immediately."""
 
     def __init__(self, payload: dict[str, Any], verdicts: socket.socket, calls: socket.socket) -> None:

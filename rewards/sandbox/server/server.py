@@ -229,7 +229,7 @@ class Service:
         return JSONResponse("pong")
 
 
-def _plain(cases: list[wire.Case] | None) -> list[dict[str, Any]] | None:
+def _plain(cases: list[wire.WireCase] | None) -> list[dict[str, Any]] | None:
     return None if cases is None else [case.model_dump(exclude_unset=True) for case in cases]
 
 

@@ -69,7 +69,7 @@ class RunCodeRequest(BaseModel):
         return value
 
 
-class Case(BaseModel):
+class WireCase(BaseModel):
     """One test case: `source` (statements), `entry_point` with encoded values (codec.py), or `stdin` and `expected`
     (`layout`: leading and inner blanks must match)."""
 
@@ -83,7 +83,7 @@ class Case(BaseModel):
     layout: bool = False
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Case:
+    def _one_kind(self) -> WireCase:
         given = self.model_fields_set - {
             name for name in ("args", "kwargs", "expected") if self.entry_point is not None
         }
@@ -113,7 +113,7 @@ class BatchProgram(BaseModel):
     language: str = "python"
     stdin: str | None = None
     files: dict[str, str | None] = Field(default_factory=dict)
-    cases: list[Case] | None = Field(None, max_length=MAX_CASES)
+    cases: list[WireCase] | None = Field(None, max_length=MAX_CASES)
 
 
 class BatchRequest(BaseModel):
@@ -132,7 +132,7 @@ class BatchRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     programs: list[BatchProgram] = Field(min_length=1, max_length=MAX_PROGRAMS)
-    cases: list[Case] | None = Field(None, max_length=MAX_CASES)
+    cases: list[WireCase] | None = Field(None, max_length=MAX_CASES)
     setup: str = ""
     timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
     compile_timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)

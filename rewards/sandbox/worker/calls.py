@@ -128,7 +128,7 @@ def _call(node: ast.expr, relation: str, expected: Any = None) -> Call | None:
 
 
 if TYPE_CHECKING:
-    from rewards.sandbox.worker.checking import Check, Result
+    from rewards.sandbox.worker.checking import Check, WireResult
 
 WINDOW_CALLS, WINDOW_BYTES = 32, 1 << 16
 """How many calls and bytes may be in flight: calls are independent, and each wait costs two context switches."""
@@ -146,7 +146,7 @@ def _refuse_handle(body: Any) -> Any:
     raise RemoteValue(f"the program returned an object of its class {str(body[2])[:100]}")
 
 
-def called_run(check: Check, calls: list[Call]) -> Generator[Result, None, None]:
+def called_run(check: Check, calls: list[Call]) -> Generator[WireResult, None, None]:
     """Results of the calls up to and including the first one that kills the program's process.
 
     Raises `NeedsJudge` at a call whose answer a judge must read.
@@ -208,7 +208,7 @@ class _Session:
             return None
         return None if not isinstance(reply, (Returned, Raised)) else reply
 
-    def results(self, calls: list[Call]) -> Iterator[Result]:
+    def results(self, calls: list[Call]) -> Iterator[WireResult]:
         frames = [
             frame({"op": "run", "name": call.entry_point, "args": call.args, "kwargs": call.kwargs}) for call in calls
         ]
@@ -234,7 +234,7 @@ class _Session:
             yield {**_verdict(call, reply), "time": elapsed}
 
 
-def _verdict(call: Call, reply: Returned | Raised) -> Result:
+def _verdict(call: Call, reply: Returned | Raised) -> WireResult:
     if isinstance(reply, Raised):
         outcome = outcomes.MEMORY if reply.out_of_memory else outcomes.RUNTIME_ERROR
         return {"outcome": outcome, "detail": reply.line, "error_type": reply.type}

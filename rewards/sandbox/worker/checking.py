@@ -42,7 +42,7 @@ class PrintedRun:
             self.close()
             raise
 
-    def again(self, case: dict[str, Any]) -> Result:
+    def again(self, case: dict[str, Any]) -> WireResult:
         """Run the program once more in the same process."""
         rewrite(self.input, case["stdin"])
         self.child.stdout.restart()
@@ -53,7 +53,7 @@ class PrintedRun:
             self.alive = False
         return self._finish(case)
 
-    def _finish(self, case: dict[str, Any]) -> Result:
+    def _finish(self, case: dict[str, Any]) -> WireResult:
         child, check = self.child, self.check
         start = time.monotonic()
 
@@ -73,7 +73,7 @@ class PrintedRun:
             code = _return_code(child, in_time)
         return {**self._compared(case, code), "time": elapsed}
 
-    def _compared(self, case: dict[str, Any], code: int | None) -> Result:
+    def _compared(self, case: dict[str, Any], code: int | None) -> WireResult:
         child = self.child
         if child.over_limit:
             return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {child.stdout.limit} bytes of output"}
@@ -106,7 +106,7 @@ def _return_code(child: Child, in_time: bool) -> int | None:
     return child.report.code
 
 
-Result = dict[str, Any]
+WireResult = dict[str, Any]
 MOMENT = 0.2
 """Seconds within which a process that closed its channel should exit."""
 
@@ -127,7 +127,7 @@ class Check:
         self.timeouts = 0
         self.give_up = False
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[WireResult]:
         """Yield one result per case, in order, each as soon as it is known."""
         cases = self.job["cases"]
         start = 0
@@ -148,7 +148,7 @@ class Check:
         """Wait for a case within its own limit and the rest of the check's; returns whether it finished."""
         return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
 
-    def _skipped(self) -> Result | None:
+    def _skipped(self) -> WireResult | None:
         """The result of a case skipped under the limits of the request, or None to run it."""
         if self.left <= 0:
             return {
@@ -162,12 +162,12 @@ class Check:
             return {"outcome": outcomes.WRONG_ANSWER, "detail": "not run: an earlier case failed", "time": 0.0}
         return None
 
-    def _note(self, result: Result) -> Result:
+    def _note(self, result: WireResult) -> WireResult:
         self.timeouts += result["outcome"] == outcomes.TIMEOUT
         self.give_up = self.give_up or (self.job["stop_on_failure"] and result["outcome"] != outcomes.PASSED)
         return result
 
-    def _printed(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
+    def _printed(self, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
         reuse = len(cases) > 1
         run: PrintedRun | None = None
         try:
@@ -195,7 +195,7 @@ class Check:
             if run is not None:
                 run.close()
 
-    def _judged(self, cases: list[dict[str, Any]]) -> Iterator[Result]:
+    def _judged(self, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
         done = 0
         calls = as_calls(cases, self.job.get("setup") or "", frozenset(self.job.get("entry_points") or ()))
         while done < len(cases):
@@ -216,7 +216,7 @@ class Check:
                 # From this case on, judges read the answers.
                 calls = None
 
-    def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> Result:
+    def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> WireResult:
         """The result for a program that could not be loaded; `error`: what it reported, if anything."""
         if error is None:
             return self.death(program, timed_out)
@@ -227,7 +227,7 @@ class Check:
         outcome = outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR
         return {"outcome": outcome, "detail": error.line, "error_type": error.type}
 
-    def death(self, program: Child, timed_out: bool) -> Result:
+    def death(self, program: Child, timed_out: bool) -> WireResult:
         """The result for a program that did not answer: it timed out, died or misused its channel."""
         if not timed_out:
             # Its channel is closed: give the exit a moment to be reported before killing it.

@@ -17,12 +17,12 @@ from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.execution import Child, Limits, SlotBroken
 
 if TYPE_CHECKING:
-    from rewards.sandbox.worker.checking import Check, Result
+    from rewards.sandbox.worker.checking import Check, WireResult
 
 _TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
 
 
-def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, None, None]:
+def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[WireResult, None, None]:
     """Results of the cases up to and including the first one that kills the program's process."""
     theirs, ours = socket.socketpair()
     limits = Limits(check.limits.memory_mb, int(check.total) + 2)
@@ -49,7 +49,7 @@ def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[Result, N
                 child.close()
 
 
-def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator[Result]:
+def _results(check: Check, program: Child, judge: Child, count: int) -> Iterator[WireResult]:
     body = _next(check, program, judge)
     if body is _TOO_LARGE:
         for _ in range(count):

@@ -10,7 +10,7 @@ from rewards.verifiers.graphs.task import HardTruth, Lists, register
 Element = Annotated[str, StringConstraints(min_length=1, max_length=8)]
 
 
-class Molecule(BaseModel):
+class CheckedMolecule(BaseModel):
     """Elements of the atoms, numbered from 0, and the pairs of atoms that a bond of any order joins, each pair once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,7 +33,7 @@ class Molecule(BaseModel):
         return frozenset(self.bonds) | {(right, left) for left, right in self.bonds}
 
 
-def atom_numbers(items: list[str], molecule: Molecule) -> list[int] | None:
+def atom_numbers(items: list[str], molecule: CheckedMolecule) -> list[int] | None:
     """The atoms that a list names by number; None if one is unknown or repeated."""
     known = {str(number): number for number in range(len(molecule.atoms))}
     numbers = [known[item] for item in items if item in known]
@@ -52,8 +52,8 @@ class CommonSubgraphTruth(HardTruth):
     list_count = 2
     goal = "max"
 
-    first: Molecule
-    second: Molecule
+    first: CheckedMolecule
+    second: CheckedMolecule
 
     def value(self, answer: Lists) -> float | None:
         """The number of pairs."""
@@ -80,8 +80,8 @@ class EditDistanceTruth(HardTruth):
 
     goal = "min"
 
-    first: Molecule
-    second: Molecule
+    first: CheckedMolecule
+    second: CheckedMolecule
 
     @model_validator(mode="after")
     def _are_equal_in_size(self) -> Self:

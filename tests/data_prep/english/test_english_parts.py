@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.english.domains import DOMAINS
-from data_prep.english.functions import Function, distinguishing_cases, literal, random_argument, random_function
-from data_prep.english.steps import TABLES, Step
-from data_prep.english.stories import Event, Story, random_story
+from data_prep.english.functions import EnglishFunction, distinguishing_cases, literal, random_argument, random_function
+from data_prep.english.steps import TABLES, FunctionStep
+from data_prep.english.stories import EnglishStory, Event, random_story
 from rewards import compute_score
 from rewards.verifiers.code import CodeTruth
 
@@ -55,7 +55,7 @@ def test_an_argument_is_of_its_kind(seed, kind):
     argument = random_argument(random.Random(seed), kind)
     expected = {"number": int, "numbers": list, "text": str, "words": list}[kind]
     assert isinstance(argument, expected)
-    assert Function("f", "v", kind, (Step(kind, "return"),)).outcome(argument) == literal(argument)
+    assert EnglishFunction("f", "v", kind, (FunctionStep(kind, "return"),)).outcome(argument) == literal(argument)
 
 
 @given(seed=seeds, level=levels)
@@ -91,9 +91,9 @@ async def test_every_operation_computes_what_its_code_says():
     for kind, table in TABLES.items():
         for name, operation in table.items():
             constants = tuple(rng.choice(values) for values in operation.draws)
-            step = Step(kind, name, ("a", "b") if name == "exchange" else constants)
-            steps = (step,) if operation.code.startswith("return") else (step, Step(kind, "return"))
-            function = Function(f"{kind}_{name}", "v", kind, steps)
+            step = FunctionStep(kind, name, ("a", "b") if name == "exchange" else constants)
+            steps = (step,) if operation.code.startswith("return") else (step, FunctionStep(kind, "return"))
+            function = EnglishFunction(f"{kind}_{name}", "v", kind, steps)
             sources.append(function.source())
             arguments = [random_argument(rng, kind) for _ in range(3)]
             tests += [f"assert {function.call(one)} == {function.outcome(one)}" for one in arguments]
@@ -116,13 +116,13 @@ def test_operations_on_known_values():
         ("words", "join", ()): "apple sea train",
     }
     for (kind, name, constants), value in expected.items():
-        assert Step(kind, name, constants).apply(examples[kind]) == value
+        assert FunctionStep(kind, name, constants).apply(examples[kind]) == value
 
 
 def test_a_story_is_told_and_computed_as_written():
     domain = next(one for one in DOMAINS if one.variable == "apples")
     events = (Event("start", (12,)), Event("loss", (5,)), Event("many_gain", (3, 4)), Event("friend", (2,)))
-    story = Story(domain, ("Maya", "Tom"), events)
+    story = EnglishStory(domain, ("Maya", "Tom"), events)
     assert story.text() == (
         "Maya has 12 apples. Maya gives 5 of them to Tom. Maya buys 3 bags with 4 apples in each. Tom has 2 times as "
         "many apples as Maya. How many apples do they have together?"
@@ -135,13 +135,17 @@ def test_a_story_is_told_and_computed_as_written():
 
 
 def test_a_function_is_written_traced_and_keyed_as_expected():
-    steps = (Step("numbers", "above", (4,)), Step("numbers", "multiply", (3,)), Step("numbers", "sum"))
-    function = Function("total_scores", "scores", "numbers", steps)
+    steps = (
+        FunctionStep("numbers", "above", (4,)),
+        FunctionStep("numbers", "multiply", (3,)),
+        FunctionStep("numbers", "sum"),
+    )
+    function = EnglishFunction("total_scores", "scores", "numbers", steps)
     assert function.source("Doc.") == (
         'def total_scores(scores):\n    """Doc."""\n    scores = [n for n in scores if n > 4]\n'
         "    scores = [n * 3 for n in scores]\n    return sum(scores)"
     )
     assert function.states([2, 5, 8]) == [[5, 8], [15, 24], 39]
     assert function.call([2, 5, 8]) == "total_scores([2, 5, 8])"
-    empty = replace(function, steps=(steps[0], Step("numbers", "largest")))
+    empty = replace(function, steps=(steps[0], FunctionStep("numbers", "largest")))
     assert empty.outcome([1]) == "ValueError"

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.sources import refactor
-from data_prep.sources.refactor import FOLDS, Pipeline, Step, random_pipeline
+from data_prep.sources.refactor import FOLDS, ItemStep, Pipeline, random_pipeline
 from data_prep.tasks import read_tasks
 from rewards.sandbox import AssertCase, CheckResult, Program, Sandbox
 from rewards.verifiers.refactor import is_tidy, statements
 
 
 def test_a_pipeline_written_plainly_is_one_comprehension():
-    steps = (Step("+", 3), Step("<=", 9), Step("*", 2), Step("!=", 4))
+    steps = (ItemStep("+", 3), ItemStep("<=", 9), ItemStep("*", 2), ItemStep("!=", 4))
     written = {
         "list": "[(item + 3) * 2 for item in values if item + 3 <= 9 and (item + 3) * 2 != 4]",
         "smallest": "min(((item + 3) * 2 for item in values if item + 3 <= 9 and (item + 3) * 2 != 4), default=0)",

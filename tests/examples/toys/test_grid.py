@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from examples.toys.grid import GridArm, GridRun, Setting, group_advantages, updates_to_solve
+from examples.toys.grid import GridArm, GridRun, GridSetting, group_advantages, updates_to_solve
 from examples.toys.grid_study import ARMS, BEST, GRPO, MAIN_ARMS, PARTIAL, SETTINGS, GridResult, ratios, table
 from examples.toys.lines import PROBLEMS
 from recipe.records.intervals import Interval
 
 NAMED = {problem.name: problem for problem in PROBLEMS}
 RUN = GridRun(seeds=24)
-SIXTEEN = Setting(NAMED["16 lines"], partial=False)
-CHAIN = Setting(NAMED["chain of 16"], partial=True)
+SIXTEEN = GridSetting(NAMED["16 lines"], partial=False)
+CHAIN = GridSetting(NAMED["chain of 16"], partial=True)
 
 
 def test_seeds_reproduce_and_differ() -> None:
@@ -54,7 +54,7 @@ def test_in_a_chain_only_credit_in_place_of_the_advantage_keeps_noise_from_later
 
 def test_prompts_with_rows_of_their_own_learn_alone() -> None:
     alone, shared = (
-        updates_to_solve(Setting(NAMED["16 lines"], False, 16, 4, shared), GRPO, 0.4, RUN).mean()
+        updates_to_solve(GridSetting(NAMED["16 lines"], False, 16, 4, shared), GRPO, 0.4, RUN).mean()
         for shared in (False, True)
     )
     assert shared < 0.8 * alone

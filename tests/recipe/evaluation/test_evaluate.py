@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import recipe.evaluate
+import recipe.probe
 from data_prep.tasks import write_task_rows
 from recipe.evaluate import main
 from recipe.evaluation.folder import EvaluationFolder
@@ -18,6 +19,7 @@ from recipe.evaluation.samples import SampleJournal
 from tests.models import make_model
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import MODEL, Behaviour, serving
+from workers.cpu import processor
 
 pytestmark = pytest.mark.slow  # with HTTP servers
 
@@ -241,3 +243,59 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     assert "holds an evaluation with another weights (" in capsys.readouterr().err
     assert len(started) == 2  # refused before the minutes-long start of a server
     assert (tmp_path / "out/samples.jsonl").read_bytes() == kept
+
+
+AMX = "flags\t\t: fpu amx_bf16\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "dtype"),
+    [
+        (AMX, [], ["--dtype", "bfloat16"]),
+        ("flags\t\t: fpu avx2\n", [], ["--dtype", "float32"]),
+        (AMX, ["--experiment", "pretrained"], ["--dtype", "bfloat16"]),
+        (AMX, ["--experiment", "quickstart"], ["--dtype", "float32"]),  # its run.precision
+        (AMX, ["--experiment", "quickstart", "--precision", "bfloat16"], ["--dtype", "bfloat16"]),
+        (AMX, ["--precision", "float32"], ["--dtype", "float32"]),
+        (AMX, ["--platform", "gpu"], []),
+        # vLLM's own option, which comes last, wins.
+        (AMX, ["--vllm", "--dtype float16"], ["--dtype", "bfloat16", "--dtype", "float16"]),
+    ],
+)
+@pytest.mark.parametrize("command", [recipe.evaluate.main, recipe.probe.main])
+def test_vllm_multiplies_in_the_precision_of_training(
+    tmp_path, data, monkeypatch, capsys, command, flags, words, dtype
+):
+    (tmp_path / "cpuinfo").write_text(flags)
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    started = []
+
+    def start(command, **options):
+        started.append((command, options["env"]))
+        raise OSError("started")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    folder = make_model(tmp_path / "m")
+    arguments = ["--model", str(folder), "--data", str(data), "--out", str(tmp_path / "out"), *words]
+    assert command(arguments) == 1, capsys.readouterr().err
+    ((words_of_vllm, environment),) = started
+    places = [place for place, word in enumerate(words_of_vllm) if word == "--dtype"]
+    assert [word for place in places for word in words_of_vllm[place : place + 2]] == dtype
+    # Its scheduler waits while the worker computes: no core is for it alone.
+    assert (environment.get("VLLM_CPU_NUM_OF_RESERVED_CPU") == "0") == ("gpu" not in words)
+
+
+def test_an_evaluation_does_not_resume_in_another_precision(tmp_path, data, monkeypatch, capsys):
+    folder = make_model(tmp_path / "m")
+
+    @contextlib.contextmanager
+    def vllm(model, *_):
+        with serving(Behaviour(model=model, answers_as=model)) as url:
+            yield url
+
+    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "float32") == 0
+    # Evaluations of releases that knew float32 alone do not name it.
+    assert "precision" not in EvaluationFolder(tmp_path / "out").run_info["settings"]
+    assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "bfloat16") == 2
+    assert "another precision (None there, bfloat16 now)" in capsys.readouterr().err

@@ -58,11 +58,12 @@ def test_supervised_training_reports_programs_that_run_and_errors_of_syntax(tmp_
     write_rows(tmp_path / "train.parquet", demonstrations(solved, 1))
     config = OmegaConf.create(
         {
-            "trainer": {"default_local_dir": str(tmp_path / "out"), "device": "cpu"},
+            "trainer": {"default_local_dir": str(tmp_path / "out"), "device": "cpu", "n_gpus_per_node": 1},
             "model": {"path": str(make_model(tmp_path / "m"))},
             "data": {"train_files": str(tmp_path / "train.parquet"), "max_length": 256},
             "verified": {"evaluations": []},
             "report": {"data": [f"dev={code_rows(tmp_path / 'dev.parquet')}"], "protocol": "eval@1", "options": ""},
+            "precision": "float32",
         }
     )
     assert recipe.sft.launch(config) == 0

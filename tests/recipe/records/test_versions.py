@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.records import versions
 from recipe.records.run_directory import RunDirectory
-from recipe.records.versions import CHANGES, VERSION, Change, RecordsError, upgraded
+from recipe.records.versions import CHANGES, VERSION, RecordsError, SettingsChange, upgraded
 
 
 def old() -> DictConfig:
@@ -59,7 +59,7 @@ def test_an_unknown_version_is_refused_by_its_number(tmp_path, version: int):
 
 
 def test_a_setting_that_is_gone_is_dropped_where_it_did_nothing_and_refused_elsewhere(monkeypatch):
-    change = Change(removed={"credit.zero_advantage": False, "credit.tolerance": 1e-6})
+    change = SettingsChange(removed={"credit.zero_advantage": False, "credit.tolerance": 1e-6})
     monkeypatch.setitem(CHANGES, VERSION + 1, change)
     monkeypatch.setattr(versions, "VERSION", VERSION + 1)
     told = "grpo.s0 (version 1 of the records) was made with credit.zero_advantage=True"
@@ -71,7 +71,7 @@ def test_a_setting_that_is_gone_is_dropped_where_it_did_nothing_and_refused_else
 
 
 def test_a_value_with_another_name_is_read_by_its_name_of_today(monkeypatch):
-    monkeypatch.setitem(CHANGES, VERSION + 1, Change(renamed={"credit.kind": {"counterfactual": "replayed"}}))
+    monkeypatch.setitem(CHANGES, VERSION + 1, SettingsChange(renamed={"credit.kind": {"counterfactual": "replayed"}}))
     monkeypatch.setattr(versions, "VERSION", VERSION + 1)
     assert upgraded(old(), 1, "grpo.s0").credit.kind == "replayed"
     off = OmegaConf.create({"credit": {"kind": "off"}})

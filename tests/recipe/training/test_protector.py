@@ -15,7 +15,7 @@ from workers.penalties import WantedPenalty
 from workers.safe_update import Protection
 from workers.safety.anchors import AnchorError
 from workers.skill_metrics import forgetting
-from workers.solution_store import Solution, SolutionStore
+from workers.solution_store import SolutionStore, StoredSolution
 
 SKILLS = ["write", "repair", "trace", "sql"]
 
@@ -156,7 +156,7 @@ def test_forgetting_can_be_seen_in_the_steps_own_samples_without_a_validation():
     assert protector.active() == []
 
 
-SOLUTIONS = [Solution([1, number], [2], [1]) for number in range(4)]
+SOLUTIONS = [StoredSolution([1, number], [2], [1]) for number in range(4)]
 
 
 def test_solutions_become_constraints_of_their_own_beside_those_of_rollouts():

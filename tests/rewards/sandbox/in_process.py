@@ -49,7 +49,7 @@ def judged(
     verdicts, written = socket.socketpair()
     payload = {"cases": [{"source": test} for test in tests], "setup": setup, "entry_points": entry_points}
     with verdicts, written, other_side(serve) as calls:
-        thread = threading.Thread(target=judge.Judge(payload, written, calls).run, daemon=True)
+        thread = threading.Thread(target=judge.CaseJudge(payload, written, calls).run, daemon=True)
         thread.start()
         verdicts.settimeout(20)
         if not receive_frame(verdicts)["loaded"]:

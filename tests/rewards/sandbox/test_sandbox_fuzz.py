@@ -155,5 +155,5 @@ def test_a_verdict_is_bounded_for_any_program_name() -> None:
     remote = RemoteProgram(socket.socket())
     reply = read_reply({"x": {"type": "A" * 7_000_000, "text": "b" * 7_000_000, "line": "c" * 7_000_000}})
     error = remote._exception(reply)  # type: ignore[arg-type]
-    made = judge.Judge.__new__(judge.Judge)._failure(error)
+    made = judge.CaseJudge.__new__(judge.CaseJudge)._failure(error)
     assert len(str(made)) < 3000

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from recipe import preflight
+from recipe.checks import machine
 from recipe.preflight import compose_training
 from workers.cpu import processor
 
@@ -38,6 +40,67 @@ def test_only_auto_is_replaced(monkeypatch: pytest.MonkeyPatch):
     config = OmegaConf.create({"run": {"precision": "float32"}})
     processor.settle_precision(config, "run.precision")
     assert config.run.precision == "float32"
+
+
+AMX, AVX2 = "flags\t\t: fpu avx512f amx_bf16\n", "flags\t\t: fpu avx2\n"
+
+
+@pytest.fixture
+def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The description of the processor that a test writes."""
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    return tmp_path / "cpuinfo"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "note"),
+    [
+        (AMX, [], "precision: bfloat16 (run.precision); weights"),
+        (AMX, ["run.precision=float32"], "precision: float32 (run.precision); weights"),
+        (AVX2, [], "precision: float32 (run.precision), because this processor has neither AMX nor AVX512-BF16"),
+        (AVX2, ["run.precision=bfloat16"], "warning: run.precision=bfloat16, but this processor has neither AMX"),
+    ],
+)
+def test_a_run_says_its_precision_and_warns_of_one_that_is_emulated(
+    cpuinfo: Path, tiny_arguments: list[str], flags: str, words: list[str], note: str
+):
+    cpuinfo.write_text(flags)
+    config = compose_training([*tiny_arguments, "run.precision=auto", *words])
+    assert machine.notes(config)[0].startswith(note)
+    if note.startswith("warning"):
+        assert "3 times as long as in float32" in machine.notes(config)[0]
+        assert "Set run.precision=auto" in machine.notes(config)[0]
+
+
+def test_preflight_prints_the_warning_and_passes(
+    cpuinfo: Path, tiny_arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(preflight, "CHECKS", {})
+    cpuinfo.write_text(AVX2)
+    assert preflight.main([*tiny_arguments, "run.precision=bfloat16"]) == 0
+    assert "warning: run.precision=bfloat16, but" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "note"),
+    [
+        ({0, 1}, 1, "cores: 2; threads of each process: 2 (OMP_NUM_THREADS)"),
+        ({0}, 1, "cores: 1; threads of each process: 1 (OMP_NUM_THREADS)"),
+        (
+            {0},
+            2,
+            "cores: 1; threads of each process: 1 (OMP_NUM_THREADS); 2 ranks share them: set trainer.n_gpus_per_node=1",
+        ),
+    ],
+)
+def test_a_run_says_how_its_processes_share_the_cores(
+    cores: set[int], ranks: int, note: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert processor.cores_note(ranks) == note
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert "threads of each process: 3" in processor.cores_note(ranks)
 
 
 @pytest.mark.parametrize(("cores", "ranks", "threads"), [({0, 1}, 1, 2), ({0, 1}, 2, 1), ({0}, 1, 1), ({0}, 2, 1)])

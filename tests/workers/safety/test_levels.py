@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from workers.safety.anchors import AnchorError, Anchors, spread
 from workers.safety.levels import Level, holds, largest_share, lines, slack
-from workers.solution_store import Solution
+from workers.solution_store import StoredSolution
 
 numbers = st.floats(-10, 10)
-SOLUTIONS = [Solution([1, number], [2], [1]) for number in range(20)]
+SOLUTIONS = [StoredSolution([1, number], [2], [1]) for number in range(20)]
 
 
 def test_the_slack_is_what_is_left_of_epsilon():

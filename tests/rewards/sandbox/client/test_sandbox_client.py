@@ -20,7 +20,7 @@ import pytest
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.cases import Case
 from rewards.sandbox.client.servers import ProcessLimit, Servers
-from rewards.sandbox.client.transport import BatchOptions, Endpoint, Transient, Work
+from rewards.sandbox.client.transport import BatchOptions, Endpoint, ProgramRun, Transient
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
@@ -324,7 +324,7 @@ async def test_a_batch_cancelled_before_it_is_sent_fails_and_leaves_no_caller_wa
     """Otherwise a caller that submits just as connections close would wait forever."""
     async with httpx.AsyncClient() as client:
         endpoint = Endpoint("http://127.0.0.1:1", client)
-        work = Work({"code": "x"}, BatchOptions())
+        work = ProgramRun({"code": "x"}, BatchOptions())
         waiting = endpoint.submit(work)
         endpoint._flush(work.options)
         await endpoint.aclose()
@@ -335,7 +335,7 @@ async def test_a_batch_cancelled_before_it_is_sent_fails_and_leaves_no_caller_wa
 async def test_a_program_submitted_again_is_not_failed_by_its_first_submission(monkeypatch: pytest.MonkeyPatch) -> None:
     async with httpx.AsyncClient() as client:
         endpoint = Endpoint("http://127.0.0.1:1", client)
-        work = Work({"code": "x"}, BatchOptions())
+        work = ProgramRun({"code": "x"}, BatchOptions())
         monkeypatch.setattr(endpoint, "_flush", lambda _: None)  # the second submission stays in its queue
         first = endpoint.submit(work)
         Endpoint._flush(endpoint, work.options)
