@@ -139,22 +139,34 @@ def source_commit() -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a solution: a step with its credit, or text between steps (credit None)."""
+    """A part of a solution: a step with its credit, or text between steps (credit None).
+
+    tests: the step's part in each test, of which its credit is the mean; none where they are not known.
+    """
 
     text: str
     credit: float | None = None
     colour: str = "transparent"
+    tests: tuple[float, ...] = ()
 
 
-def pieces(response: str, spans: Sequence[Sequence[int]], credits: Sequence[float | None]) -> list[Piece]:
-    """The whole response in order, split at the steps; colours are relative to the response's largest credit."""
+def pieces(
+    response: str,
+    spans: Sequence[Sequence[int]],
+    credits: Sequence[float | None],
+    tests: Sequence[Sequence[float]] = (),
+) -> list[Piece]:
+    """The whole response in order, split at the steps; colours are relative to the response's largest credit.
+
+    tests: for each step its part in each test, if known.
+    """
     largest = max((abs(value) for value in credits if value is not None and math.isfinite(value)), default=0.0)
     found, position = [], 0
-    for (start, end), value in zip(spans, credits, strict=True):
+    for (start, end), value, parts in zip(spans, credits, tests or [()] * len(spans), strict=True):
         found.append(Piece(response[position:start]))
         credit = value if value is not None and math.isfinite(value) else None
         colour = _colour(credit / largest) if credit is not None and largest > 0 else "#eeeeee"
-        found.append(Piece(response[start:end], credit, colour))
+        found.append(Piece(response[start:end], credit, colour, () if credit is None else tuple(parts)))
         position = end
     found.append(Piece(response[position:]))
     return [piece for piece in found if piece.text]
@@ -185,5 +197,5 @@ def _sample(row: dict[str, Any]) -> dict[str, Any]:
         "score": row["score"],
         "pass_ratio": row.get("pass_ratio", row["score"]),
         "cause": row.get("credit_cause", ""),
-        "pieces": pieces(row["response"], row["credit_spans"], row["credit_values"]),
+        "pieces": pieces(row["response"], row["credit_spans"], row["credit_values"], row.get("credit_tests", ())),
     }

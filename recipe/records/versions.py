@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 5
+VERSION = 6
 KEY = "records_version"
 
 
@@ -94,6 +94,7 @@ CHANGES: dict[int, SettingsChange] = {
         added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}
     ),
     5: SettingsChange(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
+    6: SettingsChange(added={"credit.coverage": False}),
 }
 
 

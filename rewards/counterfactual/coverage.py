@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rewards.analysis.parsing import parse, statements
 from rewards.counterfactual.interventions import tree_of
-from rewards.counterfactual.replayer import Executed
+from rewards.counterfactual.replayer import ExecutedProgram
 from rewards.counterfactual.segments import Step
 
 # Means to read the program's text, its compiled code or its names; a program with any of them is replayed throughout.
@@ -27,7 +27,7 @@ _OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Generator
 
 
 @dataclass(frozen=True)
-class _Place:
+class _StatementPlace:
     """A statement, the function or class around it, and whether names there are settled when it is compiled."""
 
     node: ast.stmt
@@ -35,7 +35,7 @@ class _Place:
     settled: bool = False
 
 
-def unexecuted_steps(solution: str, steps: Sequence[Step], executed: Executed | None) -> frozenset[int]:
+def unexecuted_steps(solution: str, steps: Sequence[Step], executed: ExecutedProgram | None) -> frozenset[int]:
     """The steps that no test executed and that no executed code depends on; none if that is not known.
 
     executed: of a program with the statements of this solution, in any layout.
@@ -51,20 +51,22 @@ def unexecuted_steps(solution: str, steps: Sequence[Step], executed: Executed | 
     return frozenset(positions[numbers[place.node]] for place in _places(tree) if _is_idle(place, ran))
 
 
-def _places(node: ast.AST, around: _Place | None = None) -> Iterator[_Place]:
+def _places(node: ast.AST, around: _StatementPlace | None = None) -> Iterator[_StatementPlace]:
     """Every statement below a node. around: the one that is the innermost scope."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):
             scope = around.node if around else None
             assert scope is None or isinstance(scope, _SCOPES)
-            here = _Place(child, scope, isinstance(scope, _FUNCTIONS) or (around is not None and around.settled))
+            here = _StatementPlace(
+                child, scope, isinstance(scope, _FUNCTIONS) or (around is not None and around.settled)
+            )
             yield here
             yield from _places(child, here if isinstance(child, _SCOPES) else around)
         elif isinstance(child, ast.excepthandler | ast.match_case):
             yield from _places(child, around)
 
 
-def _is_idle(place: _Place, ran: set[ast.stmt]) -> bool:
+def _is_idle(place: _StatementPlace, ran: set[ast.stmt]) -> bool:
     """Whether this statement was not executed, and what was compiles to the same without it."""
     node, scope = place.node, place.scope
     if node in ran or _is_text(node):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rewards.counterfactual.replayer import Executed, Outcome
+from rewards.counterfactual.replayer import ExecutedProgram, Outcome
 from rewards.sandbox.client.accounting import counted, covering
 
 Value = TypeVar("Value")
@@ -103,7 +103,7 @@ class Judged:
     seconds: float
     timeouts: int
     tests: tuple[bool, ...] = ()
-    executed: Executed | None = None
+    executed: ExecutedProgram | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -119,7 +119,7 @@ async def judged(judge: AnswerScorer, answer: str, *, measured: bool = False) ->
     passed = tuple(busy.passed)
     tests = passed if passed and math.isclose(sum(passed) / len(passed), reward_of(info), abs_tol=1e-9) else ()
     checks = busy.executed if tests and not timeouts else []
-    known = [Executed(code, statements) for code, statements in checks if statements is not None]
+    known = [ExecutedProgram(code, statements) for code, statements in checks if statements is not None]
     executed = known[0] if len(known) == len(checks) == 1 else None
     return Judged(info, float(info.get("busy_seconds", busy.seconds)), timeouts, tests, executed)
 

@@ -19,7 +19,7 @@ class TimedOut(Exception):
     """A changed solution hit a time limit that the solution itself did not, so its score is unknown."""
 
 
-class Executed(NamedTuple):
+class ExecutedProgram(NamedTuple):
     """A program as it was run, and the statements that some test executed, counted in the order of the text."""
 
     code: str
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
     score: float
     tests: tuple[bool, ...] = ()
-    executed: Executed | None = None
+    executed: ExecutedProgram | None = None
 
     def agrees(self, other: "Outcome") -> bool:
         """Whether two runs of a solution had the same result, test by test if both know their tests."""

@@ -87,7 +87,7 @@ def _probe(node: ast.stmt, number: int) -> ast.stmt:
     return ast.copy_location(ast.Assign([place], ast.Constant(1)), node)
 
 
-class Executed:
+class ProbeMemory:
     """The worker's side of the shared memory: the statements that the programs of one check executed."""
 
     def __init__(self) -> None:

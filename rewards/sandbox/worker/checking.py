@@ -18,7 +18,7 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes, program
 from rewards.sandbox.inside.codec import shown
 from rewards.sandbox.inside.compare import same_output
-from rewards.sandbox.inside.coverage import Executed
+from rewards.sandbox.inside.coverage import ProbeMemory
 from rewards.sandbox.inside.replies import Raised
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.calls import NeedsJudge, as_calls, called_run
@@ -128,7 +128,7 @@ class Check:
         self.output_limit: int = job["output_limit"]
         self.timeouts = 0
         self.give_up = False
-        self.executed = Executed() if job.get("coverage") else None
+        self.executed = ProbeMemory() if job.get("coverage") else None
 
     def child(
         self, payload: dict[str, Any], limits: Limits, *, stdin: int | None = None, calls: socket.socket | None = None

@@ -97,6 +97,11 @@ def test_pieces_put_together_are_the_response_and_carry_the_credits():
     assert [piece.colour.split()[0] for piece in marked] == ["hsl(130", "hsl(0", "#eeeeee"]
 
 
+def test_a_step_shows_its_part_in_each_test_where_it_has_a_credit():
+    found = pieces(RESPONSE, SPANS, [1.0, -0.5, None], [[1.0, 1.0], [-1.0, 0.0], [0.5, 0.5]])
+    assert [piece.tests for piece in found if piece.colour != "transparent"] == [(1.0, 1.0), (-1.0, 0.0), ()]
+
+
 def test_credits_that_are_all_zero_or_unknown_have_no_colour_of_their_own():
     for credits in ([0.0, 0.0, 0.0], [math.nan, math.nan, math.nan]):
         assert {piece.colour for piece in pieces(RESPONSE, SPANS, credits)} == {"#eeeeee", "transparent"}

@@ -19,7 +19,7 @@ from rewards.counterfactual.coverage import unexecuted_steps
 from rewards.counterfactual.interventions import keep
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.replay import estimate
-from rewards.counterfactual.replayer import Executed, Outcome
+from rewards.counterfactual.replayer import ExecutedProgram, Outcome
 from rewards.counterfactual.segments import segment
 from rewards.sandbox.inside import coverage
 
@@ -57,7 +57,7 @@ def idle(code: str) -> list[str]:
     """The first lines of the steps that are spared."""
     steps = segment(code, "statement")
     _, executed = run(ast.unparse(ast.parse(code)), probed=True)
-    found = unexecuted_steps(code, steps, Executed(ast.unparse(ast.parse(code)), executed))
+    found = unexecuted_steps(code, steps, ExecutedProgram(ast.unparse(ast.parse(code)), executed))
     return [code[steps[index].start : steps[index].end] for index in sorted(found)]
 
 
@@ -140,7 +140,7 @@ def test_deleting_a_spared_step_changes_nothing(body: str, outside: str):
         return
     results, executed = run(rewritten, probed=True)
     assert run(rewritten)[0] == results  # probes change nothing
-    for index in unexecuted_steps(code, steps, Executed(rewritten, executed)):
+    for index in unexecuted_steps(code, steps, ExecutedProgram(rewritten, executed)):
         changed = keep(code, steps, [other for other in range(len(steps)) if other != index])
         assert changed is not None
         assert run(changed)[0] == results, code[steps[index].start : steps[index].end]
@@ -159,7 +159,7 @@ def credits(code: str, *, executed: frozenset[int] | None, **plan: Any):
 
     async def measure(changed: str) -> Outcome:
         outcome = await verify(changed)
-        return outcome._replace(executed=None if executed is None else Executed(changed, executed))
+        return outcome._replace(executed=None if executed is None else ExecutedProgram(changed, executed))
 
     found = asyncio.run(
         estimate(code, verify, Plan(**{"budget": 20} | plan), score=Outcome(1.0, (True, True)), measure=measure)
@@ -199,9 +199,9 @@ def test_what_is_unknown_or_executed_is_replayed(executed: frozenset[int] | None
 def test_coverage_of_another_program_says_nothing():
     steps = segment(CODE, "statement")
     other = CODE.replace("x = 7", "x = 8")
-    assert not unexecuted_steps(CODE, steps, Executed(other, frozenset([0, 1, 4])))
+    assert not unexecuted_steps(CODE, steps, ExecutedProgram(other, frozenset([0, 1, 4])))
     assert not unexecuted_steps(CODE, steps, None)
-    assert unexecuted_steps(CODE, steps, Executed(CODE, frozenset([0, 1, 4]))) == {2, 3}
+    assert unexecuted_steps(CODE, steps, ExecutedProgram(CODE, frozenset([0, 1, 4]))) == {2, 3}
 
 
 @pytest.mark.parametrize("plan", [{"unit": "line"}, {"methods": ("truncate",)}, {"methods": ("shapley",)}])
