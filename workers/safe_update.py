@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, merged, project
-from workers.safety.levels import Level, lines, relative_noise, slack
+from workers.safety.levels import SkillLevel, lines, relative_noise, slack
 from workers.safety.verification import Verification
 from workers.serialization import from_fields, to_fields
 from workers.solution_store import StoredSolution, plain_solutions
@@ -357,5 +357,5 @@ class SafeUpdate:
         return len(set(skills) - live)
 
 
-def _level(value: float | None, error: float = 0.0) -> Level:
-    return Level(math.nan if value is None else value, error)
+def _level(value: float | None, error: float = 0.0) -> SkillLevel:
+    return SkillLevel(math.nan if value is None else value, error)

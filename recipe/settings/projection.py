@@ -12,7 +12,7 @@ from workers.projection import EpsilonKind
 from workers.safe_update import Metric, Space
 from workers.safety.geometry import WITHOUT_SLACK, Solver
 
-Source = Literal["rollouts", "solutions"]
+ConstraintOrigin = Literal["rollouts", "solutions"]
 
 
 class ProjectionSettings(Group):
@@ -22,7 +22,7 @@ class ProjectionSettings(Group):
     protected: list[str] | None = None
     epsilon: float = 0.0
     epsilon_kind: EpsilonKind = "absolute"
-    epsilon_of: dict[str, float | dict[Source, float]] = Field(default={})
+    epsilon_of: dict[str, float | dict[ConstraintOrigin, float]] = Field(default={})
     closed_loop: bool = False
     recovery: float = Field(default=0.5, gt=0, le=1)
     verify: bool = False
@@ -34,7 +34,7 @@ class ProjectionSettings(Group):
     per_module: bool = False
     control: Literal["none", "random_signs"] = "none"
     space: Space = "displacement"
-    constraint_source: Source | Literal["both"] = "rollouts"
+    constraint_source: ConstraintOrigin | Literal["both"] = "rollouts"
     solutions_per_protected: int = Field(default=48, ge=2)
     average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
@@ -101,9 +101,9 @@ class ProjectionSettings(Group):
                 f"projection={self.method} does not support slack: set projection.epsilon=0 and "
                 "projection.closed_loop=false, or use projection=qp"
             )
-        named = [name for name in self.epsilon_of if name not in get_args(Source)]
+        named = [name for name in self.epsilon_of if name not in get_args(ConstraintOrigin)]
         if self.method != "off" and (unknown := sorted(set(named) - set(protected))):
             raise ValueError(
                 f"projection.epsilon_of names {unknown}, which are neither protected skills ({list(protected)}) nor "
-                f"sources ({', '.join(get_args(Source))})"
+                f"sources ({', '.join(get_args(ConstraintOrigin))})"
             )

@@ -16,7 +16,7 @@ from recipe.training.skill_accuracy import Reward
 from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
 from workers.safety.anchors import AnchorError, Anchors
-from workers.safety.levels import Level
+from workers.safety.levels import SkillLevel
 from workers.solution_store import SolutionStore, StoredSolution
 
 SOURCES = ("rollouts", "solutions")
@@ -132,7 +132,7 @@ class Protector:
         """Record the levels that an update measured; a constraint's first one becomes its anchor."""
         prefix = "actor/projection/level/"
         for key in [key for key in metrics if key.startswith(prefix)]:
-            self.anchors.measured(key.removeprefix(prefix), Level(float(metrics[key])))
+            self.anchors.measured(key.removeprefix(prefix), SkillLevel(float(metrics[key])))
 
     def protection(self, guarded: Sequence[str] | None = None, step: int = 0) -> Protection | None:
         """The protection of the next update; None if no skill is active.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.safety.levels import Level
+from workers.safety.levels import SkillLevel
 
 # Reward components for which verl's validation bootstraps best and worst of n (1000 resamples per prompt, in Python:
 # for all of our components that took longer than generation). The others get a mean only.
@@ -62,7 +62,7 @@ def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 class Reward:
     """A skill's verified mean reward, with its standard error, and the reward in one unit of its advantages."""
 
-    level: Level
+    level: SkillLevel
     unit: float
 
 
@@ -84,7 +84,7 @@ def skill_rewards(
         error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
         deviations = [float(np.std(scores, ddof=1)) for scores in of_prompt.values() if len(set(scores)) > 1]
         unit = sum(deviations) / len(deviations) if deviations and standardized else 1.0
-        found[skill] = Reward(Level(sum(means) / len(means), error), unit)
+        found[skill] = Reward(SkillLevel(sum(means) / len(means), error), unit)
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.safety.levels import Level
+from workers.safety.levels import SkillLevel
 from workers.solution_store import StoredSolution
 
 
@@ -16,7 +16,7 @@ class AnchorError(ValueError):
 class Anchor:
     """Where a constraint's protection began: its level (None until it is measured) and its frozen anchor set."""
 
-    level: Level | None = None
+    level: SkillLevel | None = None
     solutions: tuple[StoredSolution, ...] = ()
 
 
@@ -36,7 +36,7 @@ class Anchors:
             self._kept[name] = Anchor(None, spread(solutions, size))
         return self._kept[name]
 
-    def measured(self, name: str, level: Level) -> None:
+    def measured(self, name: str, level: SkillLevel) -> None:
         """Take a constraint's first known level as its anchor."""
         kept = self.of(name)
         if kept.level is None and level.known:
@@ -65,7 +65,7 @@ class Anchors:
         """
         self._kept = {}
         for name, kept in state.items():
-            level = None if kept["level"] is None else Level(*kept["level"])
+            level = None if kept["level"] is None else SkillLevel(*kept["level"])
             if level is not None and not level.known:
                 raise AnchorError(f"the checkpoint's anchor of {name} has level {level.value}: it is damaged")
             self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in kept["solutions"]))

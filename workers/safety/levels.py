@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Level:
+class SkillLevel:
     """A skill's level J and its standard error; nats per token, or reward."""
 
     value: float
@@ -27,7 +27,7 @@ class Level:
         return math.isfinite(self.value)
 
 
-def slack(epsilon: float, anchor: Level, now: Level) -> float:
+def slack(epsilon: float, anchor: SkillLevel, now: SkillLevel) -> float:
     """What a step may still cost, in units of J; epsilon itself where one of the levels is unknown (not finite)."""
     if not (anchor.known and now.known):
         return epsilon

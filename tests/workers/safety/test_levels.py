@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.safety.anchors import AnchorError, Anchors, spread
-from workers.safety.levels import Level, holds, largest_share, lines, slack
+from workers.safety.levels import SkillLevel, holds, largest_share, lines, slack
 from workers.solution_store import StoredSolution
 
 numbers = st.floats(-10, 10)
@@ -16,22 +16,22 @@ SOLUTIONS = [StoredSolution([1, number], [2], [1]) for number in range(20)]
 
 
 def test_the_slack_is_what_is_left_of_epsilon():
-    assert slack(0.05, Level(-0.5), Level(-0.5)) == 0.05
-    assert slack(0.05, Level(-0.5), Level(-0.53)) == pytest.approx(0.02)
-    assert slack(0.05, Level(-0.5), Level(-0.6)) == pytest.approx(-0.05)  # pushed back
-    assert slack(0.05, Level(-0.5), Level(-0.4)) == pytest.approx(0.15)  # freedom
+    assert slack(0.05, SkillLevel(-0.5), SkillLevel(-0.5)) == 0.05
+    assert slack(0.05, SkillLevel(-0.5), SkillLevel(-0.53)) == pytest.approx(0.02)
+    assert slack(0.05, SkillLevel(-0.5), SkillLevel(-0.6)) == pytest.approx(-0.05)  # pushed back
+    assert slack(0.05, SkillLevel(-0.5), SkillLevel(-0.4)) == pytest.approx(0.15)  # freedom
 
 
 def test_a_drift_within_the_standard_error_does_not_count():
-    assert slack(0.0, Level(0.8, 0.03), Level(0.75, 0.04)) == pytest.approx(0.0)
-    assert slack(0.0, Level(0.8, 0.03), Level(0.7, 0.04)) == pytest.approx(-0.05)
-    assert slack(0.0, Level(0.7, 0.03), Level(0.8, 0.04)) == pytest.approx(0.05)
-    assert slack(0.1, Level(0.8, math.inf), Level(0.2)) == 0.1
+    assert slack(0.0, SkillLevel(0.8, 0.03), SkillLevel(0.75, 0.04)) == pytest.approx(0.0)
+    assert slack(0.0, SkillLevel(0.8, 0.03), SkillLevel(0.7, 0.04)) == pytest.approx(-0.05)
+    assert slack(0.0, SkillLevel(0.7, 0.03), SkillLevel(0.8, 0.04)) == pytest.approx(0.05)
+    assert slack(0.1, SkillLevel(0.8, math.inf), SkillLevel(0.2)) == 0.1
 
 
 @pytest.mark.parametrize("unknown", [math.nan, -math.inf])
 def test_an_unknown_level_leaves_epsilon(unknown: float):
-    assert slack(0.1, Level(-0.5), Level(unknown)) == slack(0.1, Level(unknown), Level(-0.5)) == 0.1
+    assert slack(0.1, SkillLevel(-0.5), SkillLevel(unknown)) == slack(0.1, SkillLevel(unknown), SkillLevel(-0.5)) == 0.1
 
 
 @given(numbers, numbers, st.lists(st.floats(-1, 1), min_size=1, max_size=20))
@@ -39,7 +39,7 @@ def test_steps_that_use_their_slack_end_on_the_line_whatever_came_before(epsilon
     level = anchor
     for drift in drifts:  # a step may do anything, the next one that uses its slack ends on the line
         level += drift
-        level -= slack(epsilon, Level(anchor), Level(level))
+        level -= slack(epsilon, SkillLevel(anchor), SkillLevel(level))
         assert level == pytest.approx(anchor - epsilon, abs=1e-9)
 
 
@@ -70,8 +70,8 @@ def test_an_anchor_is_frozen_once_and_its_first_known_level_stays():
     assert anchors.freeze("a", SOLUTIONS, 4).solutions == (SOLUTIONS[0], SOLUTIONS[5], SOLUTIONS[10], SOLUTIONS[15])
     anchors.freeze("a", SOLUTIONS[:1], 4)
     for value in (math.nan, -0.5, -0.7):
-        anchors.measured("a", Level(value))
-    assert anchors.of("a").level == Level(-0.5)
+        anchors.measured("a", SkillLevel(value))
+    assert anchors.of("a").level == SkillLevel(-0.5)
     restored = Anchors()
     restored.restore(json.loads(json.dumps(anchors.state())))
     assert restored.of("a") == anchors.of("a")
