@@ -1,6 +1,6 @@
 """Preference training: ``python -m recipe.dpo --model MODEL --evaluations DIR ... --out DIR``.
 
-Pairs are verified samples of the same problem (``recipe.evaluate --protocol eval@k`` on a training file) whose pass
+Pairs are verified samples of the same problem (``recipe.evaluate --sampling eval@k`` on a training file) whose pass
 ratios differ by at least ``--margin``, with balanced lengths. All evaluations must use the same judge settings, which
 are kept in ``DIR/run_info.json``. TRL trains LoRA in a separate environment (``bash scripts/setup.sh dpo``), one
 process per GPU. The merged model is in ``DIR/model``, the reward accuracy in ``DIR/training.json``. ``--report``

@@ -210,7 +210,7 @@ def report(config: DictConfig, model: str | Path, out: Path) -> int:
     options = shlex.split(config.report.options)
     if config.verified.evaluations:
         options = read_judged([Path(path) for path in config.verified.evaluations]).options(options)
-    options = ["--protocol", config.report.protocol, *options]
+    options = ["--sampling", config.report.sampling, *options]
     platform = "cpu" if config.trainer.device == "cpu" else "gpu"
     return evaluate_model(model, config.report.data, out, "--platform", platform, *options)
 

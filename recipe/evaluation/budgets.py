@@ -35,7 +35,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.name not in get_args(BudgetName):
-            raise ValueError(f"unknown --protocol '{self.name}'; valid ones: {', '.join(get_args(BudgetName))}")
+            raise ValueError(f"unknown --sampling '{self.name}'; valid ones: {', '.join(get_args(BudgetName))}")
         if min(self.samples, self.max_tokens) < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
             raise ValueError("samples and max_tokens must be positive, temperature >= 0 and top_p in (0, 1]")
         if self.name == "eval@1" and (self.samples, self.temperature) != (1, 0.0):

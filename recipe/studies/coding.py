@@ -152,7 +152,7 @@ def micro(steps: Steps) -> None:
     of_pipeline = Steps(
         replace(
             steps.options, data=data, out=out, experiment="quickstart", length="64", agents="micro", samples="4",
-            without=without, evaluate="--protocol eval@k --samples 4 --vllm=--max-model-len=512",
+            without=without, evaluate="--sampling eval@k --samples 4 --vllm=--max-model-len=512",
             sft="data.max_length=256 optim.lr=1e-4 data.train_batch_size=32 data.micro_batch_size_per_gpu=16",
             dpo="--lr 5e-4 --epochs 2 --margin 0.3 --batch-size 16 --micro-batch-size 8 --max-length 256",
             train="trainer.total_training_steps=8 trainer.save_freq=8 trainer.test_freq=8",
@@ -204,7 +204,7 @@ def _evaluate_dev(steps: Steps, out: str) -> None:
 def _evaluate_samples(steps: Steps, model: str, out: str, samples: str) -> None:
     given = steps.options
     rows = {"train": f"{given.data}/train.parquet"}
-    steps.evaluate(given.experiment, model, out, rows, "--protocol", "eval@k", "--samples", samples)
+    steps.evaluate(given.experiment, model, out, rows, "--sampling", "eval@k", "--samples", samples)
 
 
 def _evaluate_turns(steps: Steps, model: str, out: str, rows: str) -> None:

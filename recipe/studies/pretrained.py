@@ -13,7 +13,7 @@ DATA = "data/english"
 EXPERIMENT = "pretrained"
 LEVELS = ("1", "sql=1,2")
 MISREAD = "0.4"  # share of the demonstrations that misread their problem: what training can then unlearn
-AS_TRAINED = ("--protocol", "eval@k", "--samples", "1")  # temperature 1
+AS_TRAINED = ("--sampling", "eval@k", "--samples", "1")  # temperature 1
 
 
 def pretrained(steps: Steps, model: str = "") -> None:

@@ -97,7 +97,7 @@ def evaluated(bpe_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Eval
     out = tmp_path_factory.mktemp("evaluation") / "out"
     command = [sys.executable, "-m", "recipe.evaluate", "--model", str(bpe_start / "model"), "--agents", "micro"]
     command += ["--data", f"micro={bpe_start / 'train.parquet'}", "--limit", "32", "--out", str(out)]
-    command += ["--protocol", "eval@k", "--samples", "4", "--max-tokens", "64", f"--vllm={FEW_TOKENS}"]
+    command += ["--sampling", "eval@k", "--samples", "4", "--max-tokens", "64", f"--vllm={FEW_TOKENS}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return EvaluationFolder(out)

@@ -24,7 +24,7 @@ def test_pass_at_k_of_impossible_numbers_is_refused(n, c, k):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"name": "eval@2"}, "unknown --protocol"),
+        ({"name": "eval@2"}, "unknown --sampling"),
         ({"name": "eval@1", "samples": 4}, "one greedy answer"),
         ({"name": "eval@k", "samples": 4}, "set a temperature"),
         ({"name": "eval@budget", "temperature": 1.0}, "needs a budget"),

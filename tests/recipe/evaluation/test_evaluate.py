@@ -48,7 +48,7 @@ def test_the_folder_of_a_greedy_evaluation(tmp_path, data, capsys):
 def test_sampled_answers_have_seeds_of_their_own_and_are_shared_among_the_servers(tmp_path, data):
     one, two = Behaviour(), Behaviour()
     with serving(one) as first, serving(two) as second:
-        options = ("--protocol", "eval@k", "--samples", "4", "--k", "1", "4", "--url", first, second)
+        options = ("--sampling", "eval@k", "--samples", "4", "--k", "1", "4", "--url", first, second)
         assert run(tmp_path / "out", data, *options, "--concurrency", "4") == 0
     seeds = {request["seed"] for request in one.requests + two.requests}
     assert len(seeds) == len(one.requests + two.requests) == 24
@@ -62,7 +62,7 @@ def test_sampled_answers_have_seeds_of_their_own_and_are_shared_among_the_server
 def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
     behaviour = Behaviour()
     with serving(behaviour) as url:
-        assert run(tmp_path / "out", data, "--url", url, "--protocol", "eval@budget", "--budget", "12") == 0
+        assert run(tmp_path / "out", data, "--url", url, "--sampling", "eval@budget", "--budget", "12") == 0
     journal = EvaluationFolder(tmp_path / "out").journal()
     tokens = [journal.samples[key].answer.tokens for key in sorted(journal.samples)]
     assert tokens == [5, 5, 2] * 6
@@ -137,12 +137,18 @@ def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, da
     assert "another limit (None there, 2 now)" in capsys.readouterr().err
 
 
+def test_the_old_name_of_an_option_names_the_new_one(tmp_path, data, capsys):
+    with pytest.raises(SystemExit):
+        run(tmp_path / "out", data, "--protocol", "eval@k")
+    assert "the option is now --sampling eval@k" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--judge", "shap=binary"], "unknown setting 'shap'; valid ones: partial_credit"),
         (["--judge", "shape=round"], "unknown 'round'; valid ones: binary"),
-        (["--protocol", "eval@budget"], "needs a budget"),
+        (["--sampling", "eval@budget"], "needs a budget"),
         (["--temperature", "1"], "one greedy answer"),
         (["--model", "/nowhere/model"], "no such model folder"),
         ([], "name a model"),

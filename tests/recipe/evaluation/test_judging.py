@@ -53,7 +53,7 @@ def commands(tmp_path, data):
         asked = ["--data", f"own={data}", "--url", url]
         yield {
             "evaluate": Command(evaluate.main, asked, rewards),
-            "samples": Command(evaluate.main, [*asked, "--protocol", "eval@k", "--samples", "2"], rewards),
+            "samples": Command(evaluate.main, [*asked, "--sampling", "eval@k", "--samples", "2"], rewards),
             "probe": Command(probe.main, [*asked, "--samples", "2"], rewards),
             "data_prep": Command(gsm8k.main, SOURCES["gsm8k"].arguments(tmp_path), proving),
         }

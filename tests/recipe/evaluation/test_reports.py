@@ -62,7 +62,7 @@ def test_supervised_training_reports_programs_that_run_and_errors_of_syntax(tmp_
             "model": {"path": str(make_model(tmp_path / "m"))},
             "data": {"train_files": str(tmp_path / "train.parquet"), "max_length": 256},
             "verified": {"evaluations": []},
-            "report": {"data": [f"dev={code_rows(tmp_path / 'dev.parquet')}"], "protocol": "eval@1", "options": ""},
+            "report": {"data": [f"dev={code_rows(tmp_path / 'dev.parquet')}"], "sampling": "eval@1", "options": ""},
             "precision": "float32",
         }
     )
