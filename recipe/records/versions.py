@@ -94,7 +94,22 @@ CHANGES: dict[int, SettingsChange] = {
         added={"credit.mapping": "add", "credit.prefixes": "even"}, listed={"credit.method": "credit.methods"}
     ),
     5: SettingsChange(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
-    6: SettingsChange(added={"credit.coverage": False}),
+    6: SettingsChange(
+        added={
+            "credit.coverage": False,
+            "projection.epsilon_of": {},
+            "projection.closed_loop": False,
+            "projection.recovery": 0.5,
+            "projection.verify": False,
+            "projection.verify_tries": 6,
+            "projection.anchor_solutions": 16,
+            "projection.metric": "euclidean",
+            "projection.noise": 0.0,
+            "projection.agreement": -1.0,
+            "projection.per_module": False,
+            "projection.control": "none",
+        }
+    ),
 }
 
 

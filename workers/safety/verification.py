@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.constraints import likelihood_levels
 from workers.displacement import local_shard
 from workers.safety.levels import holds, largest_share
 from workers.solution_store import StoredSolution
@@ -109,6 +108,8 @@ def measured_levels(
     """
     if not any(sets):
         return [math.nan] * len(sets)
+    from workers.constraints import likelihood_levels  # imports verl; settings, which import this module, must not
+
     training = engine.module.training
     engine.module.eval()
     try:
