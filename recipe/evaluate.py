@@ -9,6 +9,7 @@ import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 import argparse  # isort: skip
 import asyncio
 import contextlib
+import functools
 import os
 import shlex
 import subprocess
@@ -147,6 +148,7 @@ def precision_of(options: argparse.Namespace) -> str | None:
     return hardware_precision() if chosen == "auto" else chosen
 
 
+@functools.cache
 def experiment_precision(name: str | None) -> Precision:
     """`run.precision` of an experiment that exists; None: the default of all."""
     with initialize_config_module("configs", version_base=None):
