@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -40,7 +40,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
     started: list[subprocess.Popen] = []
 
     def run(*command: str, **environment: str) -> subprocess.Popen:
-        variables = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "WANDB_"))}
+        variables = without_ray(os.environ)
         process = subprocess.Popen(
             command, cwd=ROOT, env=variables | environment, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -56,6 +56,12 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
                 child.kill()
         process.wait()
         wait_until_gone(children)
+
+
+def without_ray(environment: Mapping[str, str]) -> dict[str, str]:
+    """A user's environment: nothing of a cluster or an account; the niceness that scripts/test.sh sets stays."""
+    dropped = [key for key in environment if key.startswith(("RAY_", "WANDB_")) and key != "RAY_worker_niceness"]
+    return {key: value for key, value in environment.items() if key not in dropped}
 
 
 def train(*arguments: str) -> list[str]:

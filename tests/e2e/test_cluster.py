@@ -14,7 +14,7 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, assert_engine_agrees, train, wait_for, wait_until_gone
+from tests.e2e.conftest import ROOT, assert_engine_agrees, train, wait_for, wait_until_gone, without_ray
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -53,7 +53,9 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
 
 
 def _ray(*arguments: str, environment: dict[str, str]) -> str:
-    return subprocess.run([RAY, *arguments], env=_clean() | environment, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [RAY, *arguments], env=without_ray(os.environ) | environment, capture_output=True, text=True
+    ).stdout
 
 
 def _listens(port: int) -> bool:
@@ -218,7 +220,7 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=32",
     )  # fmt: skip
     answer = subprocess.run(
-        command, cwd=ROOT, env=_clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
+        command, cwd=ROOT, env=without_ray(os.environ) | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert answer.returncode == 2, answer.stderr[-3000:]
@@ -238,7 +240,7 @@ def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
         f"+ray_kwargs.ray_init.runtime_env.working_dir={foreign.parent}",
     )
     answer = subprocess.run(
-        command, cwd=ROOT, env=_clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
+        command, cwd=ROOT, env=without_ray(os.environ) | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert answer.returncode == 2, answer.stderr[-3000:]
@@ -248,7 +250,7 @@ def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
 
 def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
     """`room` counts the runs that fit on the free GPUs; `run` runs a command on one, with its output and status."""
-    access = _clean() | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
+    access = without_ray(os.environ) | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]}
 
     def ask(*words: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "recipe.cluster", *words]
@@ -258,7 +260,3 @@ def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
     assert ask("room", "experiment=quickstart", "trainer.nnodes=2").stdout == "1\n"
     answer = ask("run", "sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; exit 3")
     assert (answer.returncode, answer.stdout) == (3, f"gpu 0 in {ROOT}\n"), answer.stderr
-
-
-def _clean() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
