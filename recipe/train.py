@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import hydra
@@ -24,6 +25,7 @@ from rich.table import Table
 
 from recipe.checks import machine
 from recipe.checks.model import remember
+from recipe.doctor import diagnose
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.pages import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
@@ -149,12 +151,12 @@ def report_failure(run: RunDirectory, error: Exception, console: Console) -> Non
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
-    """Print the table of skills before and after, and the location of the results."""
+    """Print the table of skills before and after, what the run's health looks like, and where the results are."""
     table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
     console.print(table)
-    console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
+    console.print(diagnose(run.path, time.time())[0], markup=False, soft_wrap=True)
     console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
 
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
 from recipe.records.run_directory import RunDirectory, read_jsonl, write_atomically
-from recipe.records.tables import CUT_SHARE, cautions
+from recipe.records.tables import CUT_SHARE, cautions, cut_share
 
 PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
 
@@ -55,10 +55,11 @@ def recovery_rates(run: RunDirectory) -> tuple[float, float] | None:
     return (values[0], values[-1]) if values else None
 
 
-def cut_share(run: RunDirectory) -> float | None:
-    """Share of the last step's answers truncated at ``data.max_response_length``; None before the first step."""
-    _, values = series(run.metrics(), "response_length/clip_ratio")
-    return values[-1] if values else None
+def last_cut_share(run: RunDirectory) -> float | None:
+    """Share of the last step's answers cut at ``data.max_response_length``; None before the first step."""
+    limit = int(run.read_config().data.max_response_length)
+    shares = [share for row in run.metrics() if (share := cut_share(row, limit)) is not None]
+    return shares[-1] if shares else None
 
 
 def update_report(run: RunDirectory) -> Path:
@@ -79,7 +80,7 @@ def update_report(run: RunDirectory) -> Path:
         table=skill_table(run),
         cautions=cautions([run]),
         recovery=recovery_rates(run),
-        cut=cut_share(run),
+        cut=last_cut_share(run),
         much_cut=CUT_SHARE,
         step=int(rows[-1]["step"]) if rows else 0,
         started=_when(started) if started else "-",

@@ -111,7 +111,7 @@ def reward_infos(batch: KVBatchMeta) -> list[dict[str, Any]]:
 
 
 def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """``reward/<component>``: mean over the verified samples; ``reward/error/<class>``: share of them.
+    """``reward/<component>``: mean over the verified samples; ``reward/error/<class>``, ``reward/guard/<sign>``: share.
 
     ``reward/sandbox_seconds``: busy time of the sandbox workers for all samples and their replays.
     """
@@ -121,6 +121,8 @@ def component_means(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in info.items():
             if key == "error":
                 values[f"error/{value}"].append(1.0)
+            elif key == "guard" and value != "none":
+                values[f"guard/{value}"].append(1.0)
             elif isinstance(value, int | float) and not key.startswith(PREFIX):
                 values[key].append(float(value))
     count = max(len(verified), 1)

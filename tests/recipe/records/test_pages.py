@@ -57,10 +57,16 @@ def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory)
             assert picture.width > 600
 
 
-@pytest.mark.parametrize(("share", "told", "warned"), [(0.05, "5.0%", False), (0.061, "6.1%", True)])
+@pytest.mark.parametrize(
+    ("share", "longest", "told", "warned"),
+    [(0.05, 64, "5.0%", False), (0.061, 64, "6.1%", True), (0.061, 63, "0.0%", False)],
+)
 @pytest.mark.slow
-def test_the_report_says_which_share_of_answers_was_cut(run: RunDirectory, share: float, told: str, warned: bool):
-    run.log_metrics(3, {"response_length/clip_ratio": share})
+def test_the_report_says_which_share_of_answers_was_cut(
+    run: RunDirectory, share: float, longest: float, told: str, warned: bool
+):
+    # verl's ratio counts answers as long as the step's longest: below the limit nothing was cut.
+    run.log_metrics(3, {"response_length/clip_ratio": share, "response_length/max": longest})
     text = update_report(run).read_text()
     assert f"| answers of the last step that were cut at 64 tokens | {told} |" in text
     assert (f"**Warning: {told} of the last step's answers were cut" in text) == warned

@@ -1,0 +1,86 @@
+"""What is wrong with a run, in words: ``python -m recipe.doctor RUN_DIRECTORY ...``.
+
+Looks at metrics, events and configuration, also of a run that is under way, and says what is outside its healthy range
+and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder is no run.
+"""
+
+import argparse
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from recipe.health.record import Record
+from recipe.health.rules import RULES, Finding, findings
+from recipe.records.run_directory import RunDirectory
+from recipe.records.tables import markdown_table
+from recipe.records.versions import RecordsError
+
+HEALTHY, FOUND, REFUSED = 0, 1, 2
+WIDTH = 110
+
+
+def rules_table() -> str:
+    """The rules as a Markdown table: finding, metric, healthy range."""
+    head, _, *body = markdown_table(
+        ["finding", "metric", "healthy"], [[rule.name, rule.metric, rule.healthy] for rule in RULES]
+    ).splitlines()
+    return "\n".join([head, "|---|---|---|", *body])
+
+
+def told(run: Path, found: Sequence[Finding], updates: int) -> str:
+    """The findings of a run as text."""
+    state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "healthy"
+    lines = [f"{run} ({updates} updates): {state}"]
+    for one in found:
+        lines += _wrapped(f"- {one.rule.name}: {one.seen}", "  ")
+        lines += _wrapped(f"  healthy: {one.rule.metric}: {one.rule.healthy}. Try: {one.rule.advice}", "    ")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent[:2], subsequent_indent=indent + "  ")
+
+
+def diagnose(path: Path, now: float) -> tuple[str, int]:
+    """The text about a run directory, and the exit status it calls for.
+
+    Raises:
+        RecordsError: the folder is no run directory, or one that this release cannot read.
+    """
+    if not (path / "config.yaml").exists():
+        raise RecordsError(f"{path} is no run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)")
+    record = Record.of(RunDirectory(path), now)
+    found = list(findings(record))
+    return told(path, found, record.updates), FOUND if found else HEALTHY
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIRECTORY")
+    parser.add_argument("--rules", action="store_true", help="print the rules as a table")
+    options = parser.parse_args(arguments)
+    if options.rules:
+        print(rules_table())
+        return HEALTHY
+    if not options.runs:
+        parser.error("name a run directory, such as outputs/quickstart/RUN")
+    status = HEALTHY
+    for path in options.runs:
+        try:
+            text, own = diagnose(path, time.time())
+        except RecordsError as error:
+            print(f"recipe.doctor: {error}", file=sys.stderr)
+            own = REFUSED
+        else:
+            print(text)
+        status = max(status, own)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""A run as the rules of health read it: series of metrics, events, configuration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.records.run_directory import RunDirectory
+
+LAST = 5
+"""Steps at either end of a series that a rule averages: one step's samples are too few."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Metrics (a row per step), events and configuration of one run.
+
+    now: the time (seconds since the epoch) from which the age of the last record counts.
+    """
+
+    rows: Sequence[Mapping[str, float]]
+    events: Sequence[Mapping[str, Any]]
+    config: DictConfig
+    now: float
+
+    @classmethod
+    def of(cls, run: RunDirectory, now: float) -> "Record":
+        """The records of a run directory, read at time `now`."""
+        return cls(run.metrics(), run.events(), run.read_config(), now)
+
+    def values(self, metric: str) -> list[float]:
+        """The metric at each step that has it, in order."""
+        return [row[metric] for row in self.rows if metric in row]
+
+    def steps_where(self, metric: str) -> list[tuple[int, float]]:
+        """(step, value) at each step that has the metric."""
+        return [(int(row["step"]), row[metric]) for row in self.rows if metric in row]
+
+    def first(self, metric: str) -> float | None:
+        """Mean over the first steps that have the metric; None without any."""
+        values = self.values(metric)
+        return fmean(values[:LAST]) if values else None
+
+    def last(self, metric: str) -> float | None:
+        """Mean over the last steps that have the metric; None without any."""
+        values = self.values(metric)
+        return fmean(values[-LAST:]) if values else None
+
+    def named(self, prefix: str) -> list[str]:
+        """What follows the prefix in the names of metrics, sorted."""
+        return sorted({key.removeprefix(prefix) for row in self.rows for key in row if key.startswith(prefix)})
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """A key of the configuration; the default where it is missing."""
+        return OmegaConf.select(self.config, key, default=default)
+
+    @property
+    def updates(self) -> int:
+        """The last step with metrics; 0 before the first."""
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Median seconds of a step; None before the first."""
+        values = self.values("timing_s/step")
+        return median(values) if values else None

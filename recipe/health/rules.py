@@ -1,0 +1,258 @@
+"""Rules of a run's health: what each looks at, its healthy range, and what to try outside of it.
+
+A rule reads the metrics of the run (means over the first and the last steps, because one step is noise) and says what
+it saw, or nothing. Ranges are those of docs/reference/running.md, which holds the table of these rules.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+from recipe.health.record import LAST, Record
+from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
+
+PROJECTION = "actor/projection"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. metric: what it reads; healthy: the range; advice: what to try; see: what was found, or None."""
+
+    name: str
+    metric: str
+    healthy: str
+    advice: str
+    see: Callable[[Record], str | None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a run broke, and what was seen."""
+
+    rule: Rule
+    seen: str
+
+
+def _ended(run: Record) -> str | None:
+    if run.events and run.events[-1]["event"] == "end":
+        return None
+    failures = [event["error"] for event in run.events if event["event"] == "failed"]
+    if failures:
+        return f"ended after step {run.updates} with {failures[-1]}"
+    if not run.events:
+        return "it has no events: it ended before it began"
+    quiet = run.now - float(run.events[-1]["time"])
+    if quiet > max(600.0, 5 * (run.step_seconds or 0.0)):
+        return f"nothing for {quiet / 60:.0f} minutes after '{run.events[-1]['event']}' of step {run.updates}: killed?"
+    return None
+
+
+def _signal(run: Record) -> str | None:
+    highest, lowest = run.values("critic/advantages/max"), run.values("critic/advantages/min")
+    empty = sum(top == bottom == 0 for top, bottom in zip(highest, lowest, strict=True))
+    if highest and empty > 0.2 * len(highest):
+        return f"in {empty} of {len(highest)} steps every group's samples scored alike: nothing to learn from"
+    reward = run.last("reward/acc")
+    if reward is not None and not 0.02 <= reward <= 0.98:
+        return f"{reward:.1%} of the last steps' samples are right: too hard or too easy"
+    return None
+
+
+def _learned(run: Record) -> str | None:
+    values = run.values("reward/acc")
+    first, last = run.first("reward/acc"), run.last("reward/acc")
+    if first is None or last is None or len(values) < 4 * LAST:
+        return None
+    samples = LAST * int(run.setting("data.train_batch_size", 0)) * int(run.setting("actor_rollout_ref.rollout.n", 0))
+    share = (first + last) / 2
+    error = math.sqrt(2 * share * (1 - share) / samples) if samples else 0.0
+    if last - first < -2 * error:
+        return f"accuracy of the steps' samples fell from {first:.1%} to {last:.1%}"
+    if last - first < 2 * error:
+        return f"accuracy of the steps' samples went from {first:.1%} to {last:.1%}: within noise"
+    return None
+
+
+def _entropy(run: Record) -> str | None:
+    first, last = run.first("actor/entropy"), run.last("actor/entropy")
+    if first is None or last is None or last >= 0.1 * first or (run.last("reward/acc") or 0.0) > 0.9:
+        return None
+    return f"fell from {first:.3g} to {last:.3g} nats a token"
+
+
+def _gradient(run: Record) -> str | None:
+    broken = sum(run.values(f"{PROJECTION}/nonfinite_gradients"))
+    if broken:
+        return f"{broken:.0f} gradients were not finite"
+    values = run.values("actor/grad_norm")
+    usual = sorted(values)[len(values) // 2] if values else 0.0
+    if usual > 0 and max(values) > 20 * usual:
+        step, value = max(run.steps_where("actor/grad_norm"), key=lambda found: found[1])
+        return f"{value:.3g} in step {step}, {value / usual:.0f} times the median"
+    return None
+
+
+def _moved(run: Record) -> str | None:
+    moved = run.values(f"{PROJECTION}/displacement_norm") or run.values("actor/grad_norm")
+    return "0 in every step: nothing is trained" if moved and not any(moved) else None
+
+
+def _policy_step(run: Record) -> str | None:
+    kl, clipped = run.last("actor/ppo_kl"), run.last("actor/pg_clipfrac")
+    if kl is not None and abs(kl) > 0.1:
+        return f"an update moves the policy by a KL of {kl:.2g}"
+    if clipped is not None and clipped > 0.3:
+        return f"{clipped:.0%} of the tokens are clipped"
+    return None
+
+
+def _engine(run: Record) -> str | None:
+    mean = run.last("training/rollout_probs_diff_mean")
+    return f"{mean:.3f} on average" if mean is not None and mean > 0.01 else None
+
+
+def _cut(run: Record) -> str | None:
+    limit = int(run.setting("data.max_response_length"))
+    shares = [share for row in run.rows if (share := cut_share(row, limit)) is not None][-LAST:]
+    share = fmean(shares) if shares else 0.0
+    return f"{share:.1%} of the last steps' answers end at the limit" if share > CUT_SHARE else None
+
+
+def _masked(run: Record) -> str | None:
+    masked = [(step, share) for step, share in run.steps_where("reward/masked_share") if share > 0]
+    if not masked:
+        return None
+    step, share = max(masked, key=lambda found: found[1])
+    return f"samples without a verdict in {len(masked)} steps, most in step {step}: {share:.1%}"
+
+
+def _sandbox(run: Record) -> str | None:
+    timeouts = run.last("reward/error/timeout")
+    if timeouts is not None and timeouts > 0.2:
+        return f"{timeouts:.0%} of the programs time out"
+    unjudged = run.last("credit/unjudged_share")
+    if unjudged is not None and unjudged > 0.01:
+        return f"{unjudged:.1%} of the replays found no worker"
+    waited, busy = run.last("reward/judge_seconds"), run.last("reward/busy_seconds")
+    if waited is not None and busy is not None and waited > max(1.0, 10 * busy):
+        return f"an answer waits {waited:.1f} s for {busy:.2f} s of work"
+    return None
+
+
+def _guards(run: Record) -> str | None:
+    shares = {name: run.last(f"reward/guard/{name}") or 0.0 for name in run.named("reward/guard/")}
+    worst = max(shares, key=shares.__getitem__, default=None)
+    if worst is None or shares[worst] <= 0.02:
+        return None
+    return f"{shares[worst]:.1%} of the last steps' answers show '{worst}'"
+
+
+def _generalises(run: Record) -> str | None:
+    trained = run.values("train_skill/mean/accuracy")
+    checked = run.values("skill/mean/accuracy")
+    if len(trained) < 4 * LAST or len(checked) < 2:
+        return None
+    gain = (run.last("train_skill/mean/accuracy") or 0.0) - (run.first("train_skill/mean/accuracy") or 0.0)
+    held = checked[-1] - checked[0]
+    if gain > 0.1 and held < gain / 4:
+        return f"{100 * gain:+.0f} points on training samples, {100 * held:+.0f} on validation prompts"
+    return None
+
+
+def _forgets(run: Record) -> str | None:
+    lost = {}
+    for skill in {key.split("/")[0] for key in run.named("skill/") if key.endswith("/below_peak")}:
+        below, error = run.values(f"skill/{skill}/below_peak"), run.values(f"skill/{skill}/standard_error")
+        # Two measurements differ, and the peak is the largest of several: three standard errors of the difference.
+        if below and error and below[-1] > max(0.05, 3 * math.sqrt(2) * error[-1]):
+            lost[skill] = below[-1]
+    if not lost:
+        return None
+    return ", ".join(f"{skill} is {100 * lost[skill]:.0f} points below its peak" for skill in sorted(lost))
+
+
+def _validation(run: Record) -> str | None:
+    error = max((value for name in run.named("skill/") if name.endswith("/standard_error")
+                 for value in run.values(f"skill/{name}")[-1:]), default=0.0)  # fmt: skip
+    return f"up to {100 * error:.1f} points" if error > LARGEST_ERROR else None
+
+
+def _credit(run: Record) -> str | None:
+    failed = sum(float(event["samples"]) for event in run.events if event["event"] == "credit_failed")
+    if failed:
+        return f"credit of {failed:.0f} samples failed: events.jsonl has the reasons"
+    rate = run.last("credit/fallback_rate")
+    if rate is None or rate <= 0.5:
+        return None
+    causes = {name: run.last(f"credit/fallback/{name}") or 0.0 for name in run.named("credit/fallback/")}
+    most = max(causes, key=causes.__getitem__, default=None)
+    return f"{rate:.0%} of the responses keep their plain advantage" + (f", most for '{most}'" if most else "")
+
+
+def _constraints(run: Record) -> str | None:
+    values = run.values(f"{PROJECTION}/unprotected_skills")
+    without = sum(value > 0 for value in values)
+    if values and without > 0.5 * len(values):
+        return f"a protected skill had no gradient in {without} of {len(values)} steps"
+    return None
+
+
+def _undone(run: Record) -> str | None:
+    undone = sum(value > 0 for value in run.values(f"{PROJECTION}/undone_steps"))
+    steps = len(run.values(f"{PROJECTION}/undone_steps"))
+    return f"updates were undone in {undone} of {steps} steps" if steps and undone > 0.1 * steps else None
+
+
+def _line(run: Record) -> str | None:
+    below = []
+    for name in run.named(f"{PROJECTION}/verified_level/"):
+        levels, lines = (dict(run.steps_where(f"{PROJECTION}/{kind}/{name}")) for kind in ("verified_level", "line"))
+        below += [(step, name) for step in levels if step in lines and levels[step] < lines[step] - 1e-6]
+    return f"{below[0][1]} ended step {below[0][0]} below its line" if below else None
+
+
+_BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `reward...partial_credit=true`, more samples"
+RULES = (
+    Rule("ended", "`events.jsonl`", "ends with `end`", "the message names the cause; `run.name=` resumes", _ended),
+    Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
+    Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
+         "a higher rate (`optim.lr`), more samples, more steps", _learned),
+    Rule("entropy", "`actor/entropy`", "above a tenth of its start, unless 90% are right",
+         "a lower rate, `arm=entropy`, `arm=kl`", _entropy),
+    Rule("gradient", "`actor/grad_norm`", "finite, below 20 medians",
+         "a lower rate, `optim.clip_grad`; read that step's `generations/`", _gradient),
+    Rule("moved", "`displacement_norm`", "above 0", "`optim.lr`, trainable weights, `signal`", _moved),
+    Rule("policy step", "`actor/ppo_kl`, `pg_clipfrac`", "within 0.1; at most 0.3",
+         "a lower rate, fewer `ppo_epochs` or mini-batches", _policy_step),
+    Rule("engine", "`training/rollout_probs_diff_mean`", "at most 0.01",
+         "`run.precision=float32`; vLLM samples from other weights than the actor trains", _engine),
+    Rule("cut answers", "`response_length/clip_ratio`", "at most 5% at the limit",
+         "raise `data.max_response_length`", _cut),
+    Rule("masked", "`reward/masked_share`", "0", "the sandbox or a verifier fails: `events.jsonl`, `logs/`", _masked),
+    Rule("sandbox", "`reward/error/timeout`, `judge_seconds`, `credit/unjudged_share`",
+         "20%; 10 times `busy_seconds`; 1%", "fewer replays (`credit.budget`), more machines (`sandbox.url`)",
+         _sandbox),
+    Rule("hacking", "`reward/guard/<sign>`", "at most 2%",
+         "read `generations/`; hidden tests, `reward...refuse`", _guards),
+    Rule("generalises", "`train_skill` against `skill`", "validation gains a quarter of training",
+         "more distinct problems, fewer epochs, `arm=kl`", _generalises),
+    Rule("forgetting", "`skill/<name>/below_peak`", "within noise and 5 points",
+         "`projection=qp`, `arm=replay`: docs/reference/skill_safe.md", _forgets),
+    Rule("validation", "`skill/<name>/standard_error`", "at most 0.02 for a claim",
+         "`val_kwargs.n`, more prompts", _validation),
+    Rule("credit", "`credit/fallback_rate`", "at most half", "docs/reference/credit.md names the causes", _credit),
+    Rule("constraints", "`unprotected_skills`", "0 in half of the steps",
+         "more memory prompts (`memory_per_protected`), easier ones", _constraints),
+    Rule("undone", "`undone_steps`", "at most a tenth", "a lower rate, a larger `projection.epsilon`", _undone),
+    Rule("line", "`verified_level` against `line`", "never below", "report it: verification should prevent it", _line),
+)  # fmt: skip
+"""All rules, in the order of their table."""
+
+
+def findings(run: Record) -> Iterator[Finding]:
+    """What the run broke, in the order of the rules."""
+    for rule in RULES:
+        seen = rule.see(run)
+        if seen is not None:
+            yield Finding(rule, seen)
