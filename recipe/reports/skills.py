@@ -86,7 +86,8 @@ class FinishedRun:
 def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
     """The runs that measured their skills at the end of every stage; the others are reported on standard error.
 
-    Skills protected by name in one run count as protected in all, so that arms are compared on the same skills.
+    Skills protected by name in one run count as protected in all, so that arms are compared on the same skills; and
+    forgetting is split over halves of the prompts only if every run measured them.
     """
     found = []
     for run in finished:
@@ -117,7 +118,17 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
             )
         )
     named = sorted({name for run in found for name in run.record.protected})
-    return [replace(run, record=replace(run.record, protected=named)) for run in found]
+    changed: dict[str, Any] = {"protected": named}
+    if any(run.record.halves is None for run in found):  # one measure for all
+        changed["halves"] = None
+    return [replace(run, record=replace(run.record, **changed)) for run in found]
+
+
+def forgetting_notes(runs: Sequence[FinishedRun]) -> list[str]:
+    """How the forgetting of these runs was measured, where noise enlarges it."""
+    if all(run.record.halves is not None for run in runs):
+        return ["Forgetting: the best stage is chosen on half of the prompts and read on the other half."]
+    return ["Forgetting is below the best of noisy accuracies: halves of the prompts were not measured in every run."]
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
@@ -236,4 +247,5 @@ def run(options: argparse.Namespace) -> None:
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")
     warn_of_different_starts(finished)
-    print(write_comparison(runs, options.against, output_folder(options), options.pareto, cautions(finished)))
+    notes = [*forgetting_notes(runs), *cautions(finished)]
+    print(write_comparison(runs, options.against, output_folder(options), options.pareto, notes))
