@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from recipe.records.pictures import skill_names
+from recipe.records.promise import draw_promise
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_pictures import write_skill_report
 from recipe.records.skill_report import SkillRecord
@@ -138,6 +139,7 @@ def update_skill_report(run: RunDirectory, settings: Settings) -> Path | None:
     if record is None:
         return None
     write_skill_report(record, run.path / "skills")
+    draw_promise(run.metrics(), run.path / "skills" / "promise.png")
     return run.path / "skills"
 
 
