@@ -19,7 +19,7 @@ from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.policy import SharedPolicy, wanted
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
-from rewards.skills import skill_assigner
+from rewards.skills import skill_assigner, task_of
 from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ class SkillCreditRewardManager(RewardManagerBase):
         """The reward of one trajectory (its last sequence): ``reward_score`` and ``reward_extra_info``.
 
         The extra info has the same keys on every path: those of the verifier, ``masked`` (1.0 if verification failed;
-        the score is then 0.0 and the trainer leaves the sample out) and ``skill``; for an agent also ``first_acc``,
-        whether its first action would have been accepted.
+        the score is then 0.0 and the trainer leaves the sample out), ``skill`` and ``task`` (the row's id); for an
+        agent also ``first_acc``, whether its first action would have been accepted.
         """
         item = data[-1:][0]
         fields = item.non_tensor_batch
@@ -100,7 +100,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
-        info |= {"masked": float(masked), "skill": self.skill_of(fields)}
+        info |= {"masked": float(masked), "skill": self.skill_of(fields), "task": task_of(extra_info)}
         first = {"first_acc": await self._first(episode, token_ids, info, problem)} if episode else {}
         return {"reward_score": float(info["score"]), "reward_extra_info": info | first | credit}
 

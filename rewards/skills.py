@@ -27,6 +27,11 @@ def skill_assigner(by: str, column: str, function: str | None) -> SkillOf:
     return lambda row: str(row[key])
 
 
+def task_of(extra_info: Mapping[str, Any]) -> str:
+    """A row's task: its id, or its number where it has none."""
+    return str(extra_info.get("id", extra_info.get("index")))
+
+
 def level_of(row: Mapping[str, Any]) -> str:
     """``level3`` for a row whose source gives its difficulty: ``skills.function=rewards.skills:level_of``.
 

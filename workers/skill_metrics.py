@@ -42,6 +42,29 @@ def forgetting(accuracy: ArrayLike, initial: ArrayLike) -> Array:
     return forgotten
 
 
+def split_forgetting(halves: ArrayLike) -> Array:
+    """As `forgetting`, but the best stage is chosen on half of the prompts and read on the other half (skills,).
+
+    The largest of noisy accuracies is too large, so `forgetting` exceeds 0 where nothing was lost; here the noise of
+    the choice is not that of the reading. Mean over both ways around, each against the same half after the last stage.
+
+    Args:
+        halves: (2, 1 + stages, skills) accuracy of each half of the prompts before training and after each stage. Only
+            stages with both are a choice; without one, or with a half that was not measured at the end: NaN.
+    """
+    accuracy = np.asarray(halves, dtype=np.float64)
+    if accuracy.ndim != 3 or accuracy.shape[0] != 2 or accuracy.shape[1] < 2:
+        raise ValueError(f"halves must be (2, 1 + stages, skills) with at least one stage, got {accuracy.shape}")
+    before, last = accuracy[:, :-1], accuracy[:, -1]
+    known = np.isfinite(before).all(axis=0)
+    forgotten = np.zeros(accuracy.shape[2])
+    for chosen, read in ((0, 1), (1, 0)):
+        best = np.where(known, before[chosen], -np.inf).argmax(axis=0)
+        forgotten += (np.take_along_axis(before[read], best[None], axis=0)[0] - last[read]) / 2
+    found: Array = np.where(known.any(axis=0), forgotten, np.nan)
+    return found
+
+
 def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | None = None) -> Array:
     """Accuracy on each skill just before its own stage minus the initial one (skills,).
 

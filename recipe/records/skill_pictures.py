@@ -24,7 +24,7 @@ from recipe.records.skill_report import (
     plain,
     skill_table,
 )
-from workers.skill_metrics import Array, forgetting
+from workers.skill_metrics import Array
 
 _POINTS, _SMALL = ".1f", ".3g"  # number formats of a heat map
 _PREDICTED = {
@@ -67,7 +67,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     known; forgetting below 0 means that a skill exceeds all its earlier accuracies.
     """
     matrix = record.matrix
-    lost = np.array([forgetting(matrix[:stage], record.initial) for stage in range(1, len(matrix) + 1)])
+    lost = np.array([record.forgetting_after(stage) for stage in range(1, len(matrix) + 1)])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     ticks = ["start", *map(_one_skill_per_line, record.stages)]
     for skill, name in enumerate(record.skills):

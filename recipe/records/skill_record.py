@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from recipe.records.pictures import skill_names
+from recipe.records.promise import draw_promise
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_pictures import write_skill_report
 from recipe.records.skill_report import SkillRecord
@@ -115,6 +116,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
     predicted = np.array([_predicted(rows, skills, ending, *span) for span in zip(begins, ends, strict=True)])
     greedy = np.array([_accuracies(rows[end], skills, "greedy_accuracy") for end in ends])
     errors = np.array([_accuracies(rows.get(step, {}), skills, "standard_error") for step in (0, *ends)])
+    halves = _halves([rows.get(step, {}) for step in (0, *ends)], skills)
     # In gradient space the metrics predict the effect of a plain gradient step, not of the optimiser's update.
     has_prediction = settings.projection.space == "displacement" and np.isfinite(predicted).any()
     return SkillRecord(
@@ -127,6 +129,7 @@ def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRec
         predicted_by="solutions" if source == "solutions" else "rollouts",
         protected=tuple(settings.projection.protected or ()),
         errors=errors if np.isfinite(errors).any() else None,
+        halves=halves,
     )
 
 
@@ -136,11 +139,19 @@ def update_skill_report(run: RunDirectory, settings: Settings) -> Path | None:
     if record is None:
         return None
     write_skill_report(record, run.path / "skills")
+    draw_promise(run.metrics(), run.path / "skills" / "promise.png")
     return run.path / "skills"
 
 
 def _accuracies(row: dict[str, float], skills: Sequence[str], measure: str = "accuracy") -> Array:
     return np.array([row.get(f"skill/{skill}/{measure}", np.nan) for skill in skills])
+
+
+def _halves(rows: Sequence[dict[str, float]], skills: Sequence[str]) -> Array | None:
+    """Accuracies (2, rows, skills) of the halves of the prompts; None unless all that was measured has both halves."""
+    found = np.array([[_accuracies(row, skills, f"half_accuracy/{half}") for row in rows] for half in (0, 1)])
+    measured = np.isfinite(np.array([_accuracies(row, skills) for row in rows]))
+    return found if measured.any() and np.isfinite(found[:, measured]).all() else None
 
 
 def _predicted(

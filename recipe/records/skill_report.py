@@ -28,6 +28,7 @@ class SkillRecord:
     predicted: (stages, skills) changes predicted by the constraint gradients; predicted_by: their source, rollouts
     (in units of the advantages) or solutions (of the mean log-likelihood, in nats per token).
     errors: (1 + stages, skills) standard errors of `initial` and `accuracy`, NaN where not measured; None if none was.
+    halves: (2, 1 + stages, skills) accuracies of the two halves of a skill's prompts; None if they were not measured.
     """
 
     skills: Sequence[str]
@@ -39,6 +40,7 @@ class SkillRecord:
     protected: Sequence[str] = ()
     greedy: ArrayLike | None = None
     errors: ArrayLike | None = None
+    halves: ArrayLike | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -79,8 +81,14 @@ class SkillRecord:
 
     @property
     def forgetting(self) -> Array:
-        """Forgetting of each skill (skills,)."""
-        return skill_metrics.forgetting(self.matrix, self.initial)
+        """Forgetting of each skill (skills,) after the last stage."""
+        return self.forgetting_after(len(self.matrix))
+
+    def forgetting_after(self, stages: int) -> Array:
+        """Forgetting of each skill (skills,) in so many stages, split over the halves if they are known."""
+        if self.halves is None:
+            return skill_metrics.forgetting(self.matrix[:stages], self.initial)
+        return skill_metrics.split_forgetting(np.asarray(self.halves)[:, : stages + 1])
 
     @property
     def mean_forgetting(self) -> float:

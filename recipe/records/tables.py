@@ -83,10 +83,12 @@ def _validations(run: RunDirectory) -> list[dict[str, float]]:
 
 
 def _largest_error(run: RunDirectory) -> float | None:
-    """Largest standard error of a skill's accuracy in any validation, a share of 1; None if one was not recorded."""
+    """Largest standard error of a skill's accuracy, a share of 1, in the first and last validation; None if one was
+    not recorded. Validations between may take fewer samples of other skills (`protocol.val_n_of_others`)."""
+    validations = _validations(run)
     errors = [
         row.get(key.replace("/accuracy", "/standard_error"))
-        for row in _validations(run)
+        for row in [*validations[:1], *validations[-1:]]
         for key in row
         if key.startswith("skill/") and key.endswith("/accuracy") and key.split("/")[1] not in ("mean", "worst")
     ]

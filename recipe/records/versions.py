@@ -97,6 +97,7 @@ CHANGES: dict[int, SettingsChange] = {
     6: SettingsChange(
         added={
             "credit.coverage": False,
+            "protocol.val_n_of_others": None,
             "projection.epsilon_of": {},
             "projection.closed_loop": False,
             "projection.recovery": 0.5,

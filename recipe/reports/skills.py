@@ -3,9 +3,11 @@
 RUNS is a folder of run directories named ``<arm>.<repeat>``, such as ``ewc.forward.s0``, of which only finished runs
 count, or a file written by ``recipe.keep``. Writes:
 
-- ``arms.md`` (the table of the arms, and one of the constraints in arms with projection), ``arms.json``, ``arms.png``;
+- ``arms.md`` (the table of the arms, and those of the constraints in arms with projection and of verified steps),
+  ``arms.json``, ``arms.png``;
 - ``interference.md`` and ``.png`` of the arm to compare with; the figure also shows the changes predicted by gradients,
   from runs that train like this arm and measure (arm ``measured``);
+- ``promise/<run>.png`` of each run whose skills have anchors: J, anchor, slack and multipliers over its updates;
 - with ``--pareto`` the curve over ``projection.epsilon``, from the runs whose arm begins with ARM (all runs without
   ARM) and the orders and seeds that every epsilon has.
 
@@ -35,6 +37,7 @@ from recipe.records.arms import (
     warn_of_different_starts,
 )
 from recipe.records.intervals import t_interval
+from recipe.records.promise import Promise, constraint_names, draw_promise, promise
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
@@ -69,8 +72,8 @@ COLUMNS = (
 @dataclass(frozen=True)
 class FinishedRun:
     """A finished run: arm and repeat from its name, its measures, the number of generated samples, the median seconds
-    of its steps, and means of its constraints' metrics if it projects (method: projection.method; measure: it only
-    measures)."""
+    of its steps, means of its constraints' metrics if it projects (method: projection.method; measure: it only
+    measures), and its verified steps if it verifies."""
 
     name: str
     arm: str
@@ -81,12 +84,14 @@ class FinishedRun:
     samples: int
     step_seconds: float
     constraints: Mapping[str, float]
+    promise: Promise | None = None
 
 
 def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
     """The runs that measured their skills at the end of every stage; the others are reported on standard error.
 
-    Skills protected by name in one run count as protected in all, so that arms are compared on the same skills.
+    Skills protected by name in one run count as protected in all, so that arms are compared on the same skills; and
+    forgetting is split over halves of the prompts only if every run measured them.
     """
     found = []
     for run in finished:
@@ -114,10 +119,21 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                 samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
                 step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
                 constraints=constraint_means(steps, projection.constraint_source) if projects else {},
+                promise=promise(steps),
             )
         )
     named = sorted({name for run in found for name in run.record.protected})
-    return [replace(run, record=replace(run.record, protected=named)) for run in found]
+    changed: dict[str, Any] = {"protected": named}
+    if any(run.record.halves is None for run in found):  # one measure for all
+        changed["halves"] = None
+    return [replace(run, record=replace(run.record, **changed)) for run in found]
+
+
+def forgetting_notes(runs: Sequence[FinishedRun]) -> list[str]:
+    """How the forgetting of these runs was measured, where noise enlarges it."""
+    if all(run.record.halves is not None for run in runs):
+        return ["Forgetting: the best stage is chosen on half of the prompts and read on the other half."]
+    return ["Forgetting is below the best of noisy accuracies: halves of the prompts were not measured in every run."]
 
 
 def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
@@ -159,6 +175,28 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
     return markdown_table(headers, rows)
 
 
+def promise_table(runs: Sequence[FinishedRun]) -> str:
+    """A Markdown table of verified steps, a row per arm; empty without such an arm. Levels of all runs are pooled."""
+    headers = ["arm", "verified steps", "levels at their line or above", "least J - line", "shrunk", "undone"]
+    rows = []
+    for arm, own in _by([run for run in runs if run.promise], lambda run: run.arm).items():
+        kept = [run.promise for run in own if run.promise]
+        verified, levels = sum(each.verified for each in kept), sum(each.levels for each in kept)
+        below = sum(each.below for each in kept)
+        shares = [f"{100 * sum(of) / verified:.1f}%" for of in zip(*((p.shrunk, p.undone) for p in kept), strict=True)]
+        held = f"{100 * (1 - below / levels):.2f}% of {levels}" if levels else "-"
+        rows.append([arm, str(verified), held, f"{min(each.lowest for each in kept):+.4f}", *shares])
+    return markdown_table(headers, rows) if rows else ""
+
+
+def draw_promises(finished: Sequence[RunDirectory], folder: Path) -> None:
+    """Draw ``<run>.png`` of each run whose skills have anchors."""
+    for run in finished:
+        if constraint_names(run.metrics()):
+            folder.mkdir(parents=True, exist_ok=True)
+            draw_promise(run.metrics(), folder / f"{run.path.name}.png")
+
+
 def write_comparison(
     runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None, notes: Sequence[str] = ()
 ) -> str:
@@ -166,7 +204,7 @@ def write_comparison(
 
     pareto: also write the curve over epsilon of the arms whose name begins so. notes: paragraphs below the first table.
     """
-    table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs)]))
+    table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs), promise_table(runs)]))
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
@@ -236,4 +274,6 @@ def run(options: argparse.Namespace) -> None:
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")
     warn_of_different_starts(finished)
-    print(write_comparison(runs, options.against, output_folder(options), options.pareto, cautions(finished)))
+    draw_promises(finished, output_folder(options) / "promise")
+    notes = [*forgetting_notes(runs), *cautions(finished)]
+    print(write_comparison(runs, options.against, output_folder(options), options.pareto, notes))

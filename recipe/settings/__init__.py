@@ -69,6 +69,7 @@ class ProtocolSettings(Group):
     memory_size: int = Field(default=64, ge=1)
     replay_share: float = Field(default=0.0, ge=0, lt=1)
     refresh_steps: int = Field(default=0, ge=0)
+    val_n_of_others: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
 
 

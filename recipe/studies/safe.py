@@ -12,6 +12,8 @@ ESTIMATES = (
     "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient"
 )
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
+# 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
+FEWER = "protocol.val_n_of_others=2"
 # Each arm with a strength: its key, and the three values that are tried.
 STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
@@ -34,7 +36,7 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     for seed, order, chosen in STAGES[stage](steps):
         steps.multirun(
             "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}",
-            f"protocol.skill_sequence={ORDERS[order]}", *chosen, *overrides,
+            f"protocol.skill_sequence={ORDERS[order]}", FEWER, *chosen, *overrides,
         )  # fmt: skip
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)

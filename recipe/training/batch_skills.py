@@ -8,8 +8,8 @@ import torch
 from transfer_queue import KVBatchMeta
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 
-from recipe.training.failure_buffer import task_of
 from recipe.training.samples import fetch
+from rewards.skills import task_of
 from workers.solution_store import StoredSolution
 
 

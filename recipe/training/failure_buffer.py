@@ -6,9 +6,8 @@ are looked up in the data set.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 
 class FailureBuffer:
@@ -61,8 +60,3 @@ class FailureBuffer:
         """Load the queue of a checkpoint; one without a queue (an older one, or share 0) leaves the buffer empty."""
         file = folder / self.FILE
         self._waiting = dict.fromkeys(json.loads(file.read_text())) if file.exists() else {}
-
-
-def task_of(extra_info: Mapping[str, Any]) -> str:
-    """The buffer's key of a task: the row's id."""
-    return str(extra_info.get("id", extra_info.get("index")))

@@ -10,8 +10,9 @@ from transfer_queue import KVBatchMeta
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.samples import fetch
+from rewards.skills import task_of
 
 
 def prompt_batch(dataset: Any, rows: Sequence[int]) -> TensorDict:

@@ -17,8 +17,8 @@ from verl.trainer.ppo.v1.agent_loop_tq import apply_greedy_sampling_params
 from verl.utils import tensordict_utils as tu
 
 from recipe.training.credit_batch import PREFIX
-from recipe.training.failure_buffer import task_of
 from rewards.seeds import seed_of
+from rewards.skills import SkillOf, task_of
 
 GREEDY = "greedy"  # batch field: whether a prompt is answered greedily
 _ANSWERS = "__rollout_n__"  # verl's batch field: answers per prompt
@@ -35,6 +35,24 @@ class GreedyPrompts:
             size = len(batch["raw_prompt"])
             marks = {GREEDY: True, _ANSWERS: 1}
             yield batch | {key: np.array([value] * size, dtype=object) for key, value in marks.items()}
+
+
+class FewerAnswers:
+    """Batches of a validation's dataloader, marked to answer prompts of other skills than `fully` fewer times.
+
+    answers: per prompt of the skills `fully`, and of all others.
+    """
+
+    def __init__(
+        self, batches: Iterable[dict[str, Any]], skill_of: SkillOf, fully: Sequence[str], answers: tuple[int, int]
+    ):
+        self._batches, self._skill_of, self._fully, self._answers = batches, skill_of, fully, answers
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            rows = ({key: values[row] for key, values in batch.items()} for row in range(len(batch["raw_prompt"])))
+            counts = [self._answers[self._skill_of(row) not in self._fully] for row in rows]
+            yield batch | {_ANSWERS: np.array(counts, dtype=object)}
 
 
 def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,25 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
     result |= {f"skill/{skill}/standard_error": error for skill, error in errors.items()}
     result["skill/mean/standard_error"] = math.hypot(*errors.values()) / len(errors)
     result["skill/masked_share"] = sum(bool(masked) for *_, masked in rows) / len(rows)
-    return result
+    return result | accuracy_of_halves(infos)
+
+
+def accuracy_of_halves(infos: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """``skill/<name>/half_accuracy/<0 or 1>`` of each half of a skill's tasks, from lists as above and ``task``.
+
+    The halves alternate over the sorted tasks, masked ones too, so every validation of the same rows has the same
+    halves: what is chosen by one of them can be read on the other. A half without a verified sample has no accuracy.
+    """
+    rows = list(zip(*(infos.get(key, []) for key in ("acc", "skill", "task", "masked")), strict=False))
+    tasks: dict[str, set[str]] = defaultdict(set)
+    for _, skill, task, _ in rows:
+        tasks[str(skill)].add(str(task))
+    half = {skill: {task: place % 2 for place, task in enumerate(sorted(of))} for skill, of in tasks.items()}
+    values: dict[str, list[float]] = defaultdict(list)
+    for accuracy, skill, task, masked in rows:
+        if not masked and accuracy is not None:
+            values[f"skill/{skill}/half_accuracy/{half[str(skill)][str(task)]}"].append(float(accuracy))
+    return {key: sum(of) / len(of) for key, of in sorted(values.items())}
 
 
 def share_error(values: Sequence[float]) -> float:

@@ -33,7 +33,7 @@ from recipe.training.batch_skills import (
     skill_ids,
 )
 from recipe.training.credit_batch import check_failures, shaped_by_credit
-from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.protector import (
     Protector,
     checkpoint_folder,
@@ -45,6 +45,7 @@ from recipe.training.protector import (
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
 from recipe.training.samples import (
     TIMES_BEFORE,
+    FewerAnswers,
     GreedyPrompts,
     TimesBefore,
     check_share,
@@ -69,6 +70,7 @@ from recipe.training.skill_accuracy import (
 )
 from rewards.environments import recovery
 from rewards.manager import TRAINED_ON
+from rewards.skills import skill_assigner, task_of
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.agop import AGOP, PART, prompt_parts
 from workers.constraints import HALF, MEMORY, SKILL
@@ -284,7 +286,12 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
-        metrics = super()._validate()
+        prompts = self.val_dataloader
+        self.val_dataloader = self._validated_prompts(prompts)
+        try:
+            metrics = super()._validate()
+        finally:
+            self.val_dataloader = prompts
         metrics |= self._greedy_accuracy(metrics)
         metrics |= self.protector.forgotten(metrics)
         # A validation that only a restart adds must not decide: an uninterrupted run would not have it.
@@ -298,6 +305,15 @@ class SkillCreditTrainer(PPOTrainerSync):
             with failure_logged(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
+
+    def _validated_prompts(self, prompts: Any) -> Any:
+        """The validation's prompts; in the middle of a run fewer answers of skills that its stage did not train."""
+        few, every = self.settings.protocol.val_n_of_others, self.config.actor_rollout_ref.rollout.val_kwargs.n
+        if few is None or self.schedule is None or not 0 < self.global_steps < self.total_training_steps:
+            return prompts
+        skills, plan = self.settings.skills, self.schedule.plan
+        fully = plan.stages[int(plan.stage[self.global_steps - 1])]
+        return FewerAnswers(prompts, skill_assigner(skills.by, skills.column, skills.function), fully, (every, few))
 
     def _greedy_accuracy(self, metrics: dict[str, float]) -> dict[str, float]:
         """Greedy accuracy on the validation prompts, by a second validation unless the first (`metrics`) was greedy."""

@@ -48,7 +48,7 @@ async def test_the_verifier_sees_the_decoded_response_and_its_numbers_come_back(
     assert seen["data_source"] == "trace"
     assert result["reward_score"] == 0.5
     verified = {"score": 0.5, "acc": 0.0, "format": 1.0, "error": "wrong_answer", "pass_ratio": 0.5}
-    assert result["reward_extra_info"] == verified | {"masked": 0.0, "skill": "trace"}
+    assert result["reward_extra_info"] == verified | {"masked": 0.0, "skill": "trace", "task": "0"}
 
 
 async def test_an_infrastructure_failure_is_masked_and_never_a_nan_or_a_score():

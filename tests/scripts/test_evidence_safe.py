@@ -19,8 +19,8 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
             for order, sequence in (("forward", FORWARD), ("backward", BACKWARD))
             for command in (
                 f"claim outputs/evidence_safe.arms {MICRO} --set train=trainer.save_freq=4 ",
-                f"{begin} data.seed={seed} protocol.skill_sequence={sequence} arm=grpo,closed_loop "
-                f"run.name={ARM}.{order}.{SEED} trainer.save_freq=4",
+                f"{begin} data.seed={seed} protocol.skill_sequence={sequence} "
+                f"protocol.val_n_of_others=2 arm=grpo,closed_loop run.name={ARM}.{order}.{SEED} trainer.save_freq=4",
             )
         ),
         "recipe.report skills outputs/evidence_safe.arms",

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from workers.skill_metrics import average, forgetting, forward_transfer, interference, seed_spread, worst_skill
+from workers.skill_metrics import (
+    average,
+    forgetting,
+    forward_transfer,
+    interference,
+    seed_spread,
+    split_forgetting,
+    worst_skill,
+)
 
 INITIAL = [0.2, 0.1, 0.3]
 ACCURACY = [
@@ -33,6 +41,28 @@ def test_what_was_not_measured_is_no_peak() -> None:
     np.testing.assert_allclose(forgetting(matrix, [np.nan, np.nan]), [0.3, np.nan])
     np.testing.assert_allclose(forgetting(matrix, [0.9, 0.6]), [0.4, 0.2])
     assert np.isnan(forgetting([[0.8, 0.3]], [np.nan, np.nan])).all()
+
+
+def test_the_best_stage_of_one_half_is_read_on_the_other() -> None:
+    """The first half is best at the start (0.9, where the second has 0.5), the second after stage 1 (0.8 and 0.6)."""
+    first, second = [[0.9], [0.6], [0.7]], [[0.5], [0.8], [0.7]]
+    # Chosen on the first: 0.5 - 0.7; on the second: 0.6 - 0.7. The largest mean of both halves would give 0.
+    np.testing.assert_allclose(split_forgetting([first, second]), [-0.15])
+    np.testing.assert_allclose(forgetting([[0.7], [0.7]], [0.7]), [0.0])
+
+
+def test_noise_alone_is_no_forgetting_when_the_peak_is_read_on_the_other_half() -> None:
+    """Skills at 0.5 all the time, four stages, 51 x 13 answers in two halves: the mean over 4,000 of them."""
+    halves = np.random.default_rng(0).binomial(331, 0.5, size=(2, 5, 4000)) / 331
+    whole = halves.mean(0)
+    assert abs(split_forgetting(halves).mean()) < 0.001
+    assert forgetting(whole[1:], whole[0]).mean() > 0.018
+
+
+def test_a_stage_without_both_halves_is_no_choice_and_without_an_end_there_is_no_number() -> None:
+    first = [[0.9, 0.5, np.nan], [0.6, 0.5, np.nan], [0.5, np.nan, 0.5]]
+    second = [[np.nan, 0.5, 0.4], [0.7, 0.5, 0.4], [0.5, 0.5, 0.5]]
+    np.testing.assert_allclose(split_forgetting([first, second]), [0.15, np.nan, np.nan])
 
 
 def test_forward_transfer_is_the_gain_before_the_skills_own_stage() -> None:

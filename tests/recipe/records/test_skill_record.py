@@ -158,6 +158,27 @@ def test_the_report_is_written_with_its_pictures(run: RunDirectory):
     }
 
 
+def halved(run: RunDirectory, step: int, first: float, second: float) -> None:
+    """A validation of `write` alone, with the accuracies of its halves."""
+    numbers = {"skill/write/accuracy": (first + second) / 2, "skill/mean/accuracy": (first + second) / 2}
+    run.log_metrics(step, numbers | {"skill/write/half_accuracy/0": first, "skill/write/half_accuracy/1": second})
+
+
+def test_forgetting_reads_the_best_stage_of_one_half_on_the_other_where_all_were_measured(tmp_path: Path):
+    run = RunDirectory.prepare(str(tmp_path), "paper_b", "halves")
+    for step, first, second in ((0, 0.9, 0.5), (2, 0.6, 0.8), (4, 0.7, 0.7)):
+        halved(run, step, first, second)
+    record = read_skill_record(run, in_stages("write", "sql"))
+    assert record is not None
+    assert record.mean_forgetting == pytest.approx(-0.15)  # 0.5 and 0.6 less 0.7
+    assert record.forgetting_after(1)[0] == pytest.approx((0.5 - 0.8 + 0.9 - 0.6) / 2)
+    run.log_metrics(4, {"skill/write/accuracy": 0.7, "skill/mean/accuracy": 0.7})  # without its halves
+    record = read_skill_record(run, in_stages("write", "sql"))
+    assert record is not None
+    assert record.halves is None
+    assert record.mean_forgetting == pytest.approx(0.0)
+
+
 def test_standard_errors_stand_beside_the_accuracies_that_have_them(run: RunDirectory):
     record = read_skill_record(run, in_stages("write", "sql"))
     assert record is not None

@@ -45,6 +45,11 @@ def test_what_was_measured_too_roughly_or_not_at_all_is_counted(tmp_path: Path):
     ]
 
 
+def test_validations_between_may_be_rough_and_the_first_and_last_may_not(tmp_path: Path):
+    assert cautions([finished(tmp_path, "a", 0.01, 0.0495, 0.02)]) == []
+    assert "up to 5.0" in cautions([finished(tmp_path, "b", 0.0495, 0.01, 0.02)])[0]
+
+
 @pytest.mark.slow
 def test_the_studies_of_the_papers_ask_for_enough_samples_of_each_skill():
     halves = [float(number % 2) for number in range(SAMPLES_OF_A_SKILL - 1)]

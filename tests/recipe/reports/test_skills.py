@@ -77,6 +77,10 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     # Paired with the run of the same order and seed, whose `write` falls to 40%.
     assert lines[5] == "| qp | 1 | 85.0 | +20.0 | - | 80.0 | 0.0 | -40.0 | 0.0 | 90.0 | +0.0 | 384 | 1.10 |"
     # Means over the three steps; the constraints have no other measurements.
+    assert lines[7] == (
+        "Forgetting is below the best of noisy accuracies: halves of the prompts were not measured in every run."
+    )
+    lines = lines[:7] + lines[9:]
     assert lines[7:11:2] == [
         "The standard error of an accuracy was not recorded in 4 of 4 runs.",
         "Greedy accuracy was not measured in 4 of 4 runs.",
@@ -121,6 +125,46 @@ def test_arms_are_compared_on_the_skills_that_any_of_them_names(tmp_path: Path, 
     assert report.main(["skills", str(tmp_path / "b")]) == 0
     numbers = json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())
     assert [run["mean_forgetting_of_earlier_skills"] for run in numbers] == pytest.approx([0.1, 0.05])
+
+
+def test_runs_with_halves_have_the_split_forgetting_and_a_run_without_them_takes_it_from_all(
+    tmp_path: Path, config: DictConfig
+):
+    """`write` is at 0.9 and 0.1 in its halves at the start, at 0.7 and 0.9 after its stage, at 0.4 and 0.4 at last."""
+    for name in ("grpo.s0", "qp.s0"):
+        finish(tmp_path, config, name, 0.4)
+        file = tmp_path / "b" / name / "metrics.jsonl"
+        rows = [json.loads(line) for line in file.open()]
+        for row, first, second in zip(rows, (0.9, 0.7, None, 0.4), (0.1, 0.9, None, 0.4), strict=True):
+            for skill in ("write", "sql") if first is not None else ():
+                row |= {f"skill/{skill}/half_accuracy/0": first, f"skill/{skill}/half_accuracy/1": second}
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = tmp_path / "b" / "summary"
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
+    numbers = json.loads((summary / "arms.json").read_text())
+    # Chosen on the first half: the start, 0.1 - 0.4; on the second: the stage, 0.7 - 0.4.
+    assert [run["mean_forgetting_of_earlier_skills"] for run in numbers] == pytest.approx([0.0, 0.0])
+    assert "chosen on half of the prompts and read on the other" in (summary / "arms.md").read_text()
+    finish(tmp_path, config, "ewc.s0", 0.5)
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
+    numbers = json.loads((summary / "arms.json").read_text())
+    assert [run["mean_forgetting_of_earlier_skills"] for run in numbers] == pytest.approx([0.3, 0.4, 0.4])
+
+
+def test_verified_steps_have_a_table_and_a_picture_per_run(tmp_path: Path, config: DictConfig):
+    """Two runs of three updates, one of which verifies: one of its three steps is undone, one level is on its line."""
+    for name in ("grpo.s0", "closed_loop.s0"):
+        finish(tmp_path, config, name, 0.4)
+    run = RunDirectory(tmp_path / "b" / "closed_loop.s0")
+    for row, level, undone in zip(run.metrics()[1:], (-1.0, -1.25, -1.5), (0, 0, 1), strict=True):
+        numbers = {"verified_level/write": level, "line/write": -1.25, "anchor/write": -1.0, "level/write": -1.0}
+        numbers |= {"verified_steps": 1, "undone_steps": undone, "shrunk_steps": 0}
+        run.log_metrics(int(row["step"]), row | {f"actor/projection/{key}": value for key, value in numbers.items()})
+    assert report.main(["skills", str(tmp_path / "b")]) == 0
+    lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
+    assert lines[-1] == "| closed_loop | 3 | 66.67% of 3 | -0.2500 | 0.0% | 33.3% |"
+    pictures = sorted(path.name for path in (tmp_path / "b" / "summary" / "promise").iterdir())
+    assert pictures == ["closed_loop.s0.png", "closed_loop.s0.svg"]
 
 
 def test_greedy_accuracy_is_averaged_over_skills_after_the_last_stage(tmp_path: Path, config: DictConfig):

@@ -9,8 +9,9 @@ import torch
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from recipe.training.failure_buffer import FailureBuffer, task_of
+from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.trainer import SkillCreditTrainer
+from rewards.skills import task_of
 
 
 def filled(*tasks: str, capacity: int = 10) -> FailureBuffer:

@@ -1,6 +1,7 @@
 """A second, greedy pass of verl's validation over each prompt."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.protector import Protector
 from recipe.training.samples import GreedyPrompts, greedy_metrics, sampling_of
+from recipe.training.schedule import make_plan
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
+from tests.typed_settings import settings
 
 SAMPLED = {"temperature": 0.7, "top_p": 0.9, "top_k": 50, "logprobs": False}
 FOUND = {"skill/sql/accuracy": 0.25, "skill/mean/accuracy": 0.25, "skill/sql/standard_error": 0.1, "val-core/x": 1.0}
@@ -66,6 +69,7 @@ def validated(folder: Path, temperature: float, *words: str) -> dict[str, float]
     trainer.run_directory = RunDirectory.prepare(str(folder), "quickstart", "r")
     trainer.protector = Protector(trainer.settings)
     trainer.val_dataloader = [{"raw_prompt": ["a", "b", "c"]}]
+    trainer.schedule = None
     trainer._start_step, trainer.global_steps = 0, 6
     metrics = trainer._validate()
     assert not isinstance(trainer.val_dataloader, GreedyPrompts)
@@ -88,6 +92,21 @@ def test_it_can_be_left_out(tmp_path: Path, passes: list[int]):
     metrics = validated(tmp_path, 1.0, "run.greedy_validation=false")
     assert passes == [0]
     assert "skill/sql/greedy_accuracy" not in metrics
+
+
+@pytest.mark.parametrize(("step", "answers"), [(0, None), (2, [5, 2, 2]), (3, [2, 5, 2]), (4, [2, 5, 2]), (6, None)])
+def test_between_start_and_end_other_skills_than_the_stages_own_get_fewer_answers(step: int, answers: list | None):
+    """Stages of two steps train a, b and c; before the first step and after the last, all are measured fully."""
+    trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"val_kwargs": {"n": 5}}}})
+    trainer.settings = settings({"method": "off"}, stage_steps=2, val_n_of_others=2)
+    trainer.schedule = SimpleNamespace(plan=make_plan(trainer.settings, 4))  # type: ignore[assignment]
+    trainer.global_steps, trainer.total_training_steps = step, 6
+    prompts = [{"raw_prompt": ["p", "q", "r"], "skill": ["a", "b", "c"]}]
+    (batch,) = trainer._validated_prompts(prompts)
+    assert (batch["__rollout_n__"].tolist() if answers else batch) == (answers or prompts[0])
+    trainer.settings = settings({"method": "off"}, stage_steps=2)
+    assert trainer._validated_prompts(prompts) is prompts
 
 
 def test_greedy_answers_are_not_dumped_over_the_sampled_ones(monkeypatch: pytest.MonkeyPatch):

@@ -5,6 +5,7 @@ import pytest
 
 from recipe.training.skill_accuracy import (
     accuracy_by_skill,
+    accuracy_of_halves,
     means_over_prompts,
     share_error,
     training_accuracy,
@@ -30,6 +31,22 @@ def test_the_mean_is_over_skills_and_masked_samples_do_not_count():
         "skill/write/standard_error": pytest.approx((2 / 27) ** 0.5),  # 2/3 x 1/3 of three samples
         "skill/mean/standard_error": pytest.approx((2 / 27) ** 0.5 / 2),
     }
+
+
+def test_each_half_of_a_skills_tasks_has_an_accuracy_and_the_halves_do_not_depend_on_the_order():
+    """Sorted, `write` has tasks 1, 2 and 3: 1 and 3 are half 0. The masked answer of task 3 counts in no half."""
+    rows = [
+        ("write", "w/2", 1.0, 0.0), ("write", "w/1", 1.0, 0.0), ("write", "w/1", 0.0, 0.0), ("write", "w/3", 1.0, 1.0),
+        ("write", "w/2", 0.0, 0.0), ("write", "w/2", 1.0, 0.0), ("sql", "s/1", 1.0, 0.0), ("sql", "s/2", 1.0, 1.0),
+    ]  # fmt: skip
+    expected = {
+        "skill/write/half_accuracy/0": 0.5, "skill/write/half_accuracy/1": 2 / 3, "skill/sql/half_accuracy/0": 1.0
+    }  # fmt: skip
+    for order in (rows, rows[::-1]):
+        skill, task, acc, masked = zip(*order, strict=True)
+        infos = {"acc": list(acc), "skill": list(skill), "task": list(task), "masked": list(masked)}
+        assert accuracy_of_halves(infos) == expected
+        assert expected.items() <= accuracy_by_skill(infos).items()
 
 
 def test_the_error_of_a_share_is_two_points_with_625_samples_at_a_half_and_less_elsewhere():

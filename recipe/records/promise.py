@@ -1,0 +1,102 @@
+"""What a run promised its protected skills, and what it kept: levels, anchors, slack and multipliers.
+
+Read from the metrics ``actor/projection/*``. J is a constraint's level (`workers.safety.levels`), in nats per token or
+in reward; a line is the least J that a verified step may end with.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from recipe.records.pictures import save
+from workers.skill_metrics import Array
+
+_METRICS = "actor/projection/"
+# Rows of the picture: their label, and each curve's metric, name in the legend and look.
+_PANELS = (
+    (
+        "J",
+        (
+            ("level", "J before the update", {"color": "C0"}),
+            ("verified_level", "J after it", {"color": "C0", "marker": ".", "linestyle": ""}),
+            ("anchor", "anchor", {"color": "black", "linestyle": "--"}),
+            ("line", "line", {"color": "C3", "linestyle": ":"}),
+        ),
+    ),
+    ("slack", (("slack", "slack", {"color": "C2"}),)),
+    ("multiplier", (("multiplier", "multiplier", {"color": "C1"}),)),
+)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Verified optimiser steps of a run: their number, how many were shrunk and undone, and how many of the recorded
+    levels of a skill ended below its line, of how many. lowest: the least J - line; infinite without any."""
+
+    verified: int
+    shrunk: int
+    undone: int
+    levels: int
+    below: int
+    lowest: float
+
+
+def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
+    """Names of the constraints that have an anchor, in their first order."""
+    prefix = f"{_METRICS}anchor/"
+    return list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
+
+
+def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
+    """The promise of a run with these metrics, a row per update; None if it verified no step."""
+    counts = [
+        int(sum(row.get(f"{_METRICS}{name}_steps", 0.0) for row in rows)) for name in ("verified", "shrunk", "undone")
+    ]
+    if not counts[0]:
+        return None
+    margins = [
+        row[f"{_METRICS}verified_level/{name}"] - row[f"{_METRICS}line/{name}"]
+        for row in rows
+        for name in constraint_names(rows)
+        if f"{_METRICS}line/{name}" in row
+    ]
+    # A level that is no number is below every line.
+    below = sum(not margin >= 0 for margin in margins)
+    return Promise(*counts, len(margins), below, min(margins, default=float("inf")))
+
+
+def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None:
+    """Draw J with its anchor and line, the slack, and the multiplier of each constraint over a run's updates.
+
+    A column per constraint, with gaps where it is not protected. Returns None, and draws nothing, without anchors.
+    """
+    names = constraint_names(rows)
+    if not names:
+        return None
+    steps = np.array([row["step"] for row in rows])
+    size = (2.0 + 2.6 * len(names), 1.6 + 1.7 * len(_PANELS))
+    figure, grid = plt.subplots(
+        len(_PANELS), len(names), figsize=size, sharex=True, sharey="row", squeeze=False, layout="constrained"
+    )
+    for (label, curves), axes_of_row in zip(_PANELS, grid, strict=True):
+        for name, axes in zip(names, axes_of_row, strict=True):
+            for metric, legend, look in curves:
+                axes.plot(steps, _values(rows, metric, name), linewidth=1.3, markersize=5, label=legend, **look)
+            axes.grid(alpha=0.3)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes_of_row[0].set_ylabel(label)
+    for axes in grid[1]:
+        axes.axhline(0, color="black", linewidth=0.8)
+    for name, axes in zip(names, grid[0], strict=True):
+        axes.set_title(name, fontsize=10)
+    figure.supxlabel("policy updates", fontsize=9)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    return save(figure, path)
+
+
+def _values(rows: Sequence[Mapping[str, float]], metric: str, name: str) -> Array:
+    return np.array([row.get(f"{_METRICS}{metric}/{name}", np.nan) for row in rows])

@@ -1,0 +1,62 @@
+"""The promise of a run, counted and drawn from hand-made metrics."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from recipe.records import promise as module
+from recipe.records.promise import Promise, constraint_names, draw_promise, promise
+
+
+def row(step: int, verified: float = 1, undone: float = 0, **levels: tuple[float, float, float]) -> dict[str, float]:
+    """An update's metrics; for each skill J before it, J after it, and its line, 0.25 below its anchor."""
+    numbers = {"step": float(step), "actor/projection/verified_steps": verified}
+    numbers |= {"actor/projection/undone_steps": undone, "actor/projection/shrunk_steps": 0.0}
+    for name, (before, after, line) in levels.items():
+        found = {"level": before, "verified_level": after, "line": line, "anchor": line + 0.25}
+        found |= {"slack": before - line, "multiplier": 0.5}
+        numbers |= {f"actor/projection/{metric}/{name}": value for metric, value in found.items()}
+    return numbers
+
+
+ROWS = [
+    {"step": 1.0},
+    row(2, write=(-1.0, -1.1, -1.25)),
+    row(3, undone=1, write=(-1.1, -1.1, -1.25), sql=(-2.0, -2.25, -2.25)),
+    row(4, verified=2, write=(-1.1, -1.5, -1.25), sql=(-2.25, -2.0, -2.25)),
+]
+
+
+def test_every_level_below_its_line_is_counted_and_one_on_it_is_not():
+    found = promise(ROWS)
+    assert found is not None
+    assert found == Promise(verified=4, shrunk=0, undone=1, levels=5, below=1, lowest=pytest.approx(-0.25))
+    assert promise(ROWS[:1]) is None
+
+
+def test_a_level_that_is_no_number_breaks_the_promise():
+    found = promise([row(2, write=(-1.0, float("nan"), -1.25))])
+    assert found is not None
+    assert found.below == 1
+
+
+def test_the_picture_has_a_column_per_constraint_and_gaps_where_it_is_not_protected(monkeypatch):
+    drawn: list[Figure] = []
+    monkeypatch.setattr(module, "save", lambda figure, path: drawn.append(figure))
+    draw_promise(ROWS, Path("unused.png"))
+    axes = drawn[0].get_axes()
+    assert constraint_names(ROWS) == [each.get_title() for each in axes[:2]] == ["write", "sql"]
+    assert [each.get_ylabel() for each in axes[::2]] == ["J", "slack", "multiplier"]
+    level, after, anchor, line = (np.asarray(each.get_ydata()) for each in axes[1].lines)
+    np.testing.assert_array_equal(level, [np.nan, np.nan, -2.0, -2.25])
+    np.testing.assert_array_equal(after, [np.nan, np.nan, -2.25, -2.0])
+    np.testing.assert_array_equal(anchor - line, [np.nan, np.nan, 0.25, 0.25])
+    np.testing.assert_array_equal(np.asarray(axes[3].lines[0].get_ydata())[2:], [0.25, 0.0])
+
+
+def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Path):
+    assert draw_promise(ROWS[:1], tmp_path / "none.png") is None
+    draw_promise(ROWS, tmp_path / "promise.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["promise.png", "promise.svg"]
