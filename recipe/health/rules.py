@@ -199,9 +199,8 @@ def _constraints(run: Record) -> str | None:
 
 
 def _undone(run: Record) -> str | None:
-    undone = sum(value > 0 for value in run.values(f"{PROJECTION}/undone_steps"))
-    steps = len(run.values(f"{PROJECTION}/undone_steps"))
-    return f"updates were undone in {undone} of {steps} steps" if steps and undone > 0.1 * steps else None
+    steps, undone = (sum(run.values(f"{PROJECTION}/{kind}_steps")) for kind in ("verified", "undone"))
+    return f"{undone:.0f} of {steps:.0f} optimiser steps were undone" if undone > 0.1 * steps else None
 
 
 def _line(run: Record) -> str | None:

@@ -78,8 +78,8 @@ CASES = [
         "60% of the responses keep their plain advantage, most for 'too_few_valid'", [{"credit/fallback_rate": 0.5}]),
     ("constraints", [{f"{P}/unprotected_skills": 1.0}] * 2 + [{f"{P}/unprotected_skills": 0.0}], "in 2 of 3 steps",
         [{f"{P}/unprotected_skills": 1.0}, {f"{P}/unprotected_skills": 0.0}]),
-    ("undone", [{f"{P}/undone_steps": 1.0}] + [{f"{P}/undone_steps": 0.0}] * 8, "in 1 of 9 steps",
-        [{f"{P}/undone_steps": 1.0}] + [{f"{P}/undone_steps": 0.0}] * 9),
+    ("undone", [{f"{P}/undone_steps": 1.0, f"{P}/verified_steps": 2.0}, {f"{P}/verified_steps": 7.0}],
+        "1 of 9 optimiser steps", [{f"{P}/undone_steps": 1.0, f"{P}/verified_steps": 10.0}]),
     ("line", _levels(-1.2, -1.1), "sql ended step 1 below its line", _levels(-1.1, -1.1)),
 ]  # fmt: skip
 
