@@ -52,8 +52,8 @@ def test_a_batch_without_steps_or_with_equal_values_is_no_error():
 
 
 def test_spo_whitens_over_the_tokens_that_could_have_been_others_and_the_rest_has_no_advantage():
-    # Two segments of three tokens, each token with the whole gain of its segment: 0.5 and -0.25. Of the tokens below the
-    # mask two have 0.5, one -0.25: mean 0.25, squares 0.0625 * 2 + 0.25, variance 0.1875. Of all six the mean is 0.125.
+    # Two segments of three tokens, each token with the whole gain of its segment: 0.5 and -0.25. Of the tokens that are
+    # not masked two have 0.5, one -0.25: mean 0.25, squares 0.0625 * 2 + 0.25, variance 0.1875. Of all six: mean 0.125.
     arguments = (
         torch.ones(1, 6), torch.tensor([[0.5] * 3 + [-0.25] * 3]), torch.arange(6)[None], torch.ones(1, 6),
     )  # fmt: skip
