@@ -51,15 +51,18 @@ def test_a_batch_without_steps_or_with_equal_values_is_no_error():
     assert equal.tolist() == [[0.0, 0.0]]
 
 
-def test_spo_keeps_the_advantage_of_tokens_that_could_have_been_others_only():
-    # Two segments of two tokens, each token with the whole gain of its segment: 0.5 and -0.5, std 1 / sqrt(3).
+def test_spo_whitens_over_the_tokens_that_could_have_been_others_and_the_rest_has_no_advantage():
+    # Two segments of three tokens, each token with the whole gain of its segment: 0.5 and -0.25. Of the tokens that are
+    # not masked two have 0.5, one -0.25: mean 0.25, squares 0.0625 * 2 + 0.25, variance 0.1875. Of all six: mean 0.125.
     arguments = (
-        torch.ones(1, 4), torch.tensor([[0.5, 0.5, -0.5, -0.5]]), torch.tensor([[0, 1, 2, 3]]), torch.ones(1, 4),
+        torch.ones(1, 6), torch.tensor([[0.5] * 3 + [-0.25] * 3]), torch.arange(6)[None], torch.ones(1, 6),
     )  # fmt: skip
-    probabilities = torch.tensor([[0.2, 0.95, 0.9, 0.99]], dtype=torch.float64)
+    probabilities = torch.tensor([[0.2, 0.95, 0.5, 0.9, 0.99, 1.0]], dtype=torch.float64)
     shaped, _ = value_advantages(*arguments, probabilities=probabilities, max_probability=0.9)
-    half = 0.5 * math.sqrt(3)
-    assert shaped[0].tolist() == pytest.approx([half, 0.0, -half, 0.0], abs=1e-6)
+    std = math.sqrt(0.1875)
+    assert shaped[0].tolist() == pytest.approx([0.25 / std, 0.0, 0.25 / std, -0.5 / std, 0.0, 0.0], abs=1e-6)
+    sure, _ = value_advantages(*arguments, probabilities=torch.ones(1, 6), max_probability=0.9)
+    assert sure.tolist() == [[0.0] * 6]
     with pytest.raises(ValueError, match=r"max_probability=0\.9 needs the probabilities"):
         value_advantages(*arguments, max_probability=0.9)
 

@@ -9,7 +9,8 @@ the policy's continuations and, at the end, the reward itself (`methods: [resamp
 - SPO (Guo et al., arXiv 2505.23564, SPO-chain): segments of tokens (`unit: token`). Its probability mask keeps the
   advantage of tokens at which the policy could have gone elsewhere: those of a probability up to ``max_probability``.
 
-Then, as in VinePPO's code (``whiten_advantages``), the advantages of all tokens are whitened over the batch:
+Then, as in the code of both (``masked_whiten``), the advantages are whitened over the batch, in SPO without the masked
+tokens:
 
     A_t = (c_step(t) - mean) / sqrt(variance + 1e-8)        mean and (unbiased) variance over the tokens with a value
 
@@ -44,7 +45,7 @@ def value_advantages(
         step_ids: (B, T) integer, the step of each token, below K, in order; -1 for a token of no step.
         response_mask: (B, T), non-zero for a trained token; the others are left as they are.
         probabilities: (B, T) of each token under the policy that sampled it; needed for ``max_probability`` below 1.
-        max_probability: tokens with a higher probability get advantage 0.
+        max_probability: tokens with a higher probability get advantage 0 and have no part in mean and variance.
 
     Raises:
         ValueError: shapes that do not fit together, or no probabilities where they are needed.
@@ -60,9 +61,8 @@ def value_advantages(
     table_B_K1 = torch.nn.functional.pad(credits.double(), (1, 0), value=torch.nan)
     value_B_T = table_B_K1.gather(1, owner_B_T.long() + 1)
     valued_B_T = in_response & ~value_B_T.isnan()
-    whitened_B_T = _whitened(value_B_T, valued_B_T)
-    if probabilities is not None:
-        whitened_B_T = whitened_B_T.masked_fill(probabilities > max_probability, 0.0)
+    kept_B_T = valued_B_T if probabilities is None else valued_B_T & (probabilities <= max_probability)
+    whitened_B_T = _whitened(value_B_T, kept_B_T)
     result = torch.where(valued_B_T, whitened_B_T.to(advantages.dtype), advantages)
 
     credits_B_K = credits.double().masked_fill(tokens_B_K1[:, 1:] == 0, torch.nan)

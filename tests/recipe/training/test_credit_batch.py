@@ -111,7 +111,10 @@ def test_rivals_are_chosen_by_the_mapping_and_give_what_their_papers_say():
     one = 0.5 * 5**0.5
     assert rows(mapping="values")[0] == pytest.approx([one, one, 0.0, 0.0], abs=1e-5)
     masked = rows(mapping="values", max_probability=0.9)
-    assert [*masked[0], *masked[1]] == pytest.approx([one, 0.0, 0.0, 0.0, -one, -one], abs=1e-5)
+    # Without the second token: mean -0.1, variance (0.36 + 2 * 0.01 + 2 * 0.16) / 4.
+    std = 0.175**0.5
+    expected = [0.6 / std, 0.0, 0.1 / std, 0.1 / std, -0.4 / std, -0.4 / std]
+    assert [*masked[0], *masked[1]] == pytest.approx(expected, abs=1e-5)
     # Returns 0.5 and -0.5 in state s: mean 0, std sqrt(0.5).
     step = 0.5**0.5
     found = rows(mapping="states", strength=2.0)
