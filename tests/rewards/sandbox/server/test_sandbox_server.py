@@ -21,9 +21,11 @@ import pytest
 
 from rewards.sandbox import CallCase, Program, Sandbox
 from rewards.sandbox.client import accounting
+from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.isolation import seccomp
 from rewards.sandbox.isolation.landlock import supported_version
 from rewards.sandbox.isolation.layers import LAYERS
+from rewards.sandbox.server import pool as pool_module
 from rewards.sandbox.server import slot, wire
 from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
@@ -143,22 +145,26 @@ async def never(_: object) -> None:
 async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
     monkeypatch: pytest.MonkeyPatch, stalled: int
 ) -> None:
+    def request(seconds: float) -> wire.RunCodeRequest:
+        limits = {"run_timeout": seconds, "compile_timeout": 0.01}
+        return wire.RunCodeRequest.model_validate({"code": "print(1)", "language": "python", **limits})
+
+    # A worker counts as stalled after four times what its job may take and this.
     monkeypatch.setattr(slot, "GRACE", 2.0)
-    request = wire.RunCodeRequest.model_validate(
-        {"code": "print(1)", "language": "python", "run_timeout": 1.0, "compile_timeout": 0.01}
-    )
     pool = Pool(2, SlotSettings())
     await pool.start()
     try:
         if stalled == 3:
             # What was replaced stays away, so that the probe of a good program meets a stalled worker as well.
             monkeypatch.setattr(pool, "_restart", never)
+            monkeypatch.setattr(pool_module, "KNOWN_GOOD", {**KNOWN_GOOD, "timeout": 0.1, "total_timeout": 0.1})
         for worker in pool.slots[-stalled:]:
             assert worker.process is not None
             os.kill(worker.process.pid, signal.SIGSTOP)
         outcomes = []
         with contextlib.nullcontext() if stalled < 3 else pytest.raises(SlotFailed, match="stalled"):
-            async for results, _ in pool.results(run_job(request, 512)):
+            # Where it meets stalled workers only, nothing needs the time.
+            async for results, _ in pool.results(run_job(request(1.0 if stalled == 1 else 0.1), 512)):
                 outcomes += [(result["outcome"], result["stdout"]) for result in results]
         # Failing twice where a known good program passes is blamed on the program; where that fails as well, on us.
         assert outcomes == {1: [("passed", "1\n")], 2: [("runtime_error", "")], 3: []}[stalled]
@@ -168,7 +174,7 @@ async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
         if stalled == 3:
             return
         # What was replaced works.
-        again = [results async for results, _ in pool.results(run_job(request, 512))]
+        again = [results async for results, _ in pool.results(run_job(request(1.0), 512))]
         assert again[0][0]["outcome"] == "passed"
     finally:
         pool.close()
