@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import configs
+from scripts.code_figures import words_of_pages
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(configs.__path__[0])
@@ -113,15 +114,8 @@ def test_lines_fit_the_width(page: Path):
 
 
 def test_the_documentation_is_short():
-    # Tables that a command made stand in the pages of docs/evidence, and beside them.
-    written = [page for page in PAGES if page.parent.parent.name != "evidence"]
-    words = {str(page.relative_to(ROOT)): len(_written(page).split()) for page in written}
+    words = words_of_pages(ROOT)
     assert sum(words.values()) <= WORDS, words
-
-
-def _written(page: Path) -> str:
-    lines = page.read_text().splitlines()
-    return "\n".join(line for line in lines if page.parent.name != "evidence" or not line.startswith("|"))
 
 
 def test_every_page_is_in_its_room():
