@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recipe.runtime.options import OptionError, Options
-from recipe.studies import coding, credit, lm_eval, npg_muse, papers, pretrained, safe, tasks
+from recipe.studies import coding, credit, lm_eval, npg_muse, papers, pretrained, pretrained_evidence, safe, tasks
 from recipe.studies.steps import REFUSED, CommandFailed, Steps, Stopped, say
 
 INTERRUPTED = 130
@@ -42,6 +42,7 @@ STUDIES: dict[str, Callable[..., str | None]] = {
     "evidence_b_strengths": papers.evidence_b_strengths,
     "evidence_credit": credit.evidence_credit,
     "evidence_safe": safe.evidence_safe,
+    "evidence_pretrained": pretrained_evidence.evidence_pretrained,
     "paper_b": papers.paper_b,
     "learning": papers.learning,
     "pretrained": pretrained.pretrained,

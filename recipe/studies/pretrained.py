@@ -9,7 +9,7 @@ from recipe.checks.model import ModelError, described_model
 from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 MODEL = "data/pretrained/smollm2"
-DATA = "data/english"
+DATA, OUT = "data/english", "outputs/pretrained"
 EXPERIMENT = "pretrained"
 LEVELS = ("1", "sql=1,2")
 MISREAD = "0.4"  # share of the demonstrations that misread their problem: what training can then unlearn
@@ -20,19 +20,12 @@ def pretrained(steps: Steps, model: str = "") -> None:
     """The whole study; MODEL, a Hugging Face folder or a hub name, takes the place of SmolLM2-135M-Instruct."""
     steps = steps.with_length(EXPERIMENT)
     given = steps.options
-    data, out = given.folder or DATA, given.out or "outputs/pretrained"
-    model = model or given.model
-    if not model:
-        model = MODEL
-        steps.module("data_prep.pretrained", "--out", model)
-    _require_room(steps, model, out)
-    model = steps.local_model(model)
-    if not steps.dry:
-        _require_instruct_model(model)
-    steps.make_rows(data, "english", "--levels", *LEVELS, "--wrong-share", MISREAD)
+    data, out = given.folder or DATA, given.out or OUT
+    model = base_model(steps, model or given.model, out)
+    make_english(steps, data)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
-    start = _supervised_start(steps, model, data, f"{out}/start")
+    start = supervised_start(steps, model, data, f"{out}/start")
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
     runs = {seed: f"{given.name or 'study'}.s{seed}" for seed in (given.seeds or "0").split()}
@@ -45,7 +38,24 @@ def pretrained(steps: Steps, model: str = "") -> None:
     steps.module("recipe.report", "summary", *(f"outputs/{EXPERIMENT}/{run}" for run in runs.values()))
 
 
-def _supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
+def base_model(steps: Steps, model: str, out: str) -> str:
+    """The folder of an instruct model, SmolLM2 if none is named, that fits this machine's memory and disk."""
+    if not model:
+        model = MODEL
+        steps.module("data_prep.pretrained", "--out", model)
+    _require_room(steps, model, out)
+    model = steps.local_model(model)
+    if not steps.dry:
+        _require_instruct_model(model)
+    return model
+
+
+def make_english(steps: Steps, data: str, *options: str) -> None:
+    """Rows of the English suite at the levels of the study; options: of data_prep.english."""
+    steps.make_rows(data, "english", "--levels", *LEVELS, "--wrong-share", MISREAD, *options)
+
+
+def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
     """Train all weights on demonstrations of the suite; returns the folder of the model."""
     given = steps.options
     demonstrations = {split: f"{data}/{split}.parquet" for split in ("sft_train", "sft_val")}

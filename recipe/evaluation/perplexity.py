@@ -1,0 +1,102 @@
+"""Perplexity of text that training never names: what a model's other abilities cost, block by block."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from recipe.records.intervals import Interval, bootstrap_interval
+from recipe.records.tables import markdown_table
+
+Blocks = Sequence[Sequence[int]]
+
+
+class TextError(ValueError):
+    """The text or a model cannot be measured; the message addresses the user."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Held-out text and its digest (SHA-256, 12 digits)."""
+
+    content: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A model's mean loss, and its difference from the first model's over the same blocks; nats per token."""
+
+    model: str
+    loss: Interval
+    change: Interval | None
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.loss.estimate)
+
+
+def read_text(paths: Iterable[Path]) -> Text:
+    """The files, and those of folders (*.md, *.txt) in the order of their names, joined by blank lines.
+
+    Raises:
+        TextError: a path is missing, or no file has text.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise TextError(f"no {path}")
+        files += sorted(one for one in path.rglob("*") if one.suffix in (".md", ".txt")) if path.is_dir() else [path]
+    content = "\n\n".join(file.read_text(encoding="utf-8") for file in files).strip()
+    if not content:
+        raise TextError(f"no text in {', '.join(map(str, paths))}: name files, or folders of *.md and *.txt")
+    return Text(content, hashlib.sha256(content.encode()).hexdigest()[:12])
+
+
+def blocks_of(ids: Sequence[int], length: int) -> Blocks:
+    """Whole blocks of `length` tokens in order, without the rest; the text itself if it is shorter than one.
+
+    Raises:
+        TextError: fewer than two tokens: nothing to predict.
+    """
+    if len(ids) < 2:
+        raise TextError("the text has fewer than two tokens")
+    whole = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)]
+    return whole or [ids]
+
+
+@torch.no_grad()
+def losses(network: Any, blocks: Blocks) -> Iterator[float]:
+    """Mean loss (nats per token) of each block, predicted from its own beginning."""
+    for block in blocks:
+        ids = torch.tensor([list(block)], device=network.device)
+        yield float(network(input_ids=ids, labels=ids).loss)
+
+
+def changes(found: Mapping[str, Sequence[float]]) -> list[Change]:
+    """Each model's loss with a bootstrap interval over blocks, and its paired difference from the first model's."""
+    first = np.asarray(next(iter(found.values())))
+    return [
+        Change(
+            name,
+            bootstrap_interval(own),
+            bootstrap_interval(np.asarray(own) - first) if number else None,
+        )
+        for number, (name, own) in enumerate(found.items())
+    ]
+
+
+def change_table(found: Sequence[Change]) -> str:
+    """The models as a Markdown table."""
+    rows = [
+        [
+            one.model, f"{one.perplexity:.2f}", one.loss.text(3), one.change.text(4, sign="+") if one.change else "-",
+        ]
+        for one in found
+    ]  # fmt: skip
+    return markdown_table(["model", "perplexity", "nats per token [95%]", "change [95%]"], rows)

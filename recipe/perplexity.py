@@ -1,0 +1,85 @@
+"""Does training change what it does not name? ``python -m recipe.perplexity --models BASE TRAINED --text PATH``.
+
+Perplexity of held-out text under each model, a Hugging Face folder (``recipe.export`` makes one of a run), and its
+change against the first with an interval over blocks of the text. Computed in float32.
+"""
+
+import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
+
+import argparse  # isort: skip
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from recipe.evaluation.perplexity import TextError, blocks_of, change_table, changes, losses, read_text
+from recipe.records.run_directory import write_atomically
+
+REFUSED = 2
+BLOCK = 512
+
+
+def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list[float]]:
+    """Loss of each block of the text by model, in the given order.
+
+    Raises:
+        TextError: a folder is no model, or two of them have different tokenizers.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    found: dict[str, list[float]] = {}
+    known: Sequence[int] | None = None
+    for folder in models:
+        if not (folder / "config.json").exists():
+            raise TextError(f"{folder} is no Hugging Face folder; python -m recipe.export RUN makes one of a run")
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        ids = tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"]
+        if known is not None and ids != known:
+            raise TextError(f"{folder} and {models[0]} have different tokenizers: their losses per token differ")
+        known = ids
+        network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        limit = min(length, getattr(network.config, "max_position_embeddings", length))
+        found[str(folder)] = []
+        blocks = blocks_of(ids, limit)
+        for number, loss in enumerate(losses(network, blocks), 1):
+            found[str(folder)].append(loss)
+            if number % 20 == 0 or number == len(blocks):
+                print(f"{folder}: {number} of {len(blocks)} blocks", file=sys.stderr)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.perplexity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", type=Path, required=True, metavar="FOLDER", help="the first: before")
+    parser.add_argument("--text", nargs="+", type=Path, required=True, help="files, or folders of *.md and *.txt")
+    parser.add_argument("--block", type=int, default=BLOCK, help=f"tokens of a block (default {BLOCK})")
+    parser.add_argument("--out", type=Path, help="also write perplexity.md and perplexity.json there")
+    options = parser.parse_args(arguments)
+    try:
+        if options.block < 2:
+            raise TextError(f"--block {options.block}: a block has at least two tokens")
+        text = read_text(options.text)
+        found = measure(options.models, text.content, options.block)
+    except (TextError, OSError, UnicodeDecodeError) as error:
+        print(f"recipe.perplexity: {error}", file=sys.stderr)
+        return REFUSED
+    compared = changes(found)
+    about = f"{len(next(iter(found.values())))} blocks of {options.block} tokens, text {text.digest}"
+    table = f"{about}\n\n{change_table(compared)}"
+    print(table)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        numbers = {"text": text.digest, "block": options.block, "models": [asdict(one) for one in compared]}
+        write_atomically(options.out / "perplexity.md", f"{table}\n")
+        write_atomically(options.out / "perplexity.json", json.dumps(numbers, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
