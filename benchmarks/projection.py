@@ -5,8 +5,9 @@
 
 ``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
 ``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, with the Gram matrix
-computed. ``torchjd ...``: torchjd's aggregators on the same rows, if installed. Ours run with in_place, as in the
-actor. Each figure is the median of alternating repeats, with their range.
+computed. ``adam``: the same in Adam's metric, the first step of an update; ``adam, known``: a later one; ``adam metric``:
+its diagonal from the optimiser's second moments, once per update. ``torchjd ...``: torchjd's aggregators on the same rows, if installed. Ours run with in_place, as in the
+actor. Each figure is the median of alternating repeats, with their range; on a CPU of processor seconds.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Callable
 import torch
 
 from workers.projection import constraint_gram, project
+from workers.safety.metric import adam_inverse_metric
 
 
 def main() -> None:
@@ -48,12 +50,21 @@ def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str
     allowed = constraints.sum(0)
     forbidden = -allowed
     gram = constraint_gram(constraints)
+    parameter = torch.nn.Parameter(torch.zeros(parameters, device=device))
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.grad = torch.randn(parameters, generator=generator, device=device)
+    optimizer.step()
+    inverse = (adam_inverse_metric(optimizer, [parameter]) or [])[0]
+    known = project(forbidden, constraints, inverse_metric=inverse).gram
 
     cases: dict[str, Callable[[torch.Tensor], object]] = {
         "read": lambda step: [row.sum() for row in rows],
         "trigger": lambda step: project(allowed, constraints, gram=gram),
         "qp, known gram": lambda step: project(step, constraints, gram=gram, in_place=True),
         "qp": lambda step: project(step, constraints, in_place=True),
+        "adam metric": lambda step: adam_inverse_metric(optimizer, [parameter]),
+        "adam": lambda step: project(step, constraints, inverse_metric=inverse, in_place=True),
+        "adam, known": lambda step: project(step, constraints, inverse_metric=inverse, gram=known, in_place=True),
         "sequential_margin": lambda step: project(step, constraints, method="sequential_margin", in_place=True),
         "pcgrad": lambda step: project(step, constraints, method="pcgrad", in_place=True),
     }
@@ -88,11 +99,12 @@ def _of_torchjd(constraints: torch.Tensor) -> dict[str, Callable[[torch.Tensor],
 def _seconds(work: Callable[[], object], device: str) -> float:
     if device != "cpu":
         torch.cuda.synchronize()
-    start = time.perf_counter()
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    start = clock()
     work()
     if device != "cpu":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 if __name__ == "__main__":

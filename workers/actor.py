@@ -123,7 +123,9 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             # verl skips an optimiser step whose gradient is not finite, and only prints a warning
             self._not_finite += not math.isfinite(float(tu.get(output, "metrics")["grad_norm"]))
         if self._update is not None:
-            self._update.after_step(self._shards(), self._inverse_metric(self._update.protection))
+            if self._update.inverse_metric is None:
+                self._update.inverse_metric = self._inverse_metric(self._update.protection)
+            self._update.after_step(self._shards())
             self._verify(self._update)
         last_step = tu.get(data, "update_lr_scheduler", default=False)
         if self._before is not None and last_step:

@@ -37,8 +37,8 @@ EpsilonKind = Literal["absolute", "cosine"]
 _CPU_BLOCK = 2**17
 _PIECE = 2**12
 _ACCELERATOR_BLOCK = 2**20
-# Products with a metric are written to memory that has to stay in the cache.
-_METRIC_BLOCK = 2**15
+# Products with a metric are written to memory that has to stay in the cache: columns times constraints.
+_METRIC_BLOCK = 2**17
 
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
@@ -69,6 +69,7 @@ class Projection:
     slack: Tensor  # float64: <g_s, step> + eps_s, negative where the method left a constraint violated
     cosines: Tensor  # float64: of d and g_s, 0 for a gradient that is 0
     norms: Tensor  # float64: |g_s|; a skill of norm 0 is unprotected
+    gram: Tensor  # float64: (S, S) of the gradients, in the metric; serves later steps
     moved: float  # |step - d| / |d|
     length: float  # |d|
     feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for skills that have a gradient
@@ -105,7 +106,8 @@ def project(
             constraint is violated, torchjd's aggregate of d and the gradients, all scaled to the length of d.
             ``agem``: one constraint, the mean of the gradients (arXiv 1812.00420). ``none``: measure only.
         epsilon_kind: ``absolute``: in units of <g_s, d>, that is, of the reward; ``cosine``: times |g_s| |d|.
-        gram: (S, S) from ``constraint_gram``, for constraints that serve several steps; saves a pass over them.
+        gram: (S, S) from ``constraint_gram``, or with a metric from an earlier projection with the same: for
+            constraints that serve several steps; saves a pass over them.
         process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
         sweeps: limit of ``sequential_margin``.
         in_place: write the projected step over ``step`` (contiguous).
@@ -153,6 +155,7 @@ def project(
         slack=torch.from_numpy((certain + eps) * np.where(scale > 0, scale, 1.0)),
         cosines=torch.from_numpy(geometry.cosines),
         norms=torch.from_numpy(geometry.norms),
+        gram=torch.from_numpy(gram_S_S),
         moved=moved,
         length=math.sqrt(square),
         feasible=feasible,
@@ -177,6 +180,7 @@ def merged(parts: Sequence[Projection]) -> Projection:
         slack=torch.stack([part.slack for part in parts]).sum(0),
         cosines=torch.where(scale > 0, dots / scale.clamp(min=1e-300), 0.0),
         norms=norms,
+        gram=torch.stack([part.gram for part in parts]).sum(0),
         moved=math.sqrt(sum((part.moved * part.length) ** 2 for part in parts)) / (length or 1.0),
         length=length,
         feasible=all(part.feasible for part in parts),
@@ -254,7 +258,7 @@ def _blocks(pairs: list[_Block]) -> Iterator[_Block]:
             dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
             size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
             if inverse_n is not None:
-                size = _METRIC_BLOCK
+                size = max(_METRIC_BLOCK // max(len(constraints_S_n), 2), _PIECE)
         else:
             dtype, size = torch.float64, _ACCELERATOR_BLOCK
         inverses = repeat(None) if inverse_n is None else (part.to(dtype) for part in inverse_n.split(size))
@@ -273,11 +277,16 @@ def _inner_products(
     device = pairs[0][0].device if pairs else torch.device("cpu")
     # Sums per block, added in fp64 at the end: one addition of all costs less than one per block.
     sums: list[list[Tensor]] = [[], [], []]
+    scratch = _Scratch()
     for step_n, constraints_S_n, inverse_n in _blocks(pairs):
-        sums[0].append(step_n.dot(step_n if inverse_n is None else step_n / inverse_n).view(1))
+        other_n = step_n if inverse_n is None else torch.div(step_n, inverse_n, out=scratch.like(step_n))
+        sums[0].append(step_n.dot(other_n).view(1))
         sums[1].append(constraints_S_n.mv(step_n))
         if gram is None:
-            sums[2].append(_block_gram(constraints_S_n, inverse_n))
+            other_S_n = constraints_S_n
+            if inverse_n is not None:
+                other_S_n = torch.mul(constraints_S_n, inverse_n, out=scratch.like(constraints_S_n))
+            sums[2].append(_block_gram(constraints_S_n, other_S_n))
     sizes = (1, skills, 0 if gram is not None else skills * skills)
     packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
     if process_group is not None:
@@ -288,6 +297,20 @@ def _inner_products(
     return float(numbers[0]), numbers[1 : 1 + skills], products
 
 
+class _Scratch:
+    """Memory that the products of all blocks are written to in turn, so that it stays in the cache."""
+
+    def __init__(self) -> None:
+        self._memory = torch.empty(0)
+
+    def like(self, tensor: Tensor) -> Tensor:
+        """Memory of this tensor's form; what was written before is lost."""
+        have = self._memory
+        if have.numel() < tensor.numel() or have.dtype != tensor.dtype or have.device != tensor.device:
+            self._memory = torch.empty(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+        return self._memory[: tensor.numel()].view(tensor.shape)
+
+
 def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
     """Sum of tensors of ``size`` elements, in float64, flat."""
     if not parts:
@@ -295,8 +318,8 @@ def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
     return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
 
 
-def _block_gram(block_S_n: Tensor, inverse_n: Tensor | None) -> Tensor:
-    other_S_n = block_S_n if inverse_n is None else block_S_n * inverse_n
+def _block_gram(block_S_n: Tensor, other_S_n: Tensor) -> Tensor:
+    """block other' (S, S)"""
     skills, columns = block_S_n.shape
     pieces = columns // _PIECE
     # (pieces, S, _PIECE) without a copy: one batched product, whose sums are too short for fp32 to lose digits.
@@ -326,12 +349,18 @@ def _combine(pairs: list[_Block], step: Parameters, kept: float, multipliers: Ve
         result = _empty(step) if isinstance(step, Tensor) else [_empty(tensor) for tensor in step]
     targets = [result] if isinstance(result, Tensor) else list(result)
     active = [(s, float(multipliers[s])) for s in np.flatnonzero(multipliers)]
+    scratch = _Scratch()
     for target, (step_n, constraints_S_n, inverse_n) in zip(targets, pairs, strict=True):
         inverses = repeat(None) if inverse_n is None else _cut(inverse_n)
         parts = zip(*(_cut(t) for t in (target.view(-1), step_n, constraints_S_n)), strict=True)
         for (out, d, g), inverse in zip(parts, inverses, strict=False):
             if kept != 1:
                 d = torch.mul(d, kept, out=out)
+            if inverse is not None and len(active) > 1 and g.dtype == d.dtype and d.device.type == "cpu":
+                # One pass over d and H^-1 for all gradients; a single one needs no sum, an accelerator might use TF32.
+                total = torch.mv(g.T, g.new_tensor(multipliers), out=scratch.like(d))
+                torch.addcmul(d, total, inverse, out=out)
+                continue
             for s, multiplier in active:
                 if inverse is None:
                     d = torch.add(d, g[s], alpha=multiplier, out=out)

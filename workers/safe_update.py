@@ -114,13 +114,15 @@ class SafeUpdate:
     start: copies of the trainable shards. constraints: for each of them (S, *shape), ascent gradients at the start.
     modules: the type of module of each shard, for constraints per module. signs: one sign per element (the control).
     gram: inner products of the constraints, None if they are not finite. of_modules: those of each type of module.
+    inverse_metric: diagonal of H^-1 for each shard, as of the update's first step; its inner products serve all steps.
     levels: of each constraint at the start, None where unknown. agreements: split-half cosines. noted: metrics of the
     constraints. last: the last projection, without its vector. verification: None if steps are not verified.
 
     Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
     infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).
 
-    Memory: start, constraints and one step, S + 2 copies of the trainable shards, S + 3 with Adam's metric or signs.
+    Memory: start, constraints and one step, S + 2 copies of the trainable shards; Adam's metric is one more, random
+    signs one byte for each element and another step, verification nothing until a step fails: then its displacement.
     """
 
     protection: Protection
@@ -129,6 +131,7 @@ class SafeUpdate:
     group: Any = None
     modules: Sequence[str] = ()
     signs: Sequence[Tensor] | None = None
+    inverse_metric: Sequence[Tensor] | None = None
     gram: Tensor | None = None
     of_modules: Mapping[str, Tensor] = field(default_factory=dict)
     levels: list[float | None] = field(default_factory=list)
@@ -141,6 +144,7 @@ class SafeUpdate:
     stalled: int = 0
     infeasible: int = 0
     violated: int = 0
+    _metric_grams: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.levels:
@@ -223,7 +227,7 @@ class SafeUpdate:
                 gradient.copy_(-move)
         return self.protection.method == "none" or self.skipped == skipped
 
-    def after_step(self, shards: Sequence[Tensor], inverse_metric: Sequence[Tensor] | None = None) -> None:
+    def after_step(self, shards: Sequence[Tensor]) -> None:
         """Project theta - theta_old and write theta_old + x back; the same bits if the constraints hold already.
 
         If the displacement or a gradient is not finite, the whole displacement is undone, and counted. If the optimiser
@@ -234,7 +238,7 @@ class SafeUpdate:
         if min(self.epsilons) < 0 and displacement_norm(self.start, shards, self.group) == 0:
             return
         step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
-        if self._project(step, inverse_metric):
+        if self._project(step, self.inverse_metric):
             for shard, old, move in zip(shards, self.start, step, strict=True):
                 shard.copy_(old + move)
 
@@ -264,15 +268,13 @@ class SafeUpdate:
     def _found(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> Projection:
         """The projection of the whole step, or of each type of module apart."""
         if not self.protection.per_module:
-            return self._nearest(step, self.constraints, self.epsilons, self.gram, inverse_metric)
+            return self._nearest("", step, self.constraints, self.epsilons, inverse_metric)
         parts = []
         for module in dict.fromkeys(self.modules):
             own = [index for index, name in enumerate(self.modules) if name == module]
             inverse = None if inverse_metric is None else [inverse_metric[index] for index in own]
-            epsilons = self._shares(module)
             rows = [self.constraints[index] for index in own]
-            gram = self.of_modules.get(module)
-            parts.append(self._nearest([step[index] for index in own], rows, epsilons, gram, inverse))
+            parts.append(self._nearest(module, [step[index] for index in own], rows, self._shares(module), inverse))
         return merged(parts)
 
     def _shares(self, module: str) -> list[float]:
@@ -287,26 +289,31 @@ class SafeUpdate:
 
     def _nearest(
         self,
+        module: str,
         step: list[Tensor],
         constraints: list[Tensor],
         epsilons: list[float],
-        gram: Tensor | None,
         inverse_metric: Sequence[Tensor] | None,
     ) -> Projection:
+        """The projection of a type of module's part of the step; "": the whole."""
         protection = self.protection
-        return project(
+        known = self.of_modules.get(module) if module else self.gram
+        found = project(
             step,
             constraints,
             epsilon=epsilons,
             method=protection.method,
             epsilon_kind=protection.epsilon_kind,
-            gram=gram if inverse_metric is None else None,
+            gram=known if inverse_metric is None else self._metric_grams.get(module),
             process_group=self.group,
             in_place=True,
             inverse_metric=inverse_metric,
             noise=self.noises if protection.noise else None,
             recovery=protection.recovery if protection.closed_loop else math.inf,
         )
+        if inverse_metric is not None:
+            self._metric_grams[module] = found.gram
+        return found
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the constraints and of the update's last projection, and the counts of its steps."""

@@ -87,6 +87,7 @@ def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None
             for metric, legend, look in curves:
                 axes.plot(steps, _values(rows, metric, name), linewidth=1.3, markersize=5, label=legend, **look)
             axes.grid(alpha=0.3)
+            axes.set_xlim(steps.min() - 0.5, steps.max() + 0.5)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes_of_row[0].set_ylabel(label)
     for axes in grid[1]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from workers.projection import constraint_gram, project
+from workers.safety import metric
 from workers.safety.metric import FLOOR, MetricError, adam_inverse_metric
 
 
@@ -140,21 +141,58 @@ def test_more_constraints_than_parameters_leave_a_step_that_satisfies_all(epsilo
     assert found.feasible == (epsilon >= 0)
 
 
-def test_adams_metric_by_hand_with_a_floor():
+def test_adams_metric_by_hand_with_a_floor(monkeypatch):
     parameters = [torch.nn.Parameter(torch.tensor([1.0, 1.0])), torch.nn.Parameter(torch.tensor([1.0]))]
     optimizer = torch.optim.AdamW(parameters, lr=0.1, betas=(0.9, 0.5), eps=0.25, weight_decay=0.0)
     assert adam_inverse_metric(optimizer, parameters) is None
     parameters[0].grad = torch.tensor([3.0, 4.0])
     optimizer.step()
     first, second = adam_inverse_metric(optimizer, parameters) or []
-    assert first.tolist() == pytest.approx([1 / 3.25, 1 / 4.25])  # bias-corrected: after one step |gradient| + eps
-    assert second.tolist() == pytest.approx([1 / (FLOOR * 7.5 / 3)])
+    # Bias-corrected: after one step |gradient| + eps, and a share of the root mean square of (3, 4, 0).
+    least = FLOOR * (25 / 3) ** 0.5
+    assert first.tolist() == pytest.approx([1 / (3.25 + least), 1 / (4.25 + least)])
+    assert second.tolist() == pytest.approx([1 / (0.25 + least)])
     before = [parameter.detach().clone() for parameter in parameters]
     parameters[0].grad = torch.tensor([-3.0, 4.0])
     optimizer.step()
     moved = parameters[0].detach() - before[0]
     momentum = optimizer.state[parameters[0]]["exp_avg"] / (1 - 0.9**2)
+    monkeypatch.setattr(metric, "FLOOR", 0.0)  # then it is Adam's own
     torch.testing.assert_close(moved, -0.1 * momentum * (adam_inverse_metric(optimizer, parameters) or [])[0])
+
+
+def test_the_metric_of_many_elements_is_that_of_each_and_so_is_the_floor():
+    """More elements than a block, and parameters that have taken different numbers of steps."""
+    parameters = [torch.nn.Parameter(torch.zeros(size)) for size in (70_000, 3)]
+    optimizer = torch.optim.AdamW(parameters, lr=0.1, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    generator = torch.Generator().manual_seed(0)
+    for trained in (parameters, parameters[:1]):
+        for parameter in parameters:
+            parameter.grad = torch.randn(parameter.shape, generator=generator) if parameter in set(trained) else None
+        optimizer.step()
+    corrected = [
+        optimizer.state[each]["exp_avg_sq"].double() / (1 - 0.999**count)
+        for each, count in zip(parameters, (2, 1), strict=True)
+    ]
+    least = FLOOR * float(torch.cat(corrected).mean().sqrt())
+    for found, exact in zip(adam_inverse_metric(optimizer, parameters) or [], corrected, strict=True):
+        torch.testing.assert_close(found.double(), 1 / (exact.sqrt() + 1e-8 + least), rtol=1e-5, atol=0)
+
+
+def test_the_inner_products_of_a_metric_serve_later_steps_of_any_number_of_blocks():
+    generator = torch.Generator().manual_seed(0)
+    constraints, step = torch.randn(5, 100_000, generator=generator), torch.randn(100_000, generator=generator)
+    inverse = torch.rand(100_000, generator=generator) + 0.1
+    first = project(step, constraints, inverse_metric=inverse)
+    exact = (constraints.double() * inverse) @ constraints.double().T
+    torch.testing.assert_close(first.gram, exact, rtol=1e-6, atol=1e-6 * float(exact.diag().max()))
+    again = project(step - constraints.sum(0), constraints, inverse_metric=inverse)
+    known = project(step - constraints.sum(0), constraints, inverse_metric=inverse, gram=first.gram)
+    torch.testing.assert_close(known.step, again.step)
+    assert known.multipliers.count_nonzero() == 5
+    whole = step.double() - constraints.double().sum(0)
+    expected = whole + inverse.double() * (known.multipliers @ constraints.double())
+    torch.testing.assert_close(known.step.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_optimiser_without_second_moments_has_no_metric():

@@ -56,9 +56,9 @@ def updated(network: SmallNetwork, optimizer, anchors: list[float], epsilon: flo
         optimizer.zero_grad()
         (-network.level(SKILLS)).backward()
         optimizer.step()
-        adam = options.get("metric") == "adam"
-        inverse = adam_inverse_metric(optimizer, list(network.net.parameters())) if adam else None
-        update.after_step(network.shards, inverse)
+        if options.get("metric") == "adam" and update.inverse_metric is None:
+            update.inverse_metric = adam_inverse_metric(optimizer, list(network.net.parameters()))
+        update.after_step(network.shards)
         share = update.verification.after_step(update.start, network.shards, network.levels)
         damp_momentum(optimizer, share)
     return update
