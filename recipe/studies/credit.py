@@ -38,9 +38,9 @@ class CreditTask:
 TASKS = {
     "parts16": CreditTask(
         "data/parts16",
-        ("--skills", "parts", "--difficulty", "3", "--line-wrong-share", "0.12", "--easier",
-         "--demonstrations", "34560", "data.max_length=512", "data.train_batch_size=32",
-         "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1080"),
+        ("--skills", "parts", "--difficulty", "3", "--line-wrong-share", "0.08", "--easier",
+         "--demonstrations", "51840", "data.max_length=512", "data.train_batch_size=32",
+         "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1620"),
         "grpo partial credit credit_shuffled",
         "10 11 12 13 14 15 16 17",
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
