@@ -7,7 +7,7 @@ of skill s. verl's other losses are sums, or depend on how a batch is split; the
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,10 +18,12 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name, get_vendor
 from verl.utils.distributed import initialize_global_process_group_ray
+from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.py_functional import append_to_dict
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
@@ -203,6 +205,19 @@ class PolicyEngine(FSDPEngineWithLMHead):
         if self._fast_head:
             inputs["positions"] = predicting_positions(micro_batch)
         return inputs, outputs
+
+    def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and whole weights with the adapters added, for the inference engine.
+
+        verl rounds them to bfloat16 in any precision: in float32 the engine would sample from another policy.
+        """
+        if not (is_cpu_platform() and self.engine_config.dtype == "float32"):
+            yield from super()._merged_lora_per_tensor_param()
+            return
+        with merged_lora_context(self.module, backup_adapters=True):
+            for name, weight in normalize_peft_param_name(self.module.state_dict()).items():
+                whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+                yield name, whole.detach().clone()  # the trainer's own weights change back before all are sent
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Loss, forward_only: bool = False) -> Any:
         wanted = self.wanted_parts

@@ -1,0 +1,54 @@
+"""A process that may use one core alone: its threads, what it prints, and the memory plan."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+OWN = 0  # the calling process, for the system call
+
+
+def look(arguments: list[str]) -> None:
+    """Run preflight on one core and print its status, and what a run would use, as JSON."""
+    os.sched_setaffinity(OWN, {min(os.sched_getaffinity(OWN))})
+    import torch
+
+    from recipe import preflight
+    from recipe.runtime.ray_session import processor_environment
+
+    status = preflight.main(arguments)
+    config = preflight.compose_training(arguments)
+    found = {"status": status, "torch": torch.get_num_threads(), "run": processor_environment(config)}
+    print(json.dumps(found | {"memory": memory(arguments)}))
+
+
+def memory(arguments: list[str]) -> dict[str, int]:
+    """Bytes of a run with these arguments, by part."""
+    from recipe.memory import read_plan
+
+    return dict(read_plan(arguments, 0.0).layout.training)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_on_one_core_has_one_thread_and_the_same_plan(ranks: int, tiny_arguments: list[str]):
+    arguments = [*tiny_arguments, f"trainer.n_gpus_per_node={ranks}"]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-m", "tests.recipe.checks.test_one_core", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    *printed, last = done.stdout.strip().splitlines()
+    found = json.loads(last)
+    assert found["status"] == 0, done.stdout
+    assert found["torch"] == 1
+    assert found["run"] == {"OMP_NUM_THREADS": "1"}
+    assert found["memory"] == memory(arguments)
+    (note,) = (line for line in printed if line.startswith("cores:"))
+    assert note.startswith("cores: 1; threads of each process: 1 (OMP_NUM_THREADS)")
+    assert ("2 ranks share them: set trainer.n_gpus_per_node=1" in note) == (ranks == 2)
+
+
+if __name__ == "__main__":
+    look(sys.argv[1:])
