@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from recipe.training.samples import sample_seed, sampling_of
+from recipe.training.samples import sample_seed, sampling_of, tokens_alone
 from rewards.counterfactual import groups, policy
 from rewards.seeds import seed_key
 
@@ -32,9 +32,9 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         Without a seed vLLM draws all samples from one generator, so the order of requests would decide the samples.
         Leaving the board, also after an error, keeps the other samples of the group from waiting for this one.
         """
-        sampling_params = sampling_of(sampling_params, row)
+        rollout = self.config.actor_rollout_ref.rollout
+        sampling_params = tokens_alone(sampling_of(sampling_params, row), rollout.name)
         if self.config.run.seeded_samples:
-            rollout = self.config.actor_rollout_ref.rollout
             seed = sample_seed(rollout.seed, rollout.n, trajectory, row)
             sampling_params = sampling_params | {seed_key(rollout.name): seed}
         try:
