@@ -308,12 +308,13 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _validated_prompts(self, prompts: Any) -> Any:
         """The validation's prompts; in the middle of a run fewer answers of skills that its stage did not train."""
-        few, every = self.settings.protocol.val_n_of_others, self.config.actor_rollout_ref.rollout.val_kwargs.n
+        few = self.settings.protocol.val_n_of_others
         if few is None or self.schedule is None or not 0 < self.global_steps < self.total_training_steps:
             return prompts
         skills, plan = self.settings.skills, self.schedule.plan
         fully = plan.stages[int(plan.stage[self.global_steps - 1])]
-        return FewerAnswers(prompts, skill_assigner(skills.by, skills.column, skills.function), fully, (every, few))
+        answers = self.config.actor_rollout_ref.rollout.val_kwargs.n, few
+        return FewerAnswers(prompts, skill_assigner(skills.by, skills.column, skills.function), fully, answers)
 
     def _greedy_accuracy(self, metrics: dict[str, float]) -> dict[str, float]:
         """Greedy accuracy on the validation prompts, by a second validation unless the first (`metrics`) was greedy."""

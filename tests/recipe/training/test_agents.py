@@ -177,8 +177,10 @@ async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monk
     assert told == left
 
 
-@pytest.mark.parametrize(("engine", "key"), [("vllm", "seed"), ("sglang", "sampling_seed")])
-async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypatch, engine, key):
+@pytest.mark.parametrize(
+    ("engine", "key", "others"), [("vllm", "seed", {"detokenize"}), ("sglang", "sampling_seed", set())]
+)
+async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypatch, engine, key, others):
     worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class
     asked = []
 
@@ -192,6 +194,6 @@ async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypat
     row = {"uid": "u", "session_id": 3, "extra_info": {"id": "a", "split": "train", "index": 1}}
     await one._run_agent_loop({"temperature": 1.0}, {"validate": False, "step": 2}, **row)
     (sampling,) = asked
-    assert set(sampling) == {"temperature", key}
+    assert set(sampling) == {"temperature", key} | others
     turns = [agents.sampling_of_turn(sampling, turn)[key] for turn in (0, 1)]
     assert len({sampling[key], *turns}) == 3
