@@ -1,7 +1,7 @@
 """Learning signal of data sets: ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
 
 Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and reports accuracy,
-reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the prompts that carry signal
+share of tests passed, reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the prompts that carry signal
 and may be trained on.
 """
 
@@ -65,12 +65,14 @@ def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: 
 
 def table(signals: Signals) -> Table:
     """A table of the data sets: mean signal and verdict."""
-    result = Table("data set", "prompts", "accuracy", "variance", "entropy", "verdict", title="learning signal")
+    names = ("data set", "prompts", "accuracy", "tests passed", "variance", "entropy", "verdict")
+    result = Table(*names, title="learning signal")
     for dataset, found in signals.items():
         mean = mean_signal(list(found.values()))
         entropy = "-" if mean.entropy is None else f"{mean.entropy:.2f}"
         verdicts = "\n".join(verdict(mean)) or "in range"
-        result.add_row(dataset, str(len(found)), f"{mean.accuracy:.1%}", f"{mean.variance:.3f}", entropy, verdicts)
+        shares = f"{mean.accuracy:.1%}", f"{mean.pass_ratio:.1%}"
+        result.add_row(dataset, str(len(found)), *shares, f"{mean.variance:.3f}", entropy, verdicts)
     return result
 
 

@@ -36,7 +36,7 @@ def credit_service(config: Any) -> CreditService | None:
         return None
     plan = Plan(
         tuple(credit.methods), credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
-        credit.continuations, credit.prefixes, credit.discount, credit.coverage,
+        credit.continuations, credit.prefixes, credit.discount, credit.coverage, credit.align,
     )  # fmt: skip
     return CreditService(
         plan, SharedBoard(config), has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size

@@ -2,21 +2,23 @@
 
     python -m examples.toys credit        steps to solve planted causal problems, with and without credit
     python -m examples.toys grid          the same with programs of lines, for every mapping of credit (minutes)
+    python -m examples.toys tests         the same with credits that count some of the tests only
     python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
-Each prints a Markdown table and writes it with results.json and a picture to --out.
+Each prints a Markdown table and writes it with results.json, and most with a picture, to --out.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from examples.toys import credit, grid_study, pictures, projection
+from examples.toys import counted_tests, credit, grid_study, pictures, projection
 from examples.toys.credit import CreditRun
 from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
@@ -67,6 +69,15 @@ def _grid(options: argparse.Namespace) -> str:
     return table
 
 
+def _tests(options: argparse.Namespace) -> str:
+    torch.set_num_threads(1)
+    run = GridRun(seeds=options.seeds, limit=options.limit, seed=options.seed)
+    results = list(counted_tests.study(run))
+    table = counted_tests.table(results)
+    _record(options.out or "outputs/toy/tests", table, counted_tests.record(run, results))
+    return table
+
+
 def _projection(options: argparse.Namespace) -> str:
     run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
     results = list(projection.study(run, options.cosines, options.epsilons))
@@ -96,7 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     toys = parser.add_subparsers(required=True)
     _add_credit(toys.add_parser("credit", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
-    _add_grid(toys.add_parser("grid", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    for name, toy in (("grid", _grid), ("tests", _tests)):
+        _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy)
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for toy in toys.choices.values():
         toy.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
@@ -113,8 +125,8 @@ def _add_credit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=CreditRun.limit, help="updates after which a run ends unsolved")
 
 
-def _add_grid(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(toy=_grid)
+def _add_grid(parser: argparse.ArgumentParser, toy: Callable[[argparse.Namespace], str]) -> None:
+    parser.set_defaults(toy=toy)
     parser.add_argument("--seeds", type=int, default=GridRun.seeds, help="independent runs of each arm")
     parser.add_argument("--limit", type=int, default=GridRun.limit, help="updates after which a run ends unsolved")
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from examples.toys.lines import Intervention, LineProblem, credits_of
+from examples.toys.lines import CountedTests, Intervention, LineProblem, credits_of, deletion_credits
 from workers.credit import CreditMapping, Normalization, ablated, shape_advantages
 
 _SOLVED = 0.8  # expected accuracy at which a run ends
@@ -45,7 +45,10 @@ class GridSetting:
 
 @dataclass(frozen=True)
 class GridArm:
-    """GRPO (mapping None), with partial reward in every setting or not; or GRPO with credit."""
+    """GRPO (mapping None), with partial reward in every setting or not; or GRPO with credit.
+
+    counted: the tests that credits count; other than ``all`` with the intervention ``delete`` only.
+    """
 
     mapping: CreditMapping | None = None
     normalization: Normalization = "signed"
@@ -53,13 +56,14 @@ class GridArm:
     gate: bool = False
     shuffled: bool = False
     partial: bool = False
+    counted: CountedTests = "all"
 
     @property
     def name(self) -> str:
         if self.mapping is None:
             return "grpo, partial reward" if self.partial else "grpo"
         parts = [self.mapping, self.normalization, self.intervention, "open" if self.gate else "shut"]
-        return ", ".join(parts + ["shuffled"] * self.shuffled)
+        return ", ".join(parts + ["shuffled"] * self.shuffled + [f"{self.counted} tests"] * (self.counted != "all"))
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,11 @@ def _line_advantages(setting: GridSetting, arm: GridArm, right_N_P_G_L: Tensor, 
     if arm.mapping is None:
         return plain
     lines = setting.problem.lines
-    credits = credits_of(setting.problem, right_N_P_G_L, arm.intervention).reshape(-1, lines)
+    if arm.counted == "all":
+        credits = credits_of(setting.problem, right_N_P_G_L, arm.intervention)
+    else:
+        credits = deletion_credits(setting.problem, right_N_P_G_L, arm.counted)
+    credits = credits.reshape(-1, lines)
     # All groups with advantage have the same root mean square, so that seeds do not influence each other.
     shaped, _ = shape_advantages(
         plain.reshape(-1, lines), ablated(credits, "shuffled" if arm.shuffled else "none", seed), shape.step_ids,

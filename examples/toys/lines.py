@@ -12,6 +12,9 @@ from torch import Tensor
 
 Intervention = Literal["delete", "truncate", "replace", "both"]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
+# Tests that the credit of a deletion counts (`deletion_credits`).
+CountedTests = Literal["all", "varying", "known"]
+COUNTED_TESTS: tuple[CountedTests, ...] = get_args(CountedTests)
 
 # Tests that the harmful line breaks.
 _BROKEN = 4
@@ -40,7 +43,7 @@ class LineProblem:
         # In a chain the last test includes all others; elsewhere no two tests depend on the same chance.
         if self.tests is _chain:
             return tests[..., -1]
-        if self.tests is _harmful:
+        if self.tests in (_harmful, _shared):
             return chance.prod(-1)
         return tests.prod(-1)
 
@@ -66,6 +69,12 @@ def _redundant(right: Tensor, present: Tensor) -> Tensor:
     return 1 - (1 - works[..., ::2]) * (1 - works[..., 1::2])
 
 
+def _shared(right: Tensor, present: Tensor) -> Tensor:
+    """Each test needs the first line and one of the others."""
+    works = right * present
+    return works[..., :1] * works[..., 1:]
+
+
 # 0.79 is the start of the micro suite's lines; with it the short programs would be solved at once.
 PROBLEMS = (
     LineProblem("4 lines", 4, 0.6, _independent),
@@ -75,6 +84,9 @@ PROBLEMS = (
     LineProblem("harmful line", 8, 0.7, _harmful),
     LineProblem("redundant lines", 8, 0.4, _redundant),
 )
+
+# Beside the grid: a line that every test needs, also those that only another line decides.
+SHARED = LineProblem("shared line", 8, 0.7, _shared)
 
 
 def credits_of(problem: LineProblem, right: Tensor, method: Intervention) -> Tensor:
@@ -98,6 +110,27 @@ def credits_of(problem: LineProblem, right: Tensor, method: Intervention) -> Ten
         best = _best_sibling(right, reward)
         changed = [problem.pass_ratio(torch.where(lines == own, best, right)) for own in lines]
     return reward[..., None] - torch.stack(changed, -1)
+
+
+def deletion_credits(problem: LineProblem, right: Tensor, counted: CountedTests) -> Tensor:
+    """Credit (..., G, L) by deletion, as the mean change over some tests of what each line decides.
+
+    ``all``: every test. ``varying``: those that some siblings pass and others fail; all if there are none. ``known``:
+    of those that deleting this line changes in some sibling, the ones that the program passes or the deletion repairs,
+    since a deletion shows nothing about a test that fails with and without the line. 0 if there are none.
+    """
+    if counted == "all":
+        return credits_of(problem, right, "delete")
+    passed = problem.tests(right, torch.ones_like(right))
+    lines = torch.arange(problem.lines)
+    without = [problem.tests(right, (lines != cut).to(right).expand_as(right)) for cut in lines]
+    change = passed[..., None, :] - torch.stack(without, -2)
+    if counted == "varying":
+        varies = passed.amax(-2, keepdim=True) != passed.amin(-2, keepdim=True)
+        chosen = (varies | ~varies.any(-1, keepdim=True))[..., None, :].expand_as(change)
+    else:
+        chosen = (change != 0).any(-3, keepdim=True) & ((passed[..., None, :] == 1) | (change != 0))
+    return (change * chosen).sum(-1) / chosen.sum(-1).clamp(min=1)
 
 
 def _best_sibling(right: Tensor, reward: Tensor) -> Tensor:

@@ -96,6 +96,7 @@ CHANGES: dict[int, SettingsChange] = {
     5: SettingsChange(added={"credit.discount": 1.0, "credit.max_probability": 1.0}),
     6: SettingsChange(
         added={
+            "credit.align": False,
             "credit.coverage": False,
             "protocol.val_n_of_others": None,
             "projection.epsilon_of": {},

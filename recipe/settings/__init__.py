@@ -87,6 +87,7 @@ class CreditSettings(Group):
     prefixes: Prefixes = Plan.prefixes
     discount: float = Plan.discount
     coverage: bool = Plan.coverage
+    align: bool = Plan.align
     skip_equal_groups: bool = True
     patience: float = Field(default=3600.0, gt=0)
     cache_size: int = Field(default=65_536, ge=1)

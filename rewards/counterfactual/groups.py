@@ -126,7 +126,7 @@ def wanted(config: Any) -> bool:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return False
-    by_siblings = "replace" in credit.methods or credit.choice == "informative"
+    by_siblings = "replace" in credit.methods or credit.choice == "informative" or credit.align
     return by_siblings or skips(config) is not None
 
 

@@ -34,6 +34,8 @@ class Plan:
     discount: for `returns`, the factor by which a reward loses worth per step before it.
     coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
         finds flaky programs, which takes place in any case.
+    align: look for the same step under other names in the siblings' solutions (`alignment`), also where the replays do
+        not depend on siblings; each sample then waits for its group.
     """
 
     methods: tuple[Method, ...] = ("delete",)
@@ -46,6 +48,7 @@ class Plan:
     prefixes: Prefixes = "even"
     discount: float = 1.0
     coverage: bool = False
+    align: bool = False
 
     def __post_init__(self) -> None:
         if self.budget < 1:
@@ -87,5 +90,5 @@ class Plan:
 
     @property
     def needs_siblings(self) -> bool:
-        """Whether the replays depend on what the siblings wrote."""
-        return "replace" in self.methods or self.choice == "informative"
+        """Whether replays or keys depend on what the siblings wrote."""
+        return "replace" in self.methods or self.choice == "informative" or self.align

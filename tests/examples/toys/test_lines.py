@@ -5,7 +5,16 @@ from itertools import product
 import pytest
 import torch
 
-from examples.toys.lines import INTERVENTIONS, PROBLEMS, Intervention, LineProblem, credits_of
+from examples.toys.lines import (
+    INTERVENTIONS,
+    PROBLEMS,
+    SHARED,
+    CountedTests,
+    Intervention,
+    LineProblem,
+    credits_of,
+    deletion_credits,
+)
 
 NAMED = {problem.name: problem for problem in PROBLEMS}
 each_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
@@ -41,7 +50,30 @@ def test_truncation_telescopes(problem: LineProblem) -> None:
     torch.testing.assert_close(total, problem.pass_ratio(programs) - empty)
 
 
-@pytest.mark.parametrize("problem", [one for one in PROBLEMS if one.lines < 16], ids=lambda problem: problem.name)
+@pytest.mark.parametrize(
+    ("problem", "counted", "program", "credits"),
+    [
+        pytest.param(NAMED["4 lines"], "all", [1, 0, 1, 1], [0.25, 0, 0.25, 0.25], id="all"),
+        pytest.param(NAMED["4 lines"], "varying", [1, 0, 1, 1], [0, 0, 0, 0], id="only the wrong line's test varies"),
+        pytest.param(NAMED["4 lines"], "varying", [1, 1, 1, 1], [0.25] * 4, id="none varies"),
+        pytest.param(NAMED["chain of 4"], "varying", [1, 1, 0, 1], [0, 0, 0, 0], id="those that fail are the same"),
+        pytest.param(NAMED["4 lines"], "known", [1, 0, 1, 1], [1, 0, 1, 1], id="its own test"),
+        pytest.param(NAMED["chain of 4"], "known", [1, 1, 0, 1], [1, 1, 0, 0], id="right as far as is known"),
+        pytest.param(NAMED["harmful line"], "known", [0, *[1] * 7], [-1, *[0] * 4, 1, 1, 1], id="what it repairs"),
+        pytest.param(SHARED, "all", [1, 1, 0, *[1] * 5], [6 / 7, 1 / 7, 0, *[1 / 7] * 5], id="less of the shared"),
+        pytest.param(SHARED, "known", [1, 1, 0, *[1] * 5], [1, 1, 0, *[1] * 5], id="all of the shared"),
+    ],
+)
+def test_credits_over_some_of_the_tests(
+    problem: LineProblem, counted: CountedTests, program: list[int], credits: list[float]
+) -> None:
+    programs = torch.tensor([program, [1] * len(program)]).float()
+    assert deletion_credits(problem, programs, counted)[0].tolist() == pytest.approx(credits)
+
+
+@pytest.mark.parametrize(
+    "problem", [SHARED, *(one for one in PROBLEMS if one.lines < 16)], ids=lambda problem: problem.name
+)
 def test_accuracy_is_the_chance_of_passing_all_tests(problem: LineProblem) -> None:
     programs = torch.tensor(list(product((0.0, 1.0), repeat=problem.lines)))
     chance = torch.linspace(0.3, 0.9, problem.lines)

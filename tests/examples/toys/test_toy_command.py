@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.toys import grid_study
+from examples.toys import counted_tests, grid_study
 from examples.toys.__main__ import main
 
 pytestmark = pytest.mark.slow  # each runs the command
@@ -64,3 +64,16 @@ def test_it_runs_without_verl_and_ray() -> None:
     code = "import sys, examples.toys.__main__; print(sorted({'ray', 'verl', 'quadprog'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_tests_writes_one_table_and_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted_tests, "SETTINGS", counted_tests.SETTINGS[:2])
+    assert main(["tests", "--seeds", "6", "--limit", "3", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (tmp_path / "results.md").read_text() == printed
+    assert len(printed.splitlines()) == 2 + len(counted_tests.ARMS)
+    assert "redistribute, siblings, delete, open, known tests" in printed
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert len(record["results"]) == 2 * len(counted_tests.ARMS)

@@ -15,13 +15,14 @@ pytestmark = pytest.mark.slow  # with HTTP servers
 
 def sample(score: float, tokens: int = 1, entropy: float | None = None) -> Sample:
     return Sample(
-        "set", "a", "skill", 0, Answer("", tokens, "stop", entropy, 0, 1), {"score": score, "acc": score == 1}
-    )
+        "set", "a", "skill", 0, Answer("", tokens, "stop", entropy, 0, 1),
+        {"score": score, "acc": score == 1, "pass_ratio": (1 + score) / 2},
+    )  # fmt: skip
 
 
 def test_the_signal_of_a_problem():
     found = signal([sample(1.0, 3, 0.2), sample(0.5, 1, 1.0), sample(0.0), sample(0.5)])
-    assert (found.accuracy, found.variance) == (0.25, 0.125)
+    assert (found.accuracy, found.variance, found.pass_ratio) == (0.25, 0.125, 0.75)
     assert found.entropy == pytest.approx((3 * 0.2 + 1 * 1.0) / 4)
 
 
@@ -31,19 +32,19 @@ def test_answers_that_all_earn_the_same_carry_none():
 
 
 def test_a_data_set_is_the_mean_of_its_problems():
-    assert mean_signal([Signal(0.0, 0.1, None), Signal(1.0, 0.3, 0.5)]) == Signal(0.5, 0.2, 0.5)
+    assert mean_signal([Signal(0.0, 0.1, None, 0.5), Signal(1.0, 0.3, 0.5, 1.0)]) == Signal(0.5, 0.2, 0.5, 0.75)
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (Signal(0.5, 0.2, 0.5), []),
-        (Signal(0.5, 0.2, None), []),
-        (Signal(0.02, 0.06, 0.5), ["demonstrations first"]),
-        (Signal(0.08, 0.06, 0.5), ["add easier"]),
-        (Signal(0.9, 0.06, 0.5), ["add harder"]),
-        (Signal(0.97, 0.03, 0.1), ["a harder set", "teach nothing", "repeats itself"]),
-        (Signal(0.5, 0.2, 0.9), ["guesses"]),
+        (Signal(0.5, 0.2, 0.5, 1.0), []),
+        (Signal(0.5, 0.2, None, 1.0), []),
+        (Signal(0.02, 0.06, 0.5, 1.0), ["demonstrations first"]),
+        (Signal(0.08, 0.06, 0.5, 1.0), ["add easier"]),
+        (Signal(0.9, 0.06, 0.5, 1.0), ["add harder"]),
+        (Signal(0.97, 0.03, 0.1, 1.0), ["a harder set", "teach nothing", "repeats itself"]),
+        (Signal(0.5, 0.2, 0.9, 1.0), ["guesses"]),
     ],
 )
 def test_the_verdict_names_what_is_out_of_range_and_what_to_do(found, words):

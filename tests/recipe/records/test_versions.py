@@ -30,6 +30,7 @@ def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
         "prefixes": "even",
         "discount": 1.0,
         "max_probability": 1.0,
+        "align": False,
         "coverage": False,
     }
     assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
@@ -89,6 +90,7 @@ def test_a_setting_that_became_a_list_is_read_as_one():
         "prefixes": "even",
         "discount": 1.0,
         "max_probability": 1.0,
+        "align": False,
         "coverage": False,
     }
     off = OmegaConf.create({"credit": {"kind": "off"}})

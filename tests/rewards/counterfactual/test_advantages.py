@@ -56,4 +56,6 @@ def test_a_run_skips_equal_groups_where_credit_would_move_nothing(arguments, rep
     assert wanted(config)
     config.credit.methods, config.credit.choice = ["delete"], "informative"
     assert wanted(config)
+    config.credit.choice, config.credit.align = "longest", True
+    assert wanted(config)
     assert not wanted(composed("experiment=quickstart"))

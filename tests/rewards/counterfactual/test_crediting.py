@@ -77,6 +77,16 @@ def test_steps_of_siblings_have_equal_keys_where_they_are_the_same_step():
     assert [one["credit_keys"] for one in alone] == [one["credit_keys"] for one in found]
 
 
+def test_steps_of_other_names_have_equal_keys_where_alignment_is_asked_for():
+    texts = [f"def f(n):\n    {name} = n\n    return {name} + {number}" for number, name in enumerate("kt")]
+    group = [sample(number, text, 0.0) for number, text in enumerate(texts)]
+    alone = [one["credit_keys"] for one in run(*group, service=service(size=2), judge=Judge())]
+    assert [keys[1] for keys in alone] == ["define f/k =", "define f/t ="]
+    found = run(*group, service=service(size=2, plan={"align": True}), judge=Judge())
+    assert [one["credit_keys"] for one in found] == [["define f", "define f/k =", "define f/return"]] * 2
+    assert [one["credit_replays"] for one in found] == [3, 3]
+
+
 def test_a_sibling_that_passed_shows_which_step_is_wrong():
     plan = {"methods": ("delete", "replace")}
     group = [sample(0, "b = 3\na = 1", 0.5), sample(1, "a = 1\nb = 2", 1.0)]
