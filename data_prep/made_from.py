@@ -1,26 +1,156 @@
-"""Inputs of generated files: a command's arguments and the sources of every module that it imports.
+"""Made files: made again when an input changes, and never overwritten if someone else changed them.
 
-Imports are found by parsing, not by execution. A string that names a module of the project counts as an import: the
-registry imports verifiers that way, and the sandbox's client starts its server that way.
+The inputs are a command's arguments, files, and the sources of every module that the command imports. Imports are found
+by parsing, not by execution. A string that names a module of the project counts as an import: the registry imports
+verifiers that way, and the sandbox's client starts its server that way.
 """
 
 import ast
+import fcntl
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
+from data_prep.files import complete_file, file_hash
+
 ROOT = Path(__file__).resolve().parents[1]
+BEGUN = "begun"
 
 
-def sources(modules: Iterable[str], root: Path = ROOT) -> list[Path]:
+class MadeFilesError(ValueError):
+    """Files in the place of made ones that the command did not leave so; the message says how to fix it."""
+
+
+@dataclass(frozen=True)
+class MadeFiles:
+    """The files that a command makes, and what it makes them from.
+
+    ``FOLDER/.NAME.key`` records them: `begun KEY` while the command runs; then the key and, for every file, a line
+    `SHA256  NAME` as sha256sum prints it. A record of the key alone, without files, is read too.
+
+    patterns: of the files, relative to `folder`. modules: what the command runs with `python -m`. inputs: further files
+    that it reads.
+    """
+
+    folder: Path
+    name: str
+    patterns: tuple[str, ...]
+    command: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+
+    @property
+    def mark(self) -> Path:
+        """The file with the record."""
+        return self.folder / f".{self.name}.key"
+
+    @cached_property
+    def key(self) -> str:
+        """The digest of all inputs as they are now."""
+        return key(self.command, [*sources(self.modules), *self.inputs])
+
+    def found(self) -> list[Path]:
+        """The files that are there, sorted."""
+        return sorted({path for pattern in self.patterns for path in self.folder.glob(pattern) if path.is_file()})
+
+    def are_made(self) -> bool:
+        """Whether the command has made the files from the present inputs.
+
+        Raises:
+            MadeFilesError: making them would destroy, or using them would rely on, what the command did not make.
+        """
+        lines, found = self._record(), self.found()
+        if not lines:
+            if found:
+                raise MadeFilesError(
+                    f"{found[0]} is there, but no {self.mark} says what made it; move {self._these(found)} to another "
+                    "folder, or remove them to have them made here"
+                )
+            return False
+        if lines[0].startswith(BEGUN):
+            return False
+        digests = {self.folder / name: digest for digest, _, name in (line.partition("  ") for line in lines[1:])}
+        if changed := [path for path, digest in digests.items() if path.is_file() and file_hash(path) != digest]:
+            raise MadeFilesError(
+                f"{changed[0]} has changed since {self.command[0]} made it; restore it, or remove it to have it made "
+                "again. Edited rows belong in another folder"
+            )
+        if lines[0] == self.key and found and all(path.is_file() for path in digests):
+            return True
+        if digests and (others := [path for path in found if path not in digests]):
+            raise MadeFilesError(
+                f"{self.folder} must be made again, since the code or the inputs of {self.command[0]} have changed, "
+                f"but it does not make {self._these(others)}; move them to another folder"
+            )
+        return False
+
+    def make(self, run: Callable[[], None]) -> bool:
+        """Make the files by `run`, unless they are made; returns whether it ran. MadeFilesError as in `are_made`.
+
+        Earlier files are removed first. The journals of a command that was interrupted, whose names begin with a dot,
+        stay if its inputs are the same.
+        """
+        if self.are_made():
+            return False
+        begun = f"{BEGUN} {self.key}"
+        resumed = self._record() == [begun]
+        self._write([begun])
+        for path in self.found():
+            if not (resumed and path.name.startswith(".")):
+                path.unlink()
+        run()
+        made = self.found()
+        if not made:
+            raise MadeFilesError(f"{' '.join(self.command)} ended well, but made no {' or '.join(self.patterns)}")
+        # Inputs that changed while the command ran belong to no file: the key is that of its start.
+        self._write([self.key, *(f"{file_hash(path)}  {path.relative_to(self.folder)}" for path in made)])
+        return True
+
+    def _record(self) -> list[str]:
+        if not self.mark.exists():
+            return []
+        lines = self.mark.read_text(encoding="utf-8").splitlines()
+        if not lines or not re.fullmatch(rf"({BEGUN}( [0-9a-f]{{64}})?|[0-9a-f]{{64}})", lines[0].strip()):
+            raise MadeFilesError(f"{self.mark} is damaged; remove it and the files beside it to have them made again")
+        return [lines[0].strip(), *lines[1:]]
+
+    def _write(self, lines: Sequence[str]) -> None:
+        with complete_file(self.mark) as path:
+            path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+    def _these(self, paths: Sequence[Path]) -> str:
+        names = ", ".join(str(path.relative_to(self.folder)) for path in paths[:3])
+        return names if len(paths) <= 3 else f"{names} and {len(paths) - 3} more"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that commands which make files in it take turns. The folder is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process is making {folder}; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def sources(modules: Sequence[str], root: Path = ROOT) -> list[Path]:
     """The files of these modules and of all modules below `root` that they import, directly or indirectly; sorted.
 
-    Raises ValueError for an unknown module.
+    A package also has its ``__main__``. Raises ValueError for an unknown module.
     """
     waiting, found = list(modules), set[Path]()
-    for module in waiting:
+    for module in modules:
         if _file(module, root) is None:
             raise ValueError(f"{root} has no module {module}")
+        waiting.append(f"{module}.__main__")
     while waiting:
         name = waiting.pop()
         path = _file(name, root)
@@ -29,7 +159,7 @@ def sources(modules: Iterable[str], root: Path = ROOT) -> list[Path]:
         found.add(path)
         # Importing a module also imports its packages.
         waiting.extend(name.rpartition(".")[:1])
-        waiting.extend(_imported(ast.parse(path.read_bytes())))
+        waiting.extend(_imported(path.read_bytes()))
     return sorted(found)
 
 
@@ -47,7 +177,12 @@ def _file(module: str, root: Path) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if module and file.is_file()), None)
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+@cache
+def _imported(source: bytes) -> tuple[str, ...]:
+    return tuple(_names(ast.parse(source)))
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

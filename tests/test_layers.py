@@ -48,7 +48,8 @@ DATA_PREP = (
     Layer("proving", "governance", independent=True),
     Layer("tasks"),
     Layer("schema"),
-    Layer("files", "splits", "made_from", independent=True),
+    Layer("made_from"),
+    Layer("files", "splits", independent=True),
 )
 
 

@@ -156,9 +156,7 @@ def make(
     shown = {"sft_train": demonstration_count, "sft_val": max(1, demonstration_count // 16)}
     sizes: dict[str, int] = {}
     dealt: dict[str, dict[str, int]] = {}
-    # The test file comes last: where it is, a study takes all of them for made.
-    order = sorted([*counts, *shown], key="test".__eq__)
-    for split in track(order, "making the English suite", console=Console(stderr=True)):
+    for split in track([*counts, *shown], "making the English suite", console=Console(stderr=True)):
         drawn: Sequence[BaseModel]
         if split in counts:
             drawn = rows(split, levels, seed=seed, count=counts[split])

@@ -5,10 +5,13 @@ The model that a phase leaves is OUT/phaseN/model, its evaluation on the dev set
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from data_prep.files import file_hash
+from data_prep.made_from import MadeFiles
 from recipe.settings import SettingsError, read_agents
+from recipe.studies.made_data import MICRO_ROWS, sft_files
 from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
@@ -164,35 +167,44 @@ def micro(steps: Steps) -> None:
 
 def _micro_data(steps: Steps, data: str) -> None:
     """Rows of two skills, and a start that has seen second turns."""
-    if not Path(data, "dev.parquet").exists():
-        steps.module("data_prep.micro", "--out", data, "--skills", "write", "repair", "--limit", "128")
-        steps.run("cp", f"{data}/val.parquet", f"{data}/dev.parquet")
+    steps.make_rows(data, "micro", "--skills", "write", "repair", "--limit", "128", files=MICRO_ROWS)
+    copy = ("cp", f"{data}/val.parquet", f"{data}/dev.parquet")
+    dev = MadeFiles(Path(data), "dev", ("dev.parquet",), copy, inputs=(Path(copy[1]),))
+    steps.make(dev, lambda: steps.run(*copy))
     start_with_second_turns(steps, data)
 
 
 def start_with_second_turns(steps: Steps, data: str) -> None:
     """The micro suite's start after demonstrations of repair, in DATA/model."""
-    if Path(data, "model").exists():
-        return
-    episodes = ("data_prep.micro.episodes", "--out")
+    made = {split: f"{data}/episodes_{split}.parquet" for split in ("train", "val")}
     feedback = ("--feedback", read_agents("micro").feedback["code_agent"])
-    steps.module(*episodes, f"{data}/episodes_train.parquet", *feedback)
-    steps.module(*episodes, f"{data}/episodes_val.parquet", *feedback, "--seed", "1", "--limit", "16")
-    steps.module(
-        "recipe.sft", "sft_experiment=micro", "model.path=data/micro/model",
-        f"data.train_files={data}/episodes_train.parquet", f"data.val_files={data}/episodes_val.parquet",
-        "optim.lr=1e-3", "trainer.total_training_steps=128", f"trainer.default_local_dir={data}/sft",
+    for split, fewer in (("train", ()), ("val", ("--seed", "1", "--limit", "16"))):
+        command = ("data_prep.micro.episodes", "--out", made[split], *feedback, *fewer)
+        episodes = MadeFiles(Path(data), f"episodes_{split}", (f"episodes_{split}.parquet",), command, command[:1])
+        steps.make(episodes, partial(steps.module, *command))
+    start = "data/micro/model"
+    command = (
+        "recipe.sft", "sft_experiment=micro", f"model.path={start}", f"data.train_files={made['train']}",
+        f"data.val_files={made['val']}", "optim.lr=1e-3", "trainer.total_training_steps=128",
+        f"trainer.default_local_dir={data}/sft",
     )  # fmt: skip
-    steps.run("cp", "-r", f"{data}/sft/global_step_128/huggingface", f"{data}/model")
+
+    def train() -> None:
+        steps.run("rm", "-rf", f"{data}/sft")
+        steps.module(*command)
+        steps.run("cp", "-rT", f"{data}/sft/global_step_128/huggingface", f"{data}/model")
+
+    inputs = (*map(Path, made.values()), *Path(start).glob("*"), *sft_files("micro"))
+    steps.make(MadeFiles(Path(data), "model", ("model/**/*",), command, command[:1], inputs), train)
 
 
 def _rows_for_agents(steps: Steps, folder: str) -> dict[str, str]:
     rows = {split: f"{folder}/{split}.parquet" for split in ("train", "dev")}
     for split, path in rows.items():
         source = f"{steps.options.data}/{split}.parquet"
-        steps.claim_folder(MadeWith(folder, data={split: source}))
-        if not Path(path).exists():
-            steps.module("data_prep.sources.agents", source, "--out", path)
+        command = ("data_prep.sources.agents", source, "--out", path)
+        files = MadeFiles(Path(folder), split, (f"{split}.parquet",), command, command[:1], (Path(source),))
+        steps.make(files, partial(steps.module, *command))
     return rows
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from recipe.studies.coding import start_with_second_turns
+from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ARM, SEED
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
 
@@ -143,8 +144,7 @@ def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Credit per turn against GiGPO and plain GRPO, from a start that has seen second turns."""
     given, data = steps.options, AGENTS.data
     steps.micro_start()
-    if steps.dry or not Path(data, "train.parquet").exists():
-        steps.module("data_prep.micro", "--out", data, "--skills", "write", "repair", "--agents")
+    steps.make_rows(data, "micro", "--skills", "write", "repair", "--agents", files=MICRO_ROWS)
     start_with_second_turns(steps, data)
     rows = (f"data.train_files={data}/train.parquet", f"data.val_files={data}/val.parquet")
     chosen = (

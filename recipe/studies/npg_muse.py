@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_prep.made_from import MadeFiles
 from recipe.studies import lm_eval
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, say
 
@@ -153,8 +154,9 @@ def evaluate(steps: Steps, model: str, out: str) -> None:
 def smoke(steps: Steps) -> None:
     """The smoke setting on the micro tokenizer and random weights, on one machine: both orders of the levels."""
     model = "data/npg_muse/model"
-    if not Path(model).exists():
-        steps.module("data_prep.micro.model", "--out", model, "--max-length", "8192")
+    command = ("data_prep.micro.model", "--out", model, "--max-length", "8192")
+    files = MadeFiles(Path("data/npg_muse"), "model", ("model/**/*",), command, command[:1])
+    steps.make(files, lambda: steps.module(*command))
     # A byte is a token: the largest prompts have some thousand. Short answers, few prompts a step.
     overrides = (
         "data.max_prompt_length=5000 data.train_batch_size=16 actor_rollout_ref.actor.ppo_mini_batch_size=16 "

@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import TextIO
 
 import yaml
 
+from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder
 from recipe.runtime.options import Options
 from recipe.studies import manifest
+from recipe.studies.made_data import ROWS, judge_files
 
 REFUSED = 2
 
@@ -159,12 +161,34 @@ class Steps:
         except (manifest.StudyError, OSError) as error:
             raise Stopped(str(error)) from error
 
-    def make_rows(self, folder: str, module: str, *options: str) -> None:
-        """Make the rows of a folder once, by a module of data_prep; a folder made with other options is refused."""
+    def make(self, files: MadeFiles, run: Callable[[], None]) -> None:
+        """Make files by `run` unless the present code and inputs made them.
+
+        Stopped if they are not as their command left them.
+        """
+        try:
+            if self.dry:
+                # A dry run finds neither the inputs that earlier steps would make, nor refuses anything.
+                with suppress(MadeFilesError, OSError):
+                    if files.mark.exists() and files.are_made():
+                        return
+                run()
+                return
+            with alone(files.folder):
+                files.make(run)
+        except (MadeFilesError, OSError) as error:
+            raise Stopped(str(error)) from error
+
+    def make_rows(self, folder: str, module: str, *options: str, files: tuple[str, ...] = ROWS) -> None:
+        """Make the rows of a folder by a module of data_prep; a folder made with other options is refused.
+
+        files: patterns of what the module writes.
+        """
         made = f"{module.removeprefix('sources.')} {' '.join(options)}"
         self.claim_folder(MadeWith(folder, settings={"made": made}))
-        if not Path(folder, "test.parquet").exists():
-            self.module(f"data_prep.{module}", "--out", folder, *options)
+        command = (f"data_prep.{module}", "--out", folder, *options)
+        rows = MadeFiles(Path(folder), "rows", files, command, command[:1], judge_files(options))
+        self.make(rows, lambda: self.module(*command))
 
     def local_model(self, model: str) -> str:
         """The folder of a model; of a hub's name that of its snapshot."""

@@ -9,7 +9,7 @@ import pytest
 
 from data_prep import made_from
 from recipe import micro_start
-from recipe.micro_start import SFT_FILES
+from recipe.studies.made_data import sft_files
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,8 @@ def run(command):
         for name in ("train", "sft_train", "sft_val"):
             (folder / f"{name}.parquet").write_text(" ".join(command))
     elif command[0] == "data_prep.micro.model":
-        (folder / "initial_model").mkdir()
+        (folder / "initial_model").mkdir(exist_ok=True)
+        (folder / "initial_model/config.json").write_text("{}")
     else:
         assert not (folder / "sft").exists()
         for step in (9, 10):
@@ -79,7 +80,7 @@ def test_a_start_is_made_once_and_keeps_the_last_checkpoint(tree: Path) -> None:
         ("rewards/sandbox/server/pool.py", ["data_prep.micro", "data_prep.micro.model", "recipe.sft"]),
         ("data_prep/micro/queries.py", ["data_prep.micro"]),
         ("recipe/runtime/console.py", ["recipe.sft"]),
-        (SFT_FILES[0], ["recipe.sft"]),
+        (str(sft_files("micro")[0].relative_to(ROOT)), ["recipe.sft"]),
         ("recipe/keep.py", []),
         ("data_prep/sources/mbpp.py", []),
     ],
@@ -106,6 +107,31 @@ def test_a_failed_command_ends_the_start_and_is_tried_again(tree: Path) -> None:
     done = subprocess.run([sys.executable, "-c", failing], cwd=tree, env={"PYTHONPATH": str(tree)})
     assert done.returncode == 3
     assert start(tree) == ["data_prep.micro"]
+
+
+def test_files_that_no_record_explains_or_that_were_changed_by_hand_stay(tree: Path) -> None:
+    rows, record = tree / "made/train.parquet", tree / "made/.1.key"
+    kept = record.read_text()
+    refusals = []
+    for change in (lambda: rows.write_text("edited"), record.unlink):
+        change()
+        command = [sys.executable, "-c", RUN, "--limit", "8"]
+        done = subprocess.run(command, cwd=tree, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, rows.read_text()) == (2, "", "edited")
+        refusals.append(done.stderr)
+    assert "made/train.parquet has changed since data_prep.micro made it; restore it, or remove it" in refusals[0]
+    assert "made/sft_train.parquet is there, but no made/.1.key says what made it; move " in refusals[1]
+    rows.unlink()
+    record.write_text(kept)
+    assert start(tree) == ["data_prep.micro"]
+
+
+def test_the_records_of_earlier_releases_are_a_key_alone(tree: Path) -> None:
+    for number in "123":
+        record = tree / f"made/.{number}.key"
+        record.write_text(record.read_text().splitlines()[0] + "\n")
+    assert start(tree) == []
+    assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
 
 
 def test_an_option_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

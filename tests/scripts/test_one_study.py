@@ -1,10 +1,12 @@
 """Launchers with stand-ins for training and evaluation: a study has one model, one data set, one response length."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from data_prep import made_from
 from tests.models import make_cached, make_model
 from tests.studying import ROOT, of_module, study
 
@@ -16,12 +18,20 @@ with open(os.environ["LOG"], "a") as log:
     log.write(" ".join([module, *words]) + "\\n")
 if module == os.environ.get("FAILS"):
     sys.exit(1)
+if words[:1] == ["choose"]:
+    print(words[1])
 out = pathlib.Path(words[words.index("--out") + 1]) if "--out" in words else None
 def leave(folder, *names):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text(module)
-if module.startswith("data_prep."):
+        (folder / name).write_text(os.environ.get("ROWS", module))
+if module == "data_prep.micro.model":
+    leave(out, "config.json", "tokenizer.json", "model.safetensors")
+elif module.startswith("data_prep.micro.") or module == "data_prep.sources.agents":
+    leave(out.parent, out.name)
+elif module == "data_prep.micro":
+    leave(out, "train.parquet", "val.parquet", "sft_train.parquet")
+elif module.startswith("data_prep."):
     leave(out, *(split + ".parquet" for split in os.environ.get("SPLITS", "train dev test").split()))
 elif module == "recipe.export":
     leave(out, "config.json", "tokenizer.json", "model.safetensors")
@@ -29,8 +39,11 @@ elif out:
     leave(out, "metrics.json", "probe.json")
 elif module == "recipe.sft":
     folder = [word.partition("=")[2] for word in words if word.startswith("trainer.default_local_dir=")][0]
-    leave(pathlib.Path(folder) / "global_step_1/huggingface", "config.json", "tokenizer.json", "model.safetensors")
+    leave(pathlib.Path(folder) / "global_step_128/huggingface", "config.json", "tokenizer.json", "model.safetensors")
 """
+
+# Rows of two skills, and a start that has seen second turns.
+SECOND_TURNS = ["data_prep.micro", "data_prep.micro.episodes", "data_prep.micro.episodes", "recipe.sft"]
 
 
 @pytest.fixture
@@ -84,7 +97,7 @@ def test_a_finished_study_is_not_done_again(finished):
     [
         ("", "other", {}, "outputs/gsm8k was made with another model 'start': m "),
         ("m/model.safetensors", "m", {}, "outputs/gsm8k was made with another model 'start': m "),
-        ("data/gsm8k/dev.parquet", "m", {}, "outputs/gsm8k was made with another data 'dev': "),
+        ("data/gsm8k/dev.parquet", "m", {}, "data/gsm8k/dev.parquet has changed since data_prep.sources.gsm8k made it"),
         ("outputs/gsm8k/study/model/model.safetensors", "m", {}, "gsm8k/trained was made with another model 'model': "),
         ("", "m", {"TRAIN": "data.seed=3"}, "outputs/gsm8k/study was made with another setting 'train': "),
         ("", "m", {"EVALUATE": "--limit 3"}, "outputs/gsm8k/base was made with another setting 'evaluate': "),
@@ -155,7 +168,53 @@ def test_the_runs_of_npg_muse_share_weights_and_rows(project):
     (project / "data/npg_muse/7500/level3/train.parquet").write_text("other rows")
     status, commands, printed = launch(project, "npg_muse.curriculum", "m", "binary", "7500")
     assert (status, commands) == (2, [])
-    assert "outputs/npg_muse was made with another data '7500_3_train'" in refusal(printed)
+    assert "data/npg_muse/7500/level3/train.parquet has changed since data_prep.graphs made it" in refusal(printed)
+
+
+@pytest.mark.parametrize(
+    ("words", "makers"),
+    [
+        (["task", "gsm8k", "m"], ["data_prep.sources.gsm8k"]),
+        (["npg_muse.mixed", "m", "binary", "7500"], ["data_prep.graphs"] * 5),
+        (["npg_muse.smoke"], ["data_prep.micro.model", *["data_prep.graphs"] * 5]),
+        (["coding.phase4_repair"], ["data_prep.sources.agents"] * 2),
+        (["coding.micro"], [*SECOND_TURNS, *["data_prep.sources.agents"] * 2]),
+        (["evidence_credit", "agents"], SECOND_TURNS),
+    ],
+    ids=lambda words: words[0],
+)
+def test_data_are_made_again_when_a_module_that_makes_them_changes(project, monkeypatch, words, makers):
+    """One file stands for all modules; tests/data_prep/test_made_from.py shows that verifiers are among them."""
+    verifier = project / "verifier.py"
+    verifier.write_text("limit = 1")
+    monkeypatch.setattr(made_from, "sources", lambda modules: [verifier])
+    (project / "bin").mkdir()
+    # scripts/setup.sh and scripts/micro_start.sh do nothing.
+    (project / "bin/bash").write_text('#!/bin/sh\ncase "$1" in scripts/*) ;; *) exec /bin/bash "$@" ;; esac\n')
+    (project / "bin/bash").chmod(0o755)
+    for start in ("data/micro/model", "o/phase0/model", "o/phase3/model"):
+        make_model(project / start)
+    (project / "d").mkdir()
+    for split in ("train", "dev"):
+        (project / f"d/{split}.parquet").write_text("rows")
+    places = {"OUT": "o", "DATA": "d", "AGENTS": "micro"} if words[0] == "coding.phase4_repair" else {"OUT": "out"}
+
+    def made(**variables: str) -> tuple[int, list[str], str]:
+        path = f"{project}/bin:{os.environ['PATH']}"
+        status, commands, printed = launch(project, *words, PATH=path, **places, **variables)
+        names = [one.split()[0] for one in commands if one.startswith("data_prep.") or "sft_experiment=micro" in one]
+        return status, names, printed
+
+    status, names, printed = made()
+    assert (status, names) == (0, makers), printed
+    assert made()[:2] == (0, [])
+    verifier.write_text("limit = 2")
+    assert made()[:2] == (0, makers)  # the same rows: the results stay valid
+    if words[0] in ("task", "npg_muse.mixed", "coding.phase4_repair"):
+        verifier.write_text("limit = 3")
+        status, again, printed = made(ROWS="other")
+        assert (status, again) == (2, makers)
+        assert "was made with another data '" in printed
 
 
 def test_other_tasks_are_other_data(project):

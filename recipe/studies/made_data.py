@@ -1,0 +1,26 @@
+"""What the commands that make data write and read: patterns of files, and files of the configuration."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_prep.made_from import ROOT
+
+CONFIGS = ROOT / "configs"
+
+ROWS = ("*.parquet", "*.jsonl", "manifest.json", "origin.json", "run_info.json")
+"""Files that a module of data_prep makes in a folder for it alone."""
+MICRO_ROWS = ("train.parquet", "val.parquet", "test.parquet", "sft_*.parquet")
+"""Files of data_prep.micro; its folder may also hold models and demonstrations of episodes."""
+
+
+def judge_files(options: Sequence[str]) -> tuple[Path, ...]:
+    """The files that settle how solutions are judged, if the options of a module of data_prep name an experiment."""
+    if "--experiment" not in options:
+        return ()
+    name = options[options.index("--experiment") + 1]
+    return (CONFIGS / "train.yaml", CONFIGS / "reward/verified.yaml", CONFIGS / f"experiment/{name}.yaml")
+
+
+def sft_files(experiment: str) -> tuple[Path, ...]:
+    """The files that recipe.sft composes for an experiment on a CPU."""
+    return (CONFIGS / "sft.yaml", CONFIGS / f"sft_experiment/{experiment}.yaml", CONFIGS / "sft_platform/cpu.yaml")
