@@ -1,8 +1,8 @@
 """Learning signal of data sets: ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
 
 Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and reports accuracy,
-share of tests passed, reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the prompts that carry signal
-and may be trained on.
+share of tests passed, reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the
+prompts that carry signal and may be trained on.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)

@@ -110,9 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     for name, toy in (("grid", _grid), ("tests", _tests)):
         _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy)
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
-    for toy in toys.choices.values():
-        toy.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
-        toy.add_argument("--out", help="folder of results.md, results.json and the picture; None: outputs/toy/...")
+    for subcommand in toys.choices.values():
+        subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
+        subcommand.add_argument(
+            "--out", help="folder of results.md, results.json and the picture; None: outputs/toy/..."
+        )
     return parser
 
 
