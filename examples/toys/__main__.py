@@ -112,9 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for subcommand in toys.choices.values():
         subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
-        subcommand.add_argument(
-            "--out", help="folder of results.md, results.json and the picture; None: outputs/toy/..."
-        )
+        subcommand.add_argument("--out", help="folder of results and picture; None: outputs/toy/...")
     return parser
 
 
