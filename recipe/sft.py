@@ -10,6 +10,7 @@ the evaluations ``before`` and ``after`` and their differences, ``report.json``.
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 
 import contextlib  # isort: skip
+import heapq
 import os
 import shlex
 import subprocess
@@ -124,19 +125,28 @@ def require_room(config: DictConfig, model: Path, files: Sequence[str]) -> None:
         raise RoomError("\n".join(refusals))
 
 
+CANDIDATES = 16
+"""How many demonstrations, those with the most bytes, are tokenized for each place in a micro-batch."""
+
+
 def longest_micro_batch(config: DictConfig, model: Path, files: Sequence[str]) -> int:
-    """Tokens of the micro-batch of the longest demonstrations, of one rank."""
+    """Tokens of the micro-batch of the longest demonstrations, of one rank, among those with the most bytes."""
     if config.data.use_dynamic_bsz:
         return int(config.data.max_token_len_per_gpu)
     from verl.utils import hf_tokenizer
 
-    tokenizer = hf_tokenizer(str(model))
+    tokenizer, places = hf_tokenizer(str(model)), int(config.data.micro_batch_size_per_gpu)
+    rows = (row for path in files for row in read_rows(Path(path), Demonstration))
     chats = [
-        [turn.model_dump() for turn in row.messages] for path in files for row in read_rows(Path(path), Demonstration)
+        [turn.model_dump() for turn in row.messages] for row in heapq.nlargest(CANDIDATES * places, rows, key=_bytes)
     ]
     texts = [tokenizer.apply_chat_template(chat, tokenize=False) for chat in chats]
-    lengths = sorted(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]), reverse=True)
-    return sum(lengths[: config.data.micro_batch_size_per_gpu])
+    lengths = map(len, tokenizer(texts, add_special_tokens=False)["input_ids"])
+    return sum(heapq.nlargest(places, lengths))
+
+
+def _bytes(row: Demonstration) -> int:
+    return sum(len(message.content.encode()) for message in row.messages)
 
 
 def _fitting(path: Path, config: DictConfig, model: Path, out: Path) -> str:
@@ -161,8 +171,7 @@ def too_long(path: Path, rows: Sequence[Demonstration], config: DictConfig, mode
     tokenized.
     """
     limit = int(config.data.max_length)
-    texts = ("".join(message.content for message in row.messages) for row in rows)
-    doubtful = [number for number, text in enumerate(texts) if len(text.encode()) > limit // 2]
+    doubtful = [number for number, row in enumerate(rows) if _bytes(row) > limit // 2]
     if not doubtful:
         return set()
     from verl.utils import hf_tokenizer

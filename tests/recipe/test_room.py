@@ -39,11 +39,12 @@ def small(tmp_path: Path) -> Path:
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gib: float) -> None:
-    """A container with this much memory, all of it free."""
+    """A container with this much memory, all of it free, on a machine that does not say what it has."""
     files = (tmp_path / "memory.max", tmp_path / "memory.current")
     files[0].write_text(str(int(gib * GIB)))
     files[1].write_text("0")
     monkeypatch.setattr(machine_room, "_CGROUPS", (files,))
+    monkeypatch.setattr(machine_room, "_stated", lambda *_: [])
 
 
 def disk_of(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
@@ -164,7 +165,8 @@ def demonstrations(folder: Path, letters: list[int]) -> Path:
     return folder / "train.parquet"
 
 
-def test_the_longest_micro_batch_has_the_longest_demonstrations(tiny_suite, tmp_path):
+def test_the_longest_micro_batch_has_the_longest_demonstrations(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe.sft, "CANDIDATES", 1)
     files = [str(demonstrations(tmp_path, [10, 30, 20]))]
     model = tiny_suite / "initial_model"
     one, two, all_three = (

@@ -216,6 +216,8 @@ def _start(state: str, arguments: tuple[str, ...]) -> tuple[socket.socket, Addre
             threading.Thread(target=process.wait, daemon=True).start()
             return joined
         time.sleep(0.05)
+    ended = process.poll()
     process.kill()
     process.wait()
-    raise RuntimeError(f"the embedded sandbox did not start:\n{Path(log_path).read_text(errors='replace')[-2000:]}")
+    why = f"no answer within {START_SECONDS:.0f} s" if ended is None else f"it ended with status {ended}"
+    raise RuntimeError("\n".join(filter(None, [why, Path(log_path).read_text(errors="replace")[-2000:].strip()])))
