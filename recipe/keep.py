@@ -1,6 +1,6 @@
 """Pack a study's finished runs into one file small enough for git, and continue the study from it elsewhere.
 
-    python -m recipe.keep FOLDER RUNS.jsonl.gz   add the finished runs in FOLDER that the file lacks
+    python -m recipe.keep FOLDER RUNS.jsonl.gz   add the finished runs in FOLDER that the file lacks (--runs: of these)
     python -m recipe.keep RUNS.jsonl.gz FOLDER   write a run directory for each run of the file that FOLDER lacks
 
 The file has everything that tables need: settings, report, start and end, and the metrics of every step.
@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,12 @@ def kept(run: RunDirectory) -> KeptRun:
     )
 
 
-def pack(folder: Path, file: Path) -> str:
-    """Add the finished runs that the file lacks; returns a summary."""
+def pack(folder: Path, file: Path, wanted: Collection[str] = ()) -> str:
+    """Add the finished runs that the file lacks; returns a summary. wanted: their names; none: all in the folder."""
     known = kept_runs.read(file) if file.exists() else []
     names = {run.path.name for run in known}
-    new = [kept(run) for run in finished_runs(folder) if run.path.name not in names]
+    found = [run for run in finished_runs(folder) if not wanted or run.path.name in wanted]
+    new = [kept(run) for run in found if run.path.name not in names]
     if new:
         kept_runs.write(file, [*known, *new])
     return f"{len(new)} runs kept in {file}, which had {len(known)}"
@@ -91,6 +93,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("source", type=Path, help="a folder of run directories, or the file")
     parser.add_argument("target", type=Path, help="the file, or a folder")
+    parser.add_argument("--runs", nargs="+", default=[], metavar="NAME", help="of a folder: keep these runs only")
     options = parser.parse_args(arguments)
     source, target = options.source, options.target
     try:
@@ -100,7 +103,7 @@ def main(arguments: list[str]) -> int:
                 "Pack runs that are kept in a folder (version 1) into a file first: "
                 f"python -m recipe.keep FOLDER FOLDER{kept_runs.SUFFIX}"
             )
-        print(pack(source, target) if is_file(target) else unpack(source, target))
+        print(pack(source, target, options.runs) if is_file(target) else unpack(source, target))
     except (RecordsError, OSError) as error:
         print(f"recipe.keep: {error}", file=sys.stderr)
         return 2

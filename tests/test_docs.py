@@ -20,14 +20,16 @@ WIDTH = 120
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def test_every_group_and_file_of_the_configuration_is_named_in_the_table():
+def test_the_table_names_every_group_of_the_configuration_and_only_files_that_exist():
     named = {}
     for group, files in re.findall(r"^\| `(\w+)` \| (.*?) \|", RUNNING.read_text(), re.MULTILINE):
         named[group] = set(re.findall(r"`(\w+)`", files))
     for group, files in re.findall(r"`(sft_\w+)` \((.*?)\)", RUNNING.read_text()):
         named[group] = set(re.findall(r"`(\w+)`", files))
     folders = (path for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__")
-    assert named == {path.name: {file.stem for file in path.glob("[!_]*.yaml")} for path in folders}
+    files = {path.name: {file.stem for file in path.glob("[!_]*.yaml")} for path in folders}
+    assert named.keys() == files.keys()
+    assert {group: named[group] - files[group] for group in named if named[group] - files[group]} == {}
 
 
 def prose(page: Path) -> str:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recipe.records.arms import ReportError
+from recipe.records.arms import ReportError, finished_runs, is_file
 from recipe.records.pages import skill_table
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import cautions, markdown_table
@@ -39,9 +39,14 @@ def _change(before: float, after: float) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIRECTORY")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUNS", help="run directories, or files of recipe.keep with several runs"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
-    print(summarize([RunDirectory(path) for path in options.runs]))
+    paths: list[Path] = options.runs
+    print(
+        summarize([run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])])
+    )

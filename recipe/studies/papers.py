@@ -7,7 +7,6 @@ its study, so they keep their order and spelling (docs/evidence).
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.records.run_directory import RunDirectory
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, files_in
 
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
@@ -139,22 +138,18 @@ SCALES = {"toy": _toy, "micro": _micro, "real": _real}
 
 def learning(steps: Steps, *overrides: str) -> None:
     """The quickstart's training from one start with several seeds, 36 updates each; a stopped seed is continued."""
+    seeds, out = (steps.options.seeds or "0 1 2").split(), "outputs/learning"
     steps.micro_start()
-    given, runs = steps.options, []
-    steps.study = _study(steps, "outputs/learning", "data/micro")
-    platform = [f"platform={given.platform}"] if steps.on_gpus else []
-    for seed in (given.seeds or "0 1 2").split():
-        folder = f"outputs/learning/seed{seed}"
-        steps.claim(MadeWith(folder, settings={"train": f"{' '.join(overrides)} {given.train}"}))
-        if not RunDirectory(Path(folder)).finished:
-            # 13 samples a prompt, 663 a skill: a standard error of at most 1.94 points.
-            steps.module(
-                "recipe.train", *platform, "experiment=quickstart", "run.experiment=learning", f"run.name=seed{seed}",
-                f"data.seed={seed}", "actor_rollout_ref.rollout.val_kwargs.n=13", "trainer.total_training_steps=36",
-                "trainer.test_freq=18", "trainer.save_freq=18", *overrides, *given.train.split(),
-            )  # fmt: skip
-        runs.append(folder)
-    steps.module("recipe.report", "summary", *runs)
+    steps.take_kept(out)
+    steps.study = _study(steps, out, "data/micro", overrides)
+    # 13 samples a prompt, 663 a skill: a standard error of at most 1.94 points.
+    steps.multirun(
+        "experiment=quickstart", "run.experiment=learning", f"data.seed={','.join(seeds)}",
+        "run.name=seed${data.seed}", "actor_rollout_ref.rollout.val_kwargs.n=13", "trainer.total_training_steps=36",
+        "trainer.test_freq=18", "trainer.save_freq=18", *overrides,
+    )  # fmt: skip
+    steps.keep_runs(out)
+    _report(steps, "summary", *(f"{out}/seed{seed}" for seed in seeds))
 
 
 def _study(steps: Steps, out: str, data: str, overrides: Sequence[str] | None = None) -> MadeWith:

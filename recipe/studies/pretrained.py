@@ -6,11 +6,14 @@ from data_prep.pretrained.errors import PretrainedError
 from data_prep.pretrained.folders import check_folder
 from recipe.capacity.model_shape import KNOWN_SHAPES, UnknownShapeError, shape_of
 from recipe.checks.model import ModelError, described_model
+from recipe.records.run_directory import RunDirectory
+from recipe.studies import manifest
 from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 MODEL = "data/pretrained/smollm2"
 DATA, OUT = "data/english", "outputs/pretrained"
 EXPERIMENT = "pretrained"
+RUNS = f"outputs/{EXPERIMENT}"
 LEVELS = ("1", "sql=1,2")
 MISREAD = "0.4"  # share of the demonstrations that misread their problem: what training can then unlearn
 AS_TRAINED = ("--sampling", "eval@k", "--samples", "1")  # temperature 1
@@ -28,14 +31,26 @@ def pretrained(steps: Steps, model: str = "") -> None:
     start = supervised_start(steps, model, data, f"{out}/start")
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
-    runs = {seed: f"{given.name or 'study'}.s{seed}" for seed in (given.seeds or "0").split()}
+    name = given.name or "study"
+    runs = {seed: f"{name}.s{seed}" for seed in (given.seeds or "0").split()}
+    steps.take_kept(RUNS)
     for seed, run in runs.items():
         words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
+        if _was_kept(f"{RUNS}/{run}"):
+            # Refused if it has other settings. Its weights were not kept: it is neither exported nor evaluated.
+            steps.settle(EXPERIMENT, start, f"{name}.s${{data.seed}}", *words)
+            continue
         steps.grpo(EXPERIMENT, start, run, *words)
         after = f"{out}/after.s{seed}"
-        steps.evaluate(EXPERIMENT, f"outputs/{EXPERIMENT}/{run}/model", after, test, *AS_TRAINED)
+        steps.evaluate(EXPERIMENT, f"{RUNS}/{run}/model", after, test, *AS_TRAINED)
         steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")
-    steps.module("recipe.report", "summary", *(f"outputs/{EXPERIMENT}/{run}" for run in runs.values()))
+    steps.keep_runs(RUNS, *runs.values())
+    steps.module("recipe.report", "summary", *(f"{RUNS}/{run}" for run in runs.values()))
+
+
+def _was_kept(folder: str) -> bool:
+    """Whether a finished run came from the file KEPT; one that ran here has a record of what it was made with."""
+    return RunDirectory(Path(folder)).finished and not Path(folder, manifest.FILE).exists()
 
 
 def base_model(steps: Steps, model: str, out: str) -> str:

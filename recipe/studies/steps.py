@@ -233,16 +233,27 @@ class Steps:
         self.claim(MadeWith(folder, {"start": model}, data, {"train": f"{length} {settings} {given.train}"}))
         if self.have(f"{folder}/model"):
             return
-        one_machine = () if self.on_gpus or experiment in _MADE_FOR_A_CPU else _ONE_MACHINE
-        self.module(
-            "recipe.train", f"experiment={experiment}", f"platform={self.platform}",
-            f"actor_rollout_ref.model.path={model}", f"run.name={name}", length, *one_machine, *overrides,
-            *given.train.split(),
-        )  # fmt: skip
+        self._train((), experiment, model, name, *overrides)
         self.serve(
             self.python, "-m", "recipe.export", folder, "--out", f"{folder}/model", "--platform", self.serving,
             *given.export.split(),
         )  # fmt: skip
+
+    def _train(self, how: Sequence[str], experiment: str, model: str, name: str, *overrides: str) -> None:
+        given = self.options
+        one_machine = () if self.on_gpus or experiment in _MADE_FOR_A_CPU else _ONE_MACHINE
+        self.module(
+            "recipe.train", *how, f"experiment={experiment}", f"platform={self.platform}",
+            f"actor_rollout_ref.model.path={model}", f"run.name={name}", f"data.max_response_length={given.length}",
+            *one_machine, *overrides, *given.train.split(),
+        )  # fmt: skip
+
+    def settle(self, experiment: str, model: str, name: str, *overrides: str) -> None:
+        """CommandFailed if a finished run has other settings than `grpo` would give it.
+
+        name: of the run, built from its overrides, as a multirun needs it.
+        """
+        self._train(("--multirun",), experiment, model, name, *overrides)
 
     def micro_start(self, *options: str) -> None:
         """Make the environment, the micro suite and its starting model. options: of recipe.micro_start."""
@@ -263,10 +274,10 @@ class Steps:
         if self.options.kept and Path(self.options.kept).exists():
             self.module("recipe.keep", self.options.kept, folder)
 
-    def keep_runs(self, folder: str) -> None:
-        """Add what tables need of finished runs to the file KEPT."""
+    def keep_runs(self, folder: str, *names: str) -> None:
+        """Add what tables need of finished runs to the file KEPT. names: of the runs; none: all in the folder."""
         if self.options.kept:
-            self.module("recipe.keep", folder, self.options.kept)
+            self.module("recipe.keep", folder, self.options.kept, *(("--runs", *names) if names else ()))
 
 
 def _failure(command: str, status: int) -> CommandFailed:

@@ -57,6 +57,14 @@ def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
     assert (tmp_path / "kept_summary" / "speed.md").is_file()
 
 
+def test_named_runs_alone_are_kept(tmp_path: Path, capsys):
+    for name in ("study.s0", "mine", "study.s1"):
+        finish(tmp_path, name)
+    file = tmp_path / "kept.jsonl.gz"
+    assert keep.main([str(tmp_path / "a"), str(file), "--runs", "study.s0", "study.s1"]) == 0
+    assert [run.path.name for run in finished_runs(file)] == ["study.s0", "study.s1"]
+
+
 def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
     file = tmp_path / "kept.jsonl.gz"

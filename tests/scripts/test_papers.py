@@ -125,9 +125,19 @@ def test_evidence_a_trains_on_the_suite_that_it_made():
 
 def test_the_table_of_learning_is_of_one_run_a_seed():
     commands = dry("learning", SEEDS="998 999")
-    names = [search(r"run.name=(\S+) data.seed=(\S+)", run).groups() for run in of_module(commands, "recipe.train")]
-    assert names == [("seed998", "998"), ("seed999", "999")]
+    (runs,) = of_module(commands, "recipe.train")
+    assert runs.startswith("recipe.train --multirun experiment=quickstart run.experiment=learning data.seed=998,999 ")
+    assert "run.name=seed${data.seed} " in runs
     assert commands[-1] == "recipe.report summary outputs/learning/seed998 outputs/learning/seed999"
+
+
+def test_learning_continues_from_one_file_and_adds_to_it(tmp_path: Path):
+    kept = tmp_path / "runs.jsonl.gz"
+    commands = dry("learning", KEPT=str(kept))
+    assert of_module(commands, "recipe.keep") == [f"recipe.keep outputs/learning {kept}"]
+    kept.touch()
+    steps = [one.split()[0] for one in dry("learning", KEPT=str(kept)) if not one.startswith(("claim", "bash"))]
+    assert steps == ["recipe.keep", "recipe.train", "recipe.keep", "recipe.report"]
 
 
 def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():

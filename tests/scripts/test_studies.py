@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from recipe.records.run_directory import RunDirectory
 from recipe.runtime.options import Options
 from recipe.settings import read_settings
 from recipe.studies import npg_muse
@@ -404,6 +405,32 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
     reports = of_module(commands, "recipe.report")
     assert f"--answers {tmp_path}/o/after.s1/answers.md" in reports[0]
     assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/study.s1", "outputs/pretrained/study.s2"]
+
+
+def test_a_seed_from_the_file_of_kept_runs_is_compared_with_the_settings_and_not_trained_again(tmp_path):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    kept = tmp_path / "runs.jsonl.gz"
+    kept.touch()
+    run = RunDirectory.prepare(str(tmp_path / "outputs"), "pretrained", "study.s1")
+    run.log_event("end")
+    status, commands, printed = study("pretrained", folder=tmp_path, SEEDS="1 2", KEPT=str(kept))
+    assert status == 0, printed
+    settled, trained = of_module(commands, "recipe.train")
+    assert settled.startswith("recipe.train --multirun experiment=pretrained ")
+    assert "run.name=study.s${data.seed} " in settled
+    assert settled.endswith("data.seed=1")
+    assert "run.name=study.s2 " in trained
+    assert trained.endswith("data.seed=2")
+    assert [one.split()[1] for one in of_module(commands, "recipe.export")] == ["outputs/pretrained/study.s2"]
+    assert of_module(commands, "recipe.keep") == [
+        f"recipe.keep {kept} outputs/pretrained",
+        f"recipe.keep outputs/pretrained {kept} --runs study.s1 study.s2",
+    ]
+    assert commands.index(f"recipe.keep {kept} outputs/pretrained") < commands.index(settled)
+    # One that ran here has a record of what it was made with, and its weights.
+    (run.path / "study.json").write_text("{}")
+    _, commands, _ = study("pretrained", folder=tmp_path, SEEDS="1", KEPT=str(kept))
+    assert "--multirun" not in of_module(commands, "recipe.train")[0]
 
 
 @pytest.mark.parametrize(

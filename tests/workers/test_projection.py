@@ -4,6 +4,7 @@ import math
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
+from workers.safety.geometry import Solver
 
 PARAMETERS = 40
-METHODS = ("qp", "sequential_margin", "pcgrad", "none")  # torchjd's methods: test_aggregators.py
+METHODS = (*get_args(Solver), "none")  # torchjd's methods: test_aggregators.py
 
 
 def problem(seed: int, skills: int, correlation: float = 0.0, parameters: int = PARAMETERS) -> tuple[Tensor, Tensor]:
@@ -123,6 +125,19 @@ def test_a_step_that_violates_nothing_comes_back_as_it_is(method: str) -> None:
     assert not result.multipliers.any()
     assert result.moved == 0
     assert not result.stalled
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(problems)
+@settings(max_examples=20, deadline=None)
+def test_what_a_method_reports_is_true_of_the_step_that_it_returns(method: str, drawn: tuple[Tensor, Tensor]) -> None:
+    step, constraints = drawn
+    result = project(step, constraints, method=method)
+    change = constraints @ result.step
+    torch.testing.assert_close(result.change, change, atol=1e-9, rtol=1e-6)
+    cosines = change / (constraints.norm(dim=1) * step.norm())
+    assert result.missed == bool((cosines < -1e-5).any())
+    assert result.moved == pytest.approx(distance(result, step) / float(step.norm()), abs=1e-9)
 
 
 @pytest.mark.parametrize("method", ["qp", "sequential_margin"])

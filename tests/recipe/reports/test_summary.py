@@ -1,5 +1,7 @@
 import pytest
+from omegaconf import OmegaConf
 
+from recipe import keep
 from recipe.records.run_directory import RunDirectory
 from recipe.report import main
 from recipe.reports.summary import summarize
@@ -39,6 +41,18 @@ def test_greedy_accuracy_stands_beside_the_sampled_one(tmp_path):
 def test_runs_of_different_skills_are_not_compared(tmp_path):
     with pytest.raises(ValueError, match="have different skills"):
         summarize([_run(tmp_path, "a", 0.1, 0.2), _run(tmp_path, "b", 0.1, 0.2, skill="trace")])
+
+
+def test_the_runs_of_a_kept_file_give_the_rows_of_their_folders(tmp_path, capsys):
+    runs = [_run(tmp_path, "seed0", 0.4, 0.75), _run(tmp_path, "seed1", 0.5, 0.45)]
+    for run in runs:
+        run.write_config(OmegaConf.create({"data": {"seed": 0}}))
+        (run.path / "EXPERIMENT.md").write_text("report")
+        run.log_event("end")
+    file = tmp_path / "runs.jsonl.gz"
+    keep.pack(tmp_path / "learning", file)
+    assert main(["summary", str(file)]) == 0
+    assert capsys.readouterr().out.strip() == summarize(runs)
 
 
 def test_a_folder_without_a_run_ends_with_a_message(tmp_path, capsys):
