@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rewards.analysis.parsing import parse
 from rewards.counterfactual.coverage import unexecuted_steps
 from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits
 from rewards.counterfactual.methods import MethodInputs, credits_by, step_order
@@ -34,6 +35,7 @@ from rewards.counterfactual.replayer import MAX_TESTS, Array, Outcome, Replayer,
 from rewards.counterfactual.segments import NoSteps, Step, segment
 from rewards.counterfactual.siblings import Alternatives, Keyed, Sibling, equal_steps, of_programs, of_turns
 from rewards.counterfactual.step_keys import state_keys
+from rewards.extraction import find_block
 
 __all__ = [
     "CHOICES",
@@ -117,7 +119,7 @@ async def estimate(
         return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, seconds=seconds)
 
     if len(steps) < 2 and plan.methods != ("returns",):
-        return without_credit("one_step")
+        return without_credit("unparsable" if _unparsable(solution, plan) else "one_step")
     replayer = Replayer(verify, resume, measure)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
@@ -171,6 +173,12 @@ def _edits(
     own = of_turns(same[0] if same else Sibling(actions, math.nan, states))
     others = [of_turns(sibling) for sibling in siblings if sibling not in same]
     return TurnEdits(actions), own, others
+
+
+def _unparsable(solution: str, plan: Plan) -> bool:
+    """Whether the steps should be statements, but the code has none since it does not parse."""
+    block = find_block(solution, "python") if plan.unit == "statement" else None
+    return block is not None and parse(solution[slice(*block)]) is None
 
 
 def _left_out(own: Keyed, others: Sequence[Keyed], plan: Plan) -> tuple[set[int], list[int]]:

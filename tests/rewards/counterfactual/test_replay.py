@@ -210,7 +210,15 @@ def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others
 
 
 @pytest.mark.parametrize(
-    ("solution", "cause"), [("", "no_steps"), ("a = 1", "one_step"), ("def f(:", "one_step"), ("x=1\n" * 3000, "no_s")]
+    ("solution", "cause"),
+    [
+        ("", "no_steps"),
+        ("a = 1", "one_step"),
+        ("x=1\n" * 3000, "no_s"),
+        ("def f(:", "unparsable"),
+        ("a = 1\nb = (\nc = 2", "unparsable"),
+        ("text\n```python\na = (\n```", "unparsable"),
+    ],
 )
 def test_solutions_without_several_steps_say_why(solution, cause):
     found = credits_of(lambda lines: 1.0, solution=solution)
