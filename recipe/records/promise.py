@@ -53,10 +53,10 @@ def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
 
 def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     """The promise of a run with these metrics, a row per update; None if it verified no step."""
-    counts = [
+    verified, shrunk, undone = (
         int(sum(row.get(f"{_METRICS}{name}_steps", 0.0) for row in rows)) for name in ("verified", "shrunk", "undone")
-    ]
-    if not counts[0]:
+    )
+    if not verified:
         return None
     margins = [
         row[f"{_METRICS}verified_level/{name}"] - row[f"{_METRICS}line/{name}"]
@@ -66,7 +66,7 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     ]
     # A level that is no number is below every line.
     below = sum(not margin >= 0 for margin in margins)
-    return Promise(*counts, len(margins), below, min(margins, default=float("inf")))
+    return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))
 
 
 def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None:
