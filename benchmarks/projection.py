@@ -5,10 +5,10 @@
 
 ``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
 ``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, with the Gram matrix
-computed. ``adam``: the same in Adam's metric, the first step of an update; ``adam, known``: a later one; ``adam
+computed. ``adam``: the same in Adam's metric, the first step of an update; ``adam, known``: a later step of it. ``adam
 metric``: its diagonal from the optimiser's second moments, once per update. ``torchjd ...``: torchjd's aggregators on
-the same rows, if installed. Ours run with in_place, as in the actor. Each figure is the median of alternating
-repeats, with their range; on a CPU of processor seconds.
+the same rows, if installed. Ours run with in_place, as in the actor. Each figure is the median of alternating repeats,
+with their range; on a CPU of processor seconds.
 """
 
 import argparse

@@ -37,8 +37,10 @@ EpsilonKind = Literal["absolute", "cosine"]
 _CPU_BLOCK = 2**17
 _PIECE = 2**12
 _ACCELERATOR_BLOCK = 2**20
-# Products with a metric are written to memory that has to stay in the cache: columns times constraints.
-_METRIC_BLOCK = 2**17
+# Products with a metric are written to memory that has to stay in the cache: columns times constraints. Such blocks are
+# short enough for sums in fp32.
+_METRIC_BLOCK = 2**16
+_LEAST_METRIC_BLOCK = 2**14
 
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
@@ -258,7 +260,7 @@ def _blocks(pairs: list[_Block]) -> Iterator[_Block]:
             dtype = torch.promote_types(torch.promote_types(step_n.dtype, constraints_S_n.dtype), torch.float32)
             size = _CPU_BLOCK if len(constraints_S_n) >= 8 else 2 * _CPU_BLOCK
             if inverse_n is not None:
-                size = max(_METRIC_BLOCK // max(len(constraints_S_n), 2), _PIECE)
+                size = max(_METRIC_BLOCK // max(len(constraints_S_n), 1), _LEAST_METRIC_BLOCK)
         else:
             dtype, size = torch.float64, _ACCELERATOR_BLOCK
         inverses = repeat(None) if inverse_n is None else (part.to(dtype) for part in inverse_n.split(size))
@@ -283,10 +285,12 @@ def _inner_products(
         sums[0].append(step_n.dot(other_n).view(1))
         sums[1].append(constraints_S_n.mv(step_n))
         if gram is None:
-            other_S_n = constraints_S_n
-            if inverse_n is not None:
-                other_S_n = torch.mul(constraints_S_n, inverse_n, out=scratch.like(constraints_S_n))
-            sums[2].append(_block_gram(constraints_S_n, other_S_n))
+            if inverse_n is None:
+                block_S_S = _block_gram(constraints_S_n)
+            else:
+                moved_S_n = torch.mul(constraints_S_n, inverse_n, out=scratch.like(constraints_S_n))
+                block_S_S = moved_S_n.mm(constraints_S_n.T).double()
+            sums[2].append(block_S_S)
     sizes = (1, skills, 0 if gram is not None else skills * skills)
     packed = torch.cat([_total(parts, size, device) for parts, size in zip(sums, sizes, strict=True)])
     if process_group is not None:
@@ -318,16 +322,13 @@ def _total(parts: list[Tensor], size: int, device: torch.device) -> Tensor:
     return torch.stack(parts).sum(0, dtype=torch.float64).view(-1)
 
 
-def _block_gram(block_S_n: Tensor, other_S_n: Tensor) -> Tensor:
-    """block other' (S, S)"""
+def _block_gram(block_S_n: Tensor) -> Tensor:
     skills, columns = block_S_n.shape
     pieces = columns // _PIECE
     # (pieces, S, _PIECE) without a copy: one batched product, whose sums are too short for fp32 to lose digits.
-    bodies = [
-        each[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1) for each in (block_S_n, other_S_n)
-    ]
-    tail, other_tail = (each[:, pieces * _PIECE :] for each in (block_S_n, other_S_n))
-    return bodies[0].bmm(bodies[1].transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(other_tail.T)
+    body = block_S_n[:, : pieces * _PIECE].view(skills, pieces, _PIECE).transpose(0, 1)
+    tail = block_S_n[:, pieces * _PIECE :]
+    return body.bmm(body.transpose(1, 2)).sum(0, dtype=torch.float64) + tail.mm(tail.T)
 
 
 def _check_finite(square: float, dots: Vector, gram: Vector) -> None:

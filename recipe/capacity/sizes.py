@@ -45,6 +45,7 @@ class RunSizes(PassSizes):
     """Sizes of a run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
 
     constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
+    adam_metric, random_signs: whether projection uses them (``projection.metric``, ``projection.control``).
     """
 
     on_cpu: bool
@@ -54,6 +55,8 @@ class RunSizes(PassSizes):
     reference_bytes: int
     constraints: int
     averages: int
+    adam_metric: bool
+    random_signs: bool
     penalty: str
     agop_parts: int
     fsdp_size: int
@@ -141,6 +144,8 @@ def read_sizes(config: DictConfig) -> RunSizes:
         reference_bytes=BYTES[config.actor_rollout_ref.ref.fsdp_config.model_dtype] if reads_reference else 0,
         constraints=max(map(len, constraints)),
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
+        adam_metric=settings.projection.metric == "adam",
+        random_signs=settings.projection.control == "random_signs",
         penalty=settings.penalty.kind,
         agop_parts=settings.agop.parts if settings.agop.every else 0,
         fsdp_size=engine.fsdp_size,

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 from rich.console import Console
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from recipe.capacity import memory_parts
 from recipe.capacity.memory_parts import pinned
@@ -20,6 +24,10 @@ from tests.composing import composed
 from workers.constraints import GradientAverages, no_gradients
 from workers.displacement import snapshot
 from workers.penalties import Penalty
+from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safety.controls import random_signs
+from workers.safety.metric import adam_inverse_metric
+from workers.safety.verification import Verification
 
 pytestmark = pytest.mark.slow  # composes a dozen configurations
 
@@ -238,6 +246,55 @@ def test_the_plan_counts_the_tensors_that_the_worker_keeps() -> None:
     penalty.begin_stage(1, shards, fisher)
     assert bytes_of(penalty.anchor + penalty.importance) == memory_parts.penalty(MICRO, sizes)
     assert bytes_of(fisher) == memory_parts.fisher(MICRO, sizes)
+
+
+class LiveBytes(TorchDispatchMode):
+    """The most bytes of tensors that were made in this context and lived at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self._live = 0, WeakKeyDictionary[torch.UntypedStorage, int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        given = {each.untyped_storage() for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)}
+        for each in tree_leaves(made):
+            if isinstance(each, torch.Tensor) and each.untyped_storage() not in given:
+                self._live.setdefault(each.untyped_storage(), each.untyped_storage().nbytes())
+        self.peak = max(self.peak, sum(self._live.values()))
+        return made
+
+
+@pytest.mark.parametrize(
+    ("arm", "added"), [("qp_solutions", 0), ("closed_loop", 0), ("closed_loop_adam", 4), ("random_gradients", 5)]
+)
+def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
+    """Forty tensors of 50,000 numbers, so that one more of them at a time is little; the step is refused and undone."""
+    sizes = read_sizes(composed("experiment=paper_b", f"arm={arm}"))
+    parameters = [torch.nn.Parameter(torch.ones(50_000)) for _ in range(40)]
+    optimizer = torch.optim.AdamW(parameters, lr=0.1)
+    for parameter in parameters:
+        parameter.grad = torch.ones(50_000)
+    optimizer.step()
+    shards = [parameter.detach() for parameter in parameters]
+    constraints = [Constraint(f"{number}", number, []) for number in range(sizes.constraints)]
+    with LiveBytes() as live:
+        protection = Protection(constraints, "qp", 0.0, "absolute")
+        update = SafeUpdate(protection, no_gradients(shards, sizes.constraints), snapshot(shards))
+        update.signs = random_signs(parameters, 0) if sizes.random_signs else None
+        for block in update.constraints:
+            block.fill_(1.0)
+        for shard in shards:
+            shard.sub_(0.1)  # in place of an optimiser, whose own memory is another part
+        update.inverse_metric = adam_inverse_metric(optimizer, parameters) if sizes.adam_metric else None
+        update.after_step(shards)
+        Verification([0.0], [0.0], tries=1).after_step(update.start, shards, lambda: [-1.0])
+    assert update.projected == 1
+    planned = 2_000_000 * (4 * sizes.constraints + 8 + added)
+    assert planned <= live.peak <= 1.06 * planned
+    assert memory_parts.projection(MICRO, sizes) * 2_000_000 == planned * memory_parts.trainable_parameters(
+        MICRO, sizes.actor
+    )
 
 
 def test_a_measured_outer_product_holds_a_gradient_a_part_and_is_named_where_it_is_too_much() -> None:

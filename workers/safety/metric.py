@@ -81,6 +81,6 @@ class _SecondMoment:
         scale = math.sqrt(self.correction)
         above = found.new_tensor(1 / scale)
         for part, out in zip(self.shard.reshape(-1).split(_BLOCK), found.view(-1).split(_BLOCK), strict=True):
-            out.copy_(part).sqrt_().add_((self.eps + least) / scale)
+            torch.sqrt(part.float(), out=out).add_((self.eps + least) / scale)
             torch.div(above, out, out=out)
         return found
