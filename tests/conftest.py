@@ -1,13 +1,34 @@
 """Small real data and a small real model, made once a session by the project's own commands."""
 
+import os
+import pickle
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from hypothesis import settings
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 # A machine that is busy with other things fails no law.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """Parse each YAML file once per process: Hydra spends half of its time on the same ones."""
+    load, parsed = OmegaConf.load, dict[tuple[str | Path, int], bytes]()
+
+    def load_once(file_: str | Path | IO[Any]) -> DictConfig | ListConfig:
+        path = getattr(file_, "name", file_)
+        if not isinstance(path, str | Path):
+            return load(file_)
+        key = (path, os.stat(path).st_mtime_ns)
+        if key not in parsed:
+            parsed[key] = pickle.dumps(load(file_))
+        config: DictConfig | ListConfig = pickle.loads(parsed[key])  # noqa: S301  (our own bytes, of this process)
+        return config
+
+    OmegaConf.load = staticmethod(load_once)  # type: ignore[method-assign, assignment]
 
 
 @pytest.fixture(scope="session")
