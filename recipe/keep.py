@@ -1,11 +1,11 @@
 """Pack a study's finished runs into one file small enough for git, and continue the study from it elsewhere.
 
-    python -m recipe.keep FOLDER RUNS.jsonl.gz   add the finished runs in FOLDER that the file lacks (--runs: of these)
-    python -m recipe.keep RUNS.jsonl.gz FOLDER   write a run directory for each run of the file that FOLDER lacks
+    python -m recipe.keep FOLDER RUNS.jsonl.xz   add the finished runs in FOLDER that the file lacks (--runs: of these)
+    python -m recipe.keep RUNS.jsonl.xz FOLDER   write a run directory for each run of the file that FOLDER lacks
 
 The file has everything that tables need: settings, report, start and end, and the metrics of every step.
 ``recipe.report`` reads it like a folder of runs, and unpacked runs count as finished. The launchers do both with
-``KEPT=RUNS.jsonl.gz`` (``scripts/evidence_a.sh``).
+``KEPT=RUNS.jsonl.xz`` (``scripts/evidence_a.sh``).
 """
 
 import argparse
@@ -20,8 +20,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from recipe.records import kept_runs
-from recipe.records.arms import finished_runs, is_file
-from recipe.records.kept_runs import KeptRun
+from recipe.records.arms import finished_runs
+from recipe.records.kept_runs import KeptRun, is_file
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError, check_version
 

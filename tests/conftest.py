@@ -19,7 +19,7 @@ def pytest_configure() -> None:
     load, parsed = OmegaConf.load, dict[tuple[str | Path, int], bytes]()
 
     def load_once(file_: str | Path | IO[Any]) -> DictConfig | ListConfig:
-        path = getattr(file_, "name", file_)
+        path = file_ if isinstance(file_, str | Path) else getattr(file_, "name", None)
         if not isinstance(path, str | Path):
             return load(file_)
         key = (path, os.stat(path).st_mtime_ns)

@@ -21,21 +21,16 @@ def finished_runs(source: Path) -> list[RunDirectory]:
     Raises:
         RecordsError: the file cannot be read.
     """
-    if is_file(source):
+    if kept_runs.is_file(source):
         return list(kept_runs.read(source))
     runs = [RunDirectory(path.parent) for path in sorted(source.glob("*/events.jsonl"))]
     return [run for run in runs if run.finished]
 
 
-def is_file(source: Path) -> bool:
-    """Whether the source is a file of kept runs rather than a folder of run directories."""
-    return source.name.endswith(kept_runs.SUFFIX)
-
-
 def summary_folder(source: Path) -> Path:
     """Default folder for the tables of these runs."""
-    if is_file(source):
-        return source.with_name(f"{source.name.removesuffix(kept_runs.SUFFIX)}_summary")
+    if kept_runs.is_file(source):
+        return source.with_name(f"{source.name.partition('.jsonl.')[0]}_summary")
     return source / "summary"
 
 

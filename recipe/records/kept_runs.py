@@ -1,4 +1,4 @@
-"""One file of a study's finished runs: gzipped JSON lines, the same bytes for the same runs.
+"""One file of a study's finished runs: compressed JSON lines, the same bytes for the same runs.
 
 The first line has the format, its version, and the settings that all runs share. Then one line per run: its name, the
 version of its records, its other settings, its events, its report, and a list per metric with a value per step (null
@@ -6,8 +6,8 @@ if the step did not measure it).
 """
 
 import gzip
-import io
 import json
+import lzma
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,9 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.versions import KEY, VERSION, RecordsError, check_version
 
-SUFFIX = ".jsonl.gz"
+SUFFIX = ".jsonl.xz"
+EARLIER_SUFFIX = ".jsonl.gz"
+"""Of files that were gzipped, which are still read and added to."""
 FORMAT = "verl-skillcredit runs"
 
 # A configuration or part of one.
@@ -71,6 +73,16 @@ class KeptRun(RunDirectory):
         return run
 
 
+def is_file(path: Path) -> bool:
+    """Whether the path names a file of kept runs rather than a folder of run directories."""
+    return path.name.endswith((SUFFIX, EARLIER_SUFFIX))
+
+
+def is_earlier(path: Path) -> bool:
+    """Whether the path names a gzipped file."""
+    return path.name.endswith(EARLIER_SUFFIX)
+
+
 def write(path: Path, runs: Sequence[KeptRun]) -> None:
     """Write the file of these runs, sorted by name, atomically: readers never see a partial file."""
     common = reduce(_shared, [run.config for run in runs]) if runs else {}
@@ -86,12 +98,11 @@ def write(path: Path, runs: Sequence[KeptRun]) -> None:
                 "metrics": _columns(run.metrics()),
             }
         )
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write(_lines(lines, separators=(",", ":")).encode())
+    text = _lines(lines, separators=(",", ":")).encode()
+    packed = gzip.compress(text, mtime=0) if is_earlier(path) else lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(packed.getvalue())
+    partial.write_bytes(packed)
     partial.replace(path)
 
 
@@ -102,11 +113,11 @@ def read(path: Path) -> list[KeptRun]:
         RecordsError: the file is missing, damaged, of another format or of a later version.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with (gzip if is_earlier(path) else lzma).open(path, "rt", encoding="utf-8") as file:
             head, *lines = [json.loads(line) for line in file]
     except OSError as error:
         raise RecordsError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (EOFError, ValueError, zlib.error) as error:
+    except (EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise RecordsError(f"{path} is not a file of kept runs, or is damaged: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise RecordsError(f"{path} is not a file of kept runs: its first line does not name the format '{FORMAT}'")

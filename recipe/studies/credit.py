@@ -192,7 +192,7 @@ def _compared(
     name = f"evidence_credit.{title}"
     out = f"outputs/{name}"
     if steps.options.kept:
-        steps = steps.changed(kept=str(Path(steps.options.kept, f"{title}.jsonl.gz")))
+        steps = steps.changed(kept=str(Path(steps.options.kept, f"{title}.jsonl.xz")))
     steps.take_kept(out)
     rows = {"train": f"{task.data}/train.parquet", "val": f"{task.data}/val.parquet"}
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}

@@ -32,7 +32,7 @@ RUNS = [("paper_a", f"{arm}.s1") for arm in ARMS_A] + [
 
 @cache
 def runs(study: str) -> dict[str, KeptRun]:
-    return {run.path.name: run for run in kept_runs.read(EVIDENCE / study / "runs.jsonl.gz")}
+    return {run.path.name: run for run in kept_runs.read(EVIDENCE / study / "runs.jsonl.xz")}
 
 
 @pytest.mark.parametrize(("study", "name"), RUNS)

@@ -21,20 +21,20 @@ def assert_same_files(made: Path, committed: Path, *names: str) -> None:
 
 @pytest.mark.slow
 def test_the_runs_of_paper_a_give_its_tables(tmp_path: Path):
-    assert report.main(["speed", str(PAPER_A / "runs.jsonl.gz"), "--reach", "0.8", "--out", str(tmp_path)]) == 0
+    assert report.main(["speed", str(PAPER_A / "runs.jsonl.xz"), "--reach", "0.8", "--out", str(tmp_path)]) == 0
     assert_same_files(tmp_path, PAPER_A, "speed.md", "speed.json")
 
 
 @pytest.mark.slow
 def test_the_runs_of_paper_b_give_its_tables(tmp_path: Path):
-    runs = str(PAPER_B / "runs.jsonl.gz")
+    runs = str(PAPER_B / "runs.jsonl.xz")
     assert report.main(["skills", runs, "--out", str(tmp_path), "--pareto", "qp_solutions"]) == 0
     assert_same_files(tmp_path, PAPER_B, "arms.md", "interference.md", "pareto.md", "pareto.json")
 
 
 @pytest.mark.slow
 def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
-    assert report.main(["skills", str(PAPER_B / "strengths.jsonl.gz"), "--out", str(tmp_path)]) == 0
+    assert report.main(["skills", str(PAPER_B / "strengths.jsonl.xz"), "--out", str(tmp_path)]) == 0
     rows = [line.split(" | ") for line in (tmp_path / "arms.md").read_text().splitlines()]
     numbers = {row[0].removeprefix("| "): (row[2], row[5], row[6], row[9]) for row in rows if len(row) > 9}
     assert numbers["kl_0.5"] == ("72.1", "58.8", "13.7", "80.4")
@@ -46,13 +46,13 @@ def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
 def test_every_run_of_the_studies_is_there():
     counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10}
     for name, count in counts.items():
-        runs = finished_runs(EVIDENCE / f"{name}.jsonl.gz")
+        runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
 
 
 def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_the_tree_is_under_five():
     for study in (PAPER_A, PAPER_B):
-        assert sum(path.stat().st_size for path in study.glob("*.jsonl.gz")) < 1_000_000
+        assert sum(path.stat().st_size for path in study.glob("*.jsonl.xz")) < 1_000_000
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a git checkout")

@@ -31,7 +31,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     monkeypatch.setenv("SKILLCREDIT_HOME", str(tmp_path))
     finish(tmp_path, "grpo.s0")
     finish(tmp_path, "grpo.s1", end=False)
-    file, unpacked = tmp_path / "docs" / "a" / "runs.jsonl.gz", tmp_path / "unpacked"
+    file, unpacked = tmp_path / "docs" / "a" / "runs.jsonl.xz", tmp_path / "unpacked"
     assert keep.main([str(tmp_path / "a"), str(file)]) == 0
     assert keep.main([str(file), str(unpacked)]) == 0
     for source in (file, unpacked):
@@ -52,22 +52,22 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
 
 def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
-    keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")])
-    assert report.main(["speed", str(tmp_path / "kept.jsonl.gz")]) == 0
+    keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.xz")])
+    assert report.main(["speed", str(tmp_path / "kept.jsonl.xz")]) == 0
     assert (tmp_path / "kept_summary" / "speed.md").is_file()
 
 
 def test_named_runs_alone_are_kept(tmp_path: Path, capsys):
     for name in ("study.s0", "mine", "study.s1"):
         finish(tmp_path, name)
-    file = tmp_path / "kept.jsonl.gz"
+    file = tmp_path / "kept.jsonl.xz"
     assert keep.main([str(tmp_path / "a"), str(file), "--runs", "study.s0", "study.s1"]) == 0
     assert [run.path.name for run in finished_runs(file)] == ["study.s0", "study.s1"]
 
 
 def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
-    file = tmp_path / "kept.jsonl.gz"
+    file = tmp_path / "kept.jsonl.xz"
     keep.main([str(tmp_path / "a"), str(file)])
     (kept,) = finished_runs(file)
     before = json.dumps(kept.metrics())
@@ -86,7 +86,7 @@ def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
 def test_a_study_continues_with_the_runs_of_the_file_and_keeps_those_that_are_there(tmp_path: Path, capsys):
     for name in ("grpo.s0", "grpo.s1", "grpo.s2"):
         finish(tmp_path, name)
-    file, study = tmp_path / "kept.jsonl.gz", tmp_path / "study"
+    file, study = tmp_path / "kept.jsonl.xz", tmp_path / "study"
     keep.main([str(tmp_path / "a"), str(file)])
     (study / "grpo.s0").mkdir(parents=True)  # left by a killed call
     RunDirectory(study / "grpo.s1").path.mkdir()
@@ -102,15 +102,15 @@ def test_a_folder_of_kept_runs_of_version_1_becomes_a_file(tmp_path: Path, capsy
     config = (run.path / "config.yaml").read_text()
     (run.path / "config.yaml").write_text(config.partition("\n")[2])  # without the version
     assert keep.main([str(tmp_path / "a"), str(tmp_path / "outputs")]) == 2
-    assert "(version 1) into a file first: python -m recipe.keep FOLDER FOLDER.jsonl.gz" in capsys.readouterr().err
-    assert keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.gz")]) == 0
-    (kept,) = finished_runs(tmp_path / "kept.jsonl.gz")
+    assert "(version 1) into a file first: python -m recipe.keep FOLDER FOLDER.jsonl.xz" in capsys.readouterr().err
+    assert keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.xz")]) == 0
+    (kept,) = finished_runs(tmp_path / "kept.jsonl.xz")
     assert kept.recorded_config()[1] == 1
 
 
 def test_a_run_or_a_file_of_a_later_release_is_refused_by_its_version(tmp_path: Path, capsys):
     run = finish(tmp_path, "grpo.s0")
-    file = tmp_path / "kept.jsonl.gz"
+    file = tmp_path / "kept.jsonl.xz"
     config = (run.path / "config.yaml").read_text()
     (run.path / "config.yaml").write_text(f"records_version: 99\n{config.partition(chr(10))[2]}")
     told = f"{run.path} has version 99 of the records; this release reads versions 1 to {VERSION}"

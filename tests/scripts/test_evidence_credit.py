@@ -35,7 +35,7 @@ def test_rates_are_compared_on_seeds_that_no_arm_uses():
 def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():
     commands = dry("evidence_credit", "arms", KEPT="kept", ARMS="grpo", SEEDS="3")
     assert of_module(commands, "recipe.keep") == [
-        f"recipe.keep outputs/evidence_credit.{task} kept/{task}.jsonl.gz" for task in ("parts16", "parts4", "chain8")
+        f"recipe.keep outputs/evidence_credit.{task} kept/{task}.jsonl.xz" for task in ("parts16", "parts4", "chain8")
     ]
     assert all("data.seed=3 arm=grpo " in run for run in of_module(commands, "recipe.train"))
 
@@ -66,7 +66,7 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
         f"arm=grpo {LR}=0.008 run.name=grpo_twice_rate.{SEED}",
         f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
     ]
-    assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.gz"]
+    assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.xz"]
     (report,) = of_module(commands, "recipe.report")
     assert "--reach 0.5 --contrasts credit:grpo credit:partial credit:vineppo credit:spo " in report
     (one,) = of_module(dry("evidence_credit", "rivals", ARMS="grpo_more_samples", SAMPLES="24"), "recipe.train")

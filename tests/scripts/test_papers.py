@@ -59,7 +59,7 @@ def test_steps_alone_start_processes():
 
 
 def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
-    kept = "docs/evidence/paper_b/runs.jsonl.gz"
+    kept = "docs/evidence/paper_b/runs.jsonl.xz"
     commands = dry("evidence_b", "trainer.save_freq=4", SEEDS="2 3", ARMS="grpo ewc", EPSILONS="0.1 0.3", KEPT=kept)
     study = "recipe.train --multirun experiment=paper_b run.experiment=evidence_b data.seed="
     assert commands == [
@@ -132,7 +132,7 @@ def test_the_table_of_learning_is_of_one_run_a_seed():
 
 
 def test_learning_continues_from_one_file_and_adds_to_it(tmp_path: Path):
-    kept = tmp_path / "runs.jsonl.gz"
+    kept = tmp_path / "runs.jsonl.xz"
     commands = dry("learning", KEPT=str(kept))
     assert of_module(commands, "recipe.keep") == [f"recipe.keep outputs/learning {kept}"]
     kept.touch()

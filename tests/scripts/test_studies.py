@@ -409,7 +409,7 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
 
 def test_a_seed_from_the_file_of_kept_runs_is_compared_with_the_settings_and_not_trained_again(tmp_path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    kept = tmp_path / "runs.jsonl.gz"
+    kept = tmp_path / "runs.jsonl.xz"
     kept.touch()
     run = RunDirectory.prepare(str(tmp_path / "outputs"), "pretrained", "study.s1")
     run.log_event("end")

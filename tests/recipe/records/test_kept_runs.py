@@ -1,7 +1,7 @@
 """The file of a study's runs: it keeps all of a run, and other files are refused."""
 
-import gzip
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -20,16 +20,27 @@ def run(name: str, config: dict, version: int = VERSION) -> KeptRun:
 
 
 def lines(path: Path) -> list[dict]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    with lzma.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def test_a_gzipped_file_of_earlier_releases_is_read_and_added_to(tmp_path: Path):
+    earlier, later = tmp_path / "runs.jsonl.gz", tmp_path / "runs.jsonl.xz"
+    for path in (earlier, later):
+        kept_runs.write(path, [run("a", {"x": 1}), run("b", {"x": 2})])
+    assert earlier.read_bytes()[:2] == b"\x1f\x8b"
+    assert [one.config for one in kept_runs.read(earlier)] == [one.config for one in kept_runs.read(later)]
+    assert kept_runs.is_file(earlier)
+    assert kept_runs.is_file(later)
+    assert not kept_runs.is_file(tmp_path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path):
     shared = {"data": {"seed": 0, "n": 2}, "kept": [1, None], "empty": {}}
     configs = [shared, shared | {"data": {"seed": 1, "n": 2}}, shared | {"data": {"seed": 1.0}, "own": {"a": {}}}]
     runs = [run(name, config, version) for name, config, version in zip("cab", configs, (2, 1, 2), strict=True)]
-    kept_runs.write(tmp_path / "runs.jsonl.gz", runs)
-    found = kept_runs.read(tmp_path / "runs.jsonl.gz")
+    kept_runs.write(tmp_path / "runs.jsonl.xz", runs)
+    found = kept_runs.read(tmp_path / "runs.jsonl.xz")
     assert [one.path.name for one in found] == ["a", "b", "c"]
     for one, two in zip(found, (runs[1], runs[2], runs[0]), strict=True):
         assert json.dumps(one.config, sort_keys=True) == json.dumps(two.config, sort_keys=True)
@@ -40,30 +51,30 @@ def test_what_is_written_is_read_again(tmp_path: Path):
 
 def test_what_runs_share_is_written_once(tmp_path: Path):
     runs = [run(f"grpo.s{seed}", {"data": {"seed": seed, "n": 2}, "lr": 0.5}) for seed in (0, 1)]
-    kept_runs.write(tmp_path / "runs.jsonl.gz", runs)
-    head, *rest = lines(tmp_path / "runs.jsonl.gz")
+    kept_runs.write(tmp_path / "runs.jsonl.xz", runs)
+    head, *rest = lines(tmp_path / "runs.jsonl.xz")
     assert head == {"format": kept_runs.FORMAT, "version": VERSION, "settings": {"data": {"n": 2}, "lr": 0.5}}
     assert [line["settings"] for line in rest] == [{"data": {"seed": 0}}, {"data": {"seed": 1}}]
     assert rest[0]["metrics"]["actor/kl"] == [None, float("inf")]
 
 
 def test_one_and_true_are_not_the_same_setting(tmp_path: Path):
-    kept_runs.write(tmp_path / "runs.jsonl.gz", [run("a", {"key": 1}), run("b", {"key": True})])
-    assert [repr(one.config["key"]) for one in kept_runs.read(tmp_path / "runs.jsonl.gz")] == ["1", "True"]
+    kept_runs.write(tmp_path / "runs.jsonl.xz", [run("a", {"key": 1}), run("b", {"key": True})])
+    assert [repr(one.config["key"]) for one in kept_runs.read(tmp_path / "runs.jsonl.xz")] == ["1", "True"]
 
 
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path):
     one, two = run("a", {"x": 1, "y": 2}), run("b", {"y": 2, "x": 3})
-    kept_runs.write(tmp_path / "one.jsonl.gz", [one, two])
-    kept_runs.write(tmp_path / "two.jsonl.gz", [run("b", {"x": 3, "y": 2}), one])
-    assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
-    kept_runs.write(tmp_path / "again.jsonl.gz", kept_runs.read(tmp_path / "one.jsonl.gz"))
-    assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "again.jsonl.gz").read_bytes()
+    kept_runs.write(tmp_path / "one.jsonl.xz", [one, two])
+    kept_runs.write(tmp_path / "two.jsonl.xz", [run("b", {"x": 3, "y": 2}), one])
+    assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "two.jsonl.xz").read_bytes()
+    kept_runs.write(tmp_path / "again.jsonl.xz", kept_runs.read(tmp_path / "one.jsonl.xz"))
+    assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "again.jsonl.xz").read_bytes()
 
 
 def test_a_kept_run_is_read_in_the_terms_of_the_current_version(tmp_path: Path):
-    kept_runs.write(tmp_path / "runs.jsonl.gz", [run("a", {"protocol": {"kind": "mixed"}}, version=1)])
-    (found,) = kept_runs.read(tmp_path / "runs.jsonl.gz")
+    kept_runs.write(tmp_path / "runs.jsonl.xz", [run("a", {"protocol": {"kind": "mixed"}}, version=1)])
+    (found,) = kept_runs.read(tmp_path / "runs.jsonl.xz")
     added = {"every_skill": False, "val_n_of_others": None}
     assert found.read_config() == OmegaConf.create({"protocol": {"kind": "mixed"} | added})
     unpacked = found.unpack(tmp_path / "study")
@@ -73,7 +84,7 @@ def test_a_kept_run_is_read_in_the_terms_of_the_current_version(tmp_path: Path):
 
 
 def packed(path: Path, *rows: object) -> Path:
-    with gzip.open(path, "wt", encoding="utf-8") as file:
+    with lzma.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
 
@@ -85,8 +96,8 @@ LINE = {"name": "a.s0", "version": VERSION + 1, "settings": {}, "events": [], "r
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ([HEAD | {"version": VERSION + 1}], rf"runs\.jsonl\.gz has version {VERSION + 1} of the records"),
-        ([HEAD, LINE], rf"a\.s0 in .*runs\.jsonl\.gz has version {VERSION + 1} of the records"),
+        ([HEAD | {"version": VERSION + 1}], rf"runs\.jsonl\.xz has version {VERSION + 1} of the records"),
+        ([HEAD, LINE], rf"a\.s0 in .*runs\.jsonl\.xz has version {VERSION + 1} of the records"),
         ([HEAD, {"name": "a.s0"}], "is damaged: KeyError: 'version'"),
         ([{"step": 0}], "its first line does not name the format"),
         ([[1]], "its first line does not name the format"),
@@ -95,15 +106,15 @@ LINE = {"name": "a.s0", "version": VERSION + 1, "settings": {}, "events": [], "r
 )
 def test_another_version_or_another_file_is_refused(tmp_path: Path, rows: list, told: str):
     with pytest.raises(RecordsError, match=told):
-        kept_runs.read(packed(tmp_path / "runs.jsonl.gz", *rows))
+        kept_runs.read(packed(tmp_path / "runs.jsonl.xz", *rows))
 
 
 def test_a_file_that_is_missing_cut_or_not_compressed_is_refused(tmp_path: Path):
-    path = tmp_path / "runs.jsonl.gz"
+    path = tmp_path / "runs.jsonl.xz"
     with pytest.raises(RecordsError, match="cannot be read: No such file"):
         kept_runs.read(path)
     path.write_text("{}\n")
-    with pytest.raises(RecordsError, match="cannot be read: Not a gzipped file"):
+    with pytest.raises(RecordsError, match="not a file of kept runs, or is damaged: Input format"):
         kept_runs.read(path)
     kept_runs.write(path, [run("a", {})])
     whole = path.read_bytes()
@@ -111,5 +122,5 @@ def test_a_file_that_is_missing_cut_or_not_compressed_is_refused(tmp_path: Path)
     with pytest.raises(RecordsError, match="not a file of kept runs, or is damaged"):
         kept_runs.read(path)
     path.write_bytes(whole[:40] + bytes(40) + whole[80:])
-    with pytest.raises(RecordsError, match=r"runs\.jsonl\.gz"):
+    with pytest.raises(RecordsError, match=r"runs\.jsonl\.xz"):
         kept_runs.read(path)

@@ -49,7 +49,7 @@ def test_the_runs_of_a_kept_file_give_the_rows_of_their_folders(tmp_path, capsys
         run.write_config(OmegaConf.create({"data": {"seed": 0}}))
         (run.path / "EXPERIMENT.md").write_text("report")
         run.log_event("end")
-    file = tmp_path / "runs.jsonl.gz"
+    file = tmp_path / "runs.jsonl.xz"
     keep.pack(tmp_path / "learning", file)
     assert main(["summary", str(file)]) == 0
     assert capsys.readouterr().out.strip() == summarize(runs)
