@@ -1,7 +1,9 @@
 """The evidence of bounded forgetting: docs/evidence/skill_safe_plan.md.
 
 `tune` finds the strength of each arm that has one, on seeds that the evidence does not use; `arms` compares the
-confirmatory arms at the strengths that their files state; `estimates` runs the others. A stopped study resumes.
+confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose larger
+batch holds 8 memory prompts a skill, and `baselines` each skill alone, all mixed, and one after the other. A stopped
+study resumes.
 """
 
 from recipe.studies.papers import ARM, ORDERS, SEED
@@ -9,8 +11,20 @@ from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
-    "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient"
+    "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient "
+    "trigger_forgetting"
 )
+MEMORY = "grpo qp_rollouts qp_both"
+# 3 protected skills x 8 memory prompts leave 16 prompts to train on in the last stage; an arm without memory gets 40.
+ENLARGED = (
+    "protocol.memory_per_protected=8",
+    "data.train_batch_size=40",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=40",
+)
+MIXED = "grpo closed_loop"
+SKILLS = ("write", "repair", "trace", "sql")
+# As many updates as the four stages of 8 together.
+MIXED_STEPS = 32
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
@@ -24,7 +38,7 @@ STRENGTHS = {
 
 
 def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
-    """STAGE `tune`, then `arms`, then `estimates`."""
+    """STAGE `tune`, then `arms`, then the others."""
     if stage not in STAGES:
         raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
     out = f"outputs/evidence_safe.{stage}"
@@ -33,11 +47,10 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     rows = {"train": "data/micro/train.parquet", "val": "data/micro/val.parquet"}
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": "data/micro/model"}, rows, settings)
-    for seed, order, chosen in STAGES[stage](steps):
+    for seed, chosen in STAGES[stage](steps):
         steps.multirun(
-            "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}",
-            f"protocol.skill_sequence={ORDERS[order]}", FEWER, *chosen, *overrides,
-        )  # fmt: skip
+            "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}", *chosen, *overrides
+        )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
     if steps.failed:
@@ -46,17 +59,17 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         )
 
 
-Runs = list[tuple[str, str, tuple[str, ...]]]
+Runs = list[tuple[str, tuple[str, ...]]]
 
 
 def _tune(steps: Steps) -> Runs:
-    """Seed, order and overrides of the runs that tune each arm."""
+    """Seed and overrides of the runs that tune each arm."""
     seeds = (steps.options.seeds or TUNING_SEEDS).split()
     arms = (steps.options.arms or " ".join(STRENGTHS)).split()
     if unknown := set(arms) - set(STRENGTHS):
         raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(STRENGTHS)}")
     return [
-        (seed, "forward", (f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
+        (seed, (*_in_order("forward"), f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
         for seed in seeds
         for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
     ]
@@ -71,17 +84,43 @@ def _estimates(steps: Steps) -> Runs:
     return _of_arms(steps, ESTIMATES, FEW_SEEDS, "forward")
 
 
-def _of_arms(steps: Steps, arms: str, seeds: str, orders: str) -> Runs:
+def _memory(steps: Steps) -> Runs:
+    return _of_arms(steps, MEMORY, FEW_SEEDS, "forward", *ENLARGED)
+
+
+def _baselines(steps: Steps) -> Runs:
+    """GRPO on each skill alone for a stage's updates, on all of them mixed for a run's, and on one after another."""
+    runs: Runs = []
+    for seed in (steps.options.seeds or FEW_SEEDS).split():
+        for skill in SKILLS:
+            alone = (f"protocol.skill_sequence=[{skill}]", "arm=grpo", f"run.name=single_{skill}.forward.{SEED}")
+            runs.append((seed, alone))
+        mixed = ("protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={MIXED_STEPS}")
+        name = f"run.name={ARM}_mixed.forward.{SEED}"
+        runs.append((seed, (*mixed, f"arm={_listed(steps.options.arms or MIXED)}", name)))
+        runs.append((seed, (*_in_order("forward"), "arm=grpo", f"run.name={ARM}.forward.{SEED}")))
+    return runs
+
+
+def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
     chosen = (given.orders or orders).split()
     if unknown := set(chosen) - set(ORDERS):
         raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
-    listed = ",".join((given.arms or arms).split())
+    listed = _listed(given.arms or arms)
     return [
-        (seed, order, (f"arm={listed}", f"run.name={ARM}.{order}.{SEED}"))
+        (seed, (*_in_order(order), *overrides, f"arm={listed}", f"run.name={ARM}.{order}.{SEED}"))
         for seed in (given.seeds or seeds).split()
         for order in chosen
     ]
 
 
-STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates}
+def _in_order(order: str) -> tuple[str, str]:
+    return f"protocol.skill_sequence={ORDERS[order]}", FEWER
+
+
+def _listed(arms: str) -> str:
+    return ",".join(arms.split())
+
+
+STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates, "memory": _memory, "baselines": _baselines}

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from recipe.studies.safe import ARMS, ESTIMATES, STRENGTHS
+from recipe.settings import read_settings
+from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, STRENGTHS
+from recipe.training.schedule import make_plan
+from tests.composing import composed
 from tests.scripts.test_papers import ARM, BACKWARD, FORWARD, MICRO, SEED, STARTED, dry
 from tests.studying import ROOT, of_module, study
 
@@ -43,9 +46,32 @@ def test_the_plan_names_the_arms_and_all_of_them_have_files():
     assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
 
 
+def test_memory_prompts_come_on_top_of_a_batch_that_is_as_large_in_every_arm():
+    runs = of_module(dry("evidence_safe", "memory"), "recipe.train")
+    assert len(runs) == 2
+    for run in runs:
+        assert "protocol.memory_per_protected=8 data.train_batch_size=40 " in run
+        assert "arm=grpo,qp_rollouts,qp_both " in run
+    config = composed("experiment=paper_b", "arm=qp_rollouts", *ENLARGED)
+    made = make_plan(read_settings(config), 40)
+    assert made is not None
+    assert [made.fresh[step].sum() for step in (0, 8, 16, 24)] == [40, 32, 24, 16]
+
+
+def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
+    runs = of_module(dry("evidence_safe", "baselines", SEEDS="20"), "recipe.train")
+    names = [run.partition("run.name=")[2].split()[0] for run in runs]
+    alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
+    assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
+    assert "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop " in runs[4]
+    assert "val_n_of_others" not in runs[4]
+    mixed = read_settings(composed("experiment=paper_b", "arm=closed_loop", "protocol=mixed"))
+    assert (mixed.stages, mixed.protected) == (None, ["write", "repair", "trace", "sql"])
+
+
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates"),
+        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines"),
         (["arms"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
     ):
