@@ -78,7 +78,7 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
     found: list[str] = []
 
     def end_the_block(*signal_and_frame: object) -> None:
-        raise ProcessDied(found[0])
+        raise KeyboardInterrupt  # the one exception of a signal's handler that ends ray.get: it drops others
 
     def watch() -> None:
         while not over.wait(LOOK_EVERY_SECONDS):
@@ -94,6 +94,10 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
+    except KeyboardInterrupt:
+        if found:
+            raise ProcessDied(found[0]) from None
+        raise
     finally:
         with lock:
             over.set()

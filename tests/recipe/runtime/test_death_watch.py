@@ -97,23 +97,26 @@ def test_a_block_that_waits_for_a_worker_that_was_killed_is_ended(impatient):
         def process(self) -> int:
             return os.getpid()
 
-    def wait_for_both() -> None:
+        def wait(self) -> None:
+            time.sleep(60)
+
+    def wait_for_another() -> None:
         ray.kill(leaving)  # an intended exit
         time.sleep(2)
         os.kill(number, signal.SIGKILL)
-        time.sleep(60)
+        ray.get(waiting.wait.remote())  # as verl waits for its trainer, which waits for the dead worker
 
     ray.init(num_cpus=1, include_dashboard=False, namespace="death_watch", log_to_driver=False)
     try:
         start: Any = Worker  # the decorator changes its type
-        worker, leaving = start.options(num_cpus=0).remote(), start.options(num_cpus=0).remote()
+        worker, leaving, waiting = (start.options(num_cpus=0).remote() for _ in range(3))
         number = ray.get(worker.process.remote())
-        ray.get(leaving.process.remote())
+        ray.get([leaving.process.remote(), waiting.process.remote()])
         job = ray.get_runtime_context().get_job_id()
         with (
             pytest.raises(ProcessDied, match=r"the worker Worker on .* died: .*unexpectedly"),
             ending_when_a_process_dies(None, job),
         ):
-            wait_for_both()
+            wait_for_another()
     finally:
         ray.shutdown()
