@@ -7,6 +7,8 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from cycler import cycler
+from matplotlib.colors import TABLEAU_COLORS, to_rgb
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -14,8 +16,15 @@ from recipe.records.run_directory import RunDirectory
 
 matplotlib.use("Agg")
 
+# Paul Tol's scheme "muted": nine colours that readers with any colour vision tell apart; gray is for training samples.
+PALETTE = (
+    "#332288", "#CC6677", "#117733", "#88CCEE", "#999933", "#882255", "#44AA99", "#AA4499", "#DDCC77",
+)  # fmt: skip
+
 # The same data give the same bytes: ids from a fixed salt, no date. Text stays text, so that it can be searched.
-matplotlib.rcParams.update({"svg.hashsalt": "skillcredit", "svg.fonttype": "none"})
+matplotlib.rcParams.update(
+    {"svg.hashsalt": "skillcredit", "svg.fonttype": "none", "axes.prop_cycle": cycler(color=PALETTE)}
+)
 
 MARKERS = "os^Dv<>PX*hpd8"  # shapes that differ without colour
 
@@ -42,9 +51,21 @@ def save(figure: plt.Figure, path: Path, dpi: int = 130) -> Path:
 
 
 def _reduce_colours(file: Path) -> None:
-    """Store a PNG with a palette of 256 colours: a third of its size; a colour bar shows fine steps."""
+    """Store a PNG with 256 colours: a third of its size; a colour bar shows fine steps.
+
+    Colours are chosen by how many pixels have them, so those of thin lines and small points are added as they are.
+    """
+    kept = [to_rgb(color) for color in (*PALETTE, *TABLEAU_COLORS, "white", "black")]
     with Image.open(file) as picture:
-        reduced = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        full = picture.convert("RGB")
+    common = np.array(full.quantize(256 - len(kept)).getpalette(), dtype=np.int64).reshape(-1, 3)
+    palette = np.concatenate([np.rint(255 * np.array(kept)).astype(np.int64), common])
+    pixels = np.asarray(full).reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
+    colours, where = np.unique(pixels, return_inverse=True)
+    # Pillow's own search rounds colours, which turns white into gray.
+    nearest = [((palette - (colour >> 16, colour >> 8 & 255, colour & 255)) ** 2).sum(1).argmin() for colour in colours]
+    reduced = Image.fromarray(np.array(nearest, dtype=np.uint8)[where].reshape(full.height, full.width))
+    reduced.putpalette(palette.astype(np.uint8).tobytes())
     reduced.save(file, format="PNG", optimize=True)
 
 
@@ -60,19 +81,20 @@ def skill_names(rows: list[dict[str, float]]) -> list[str]:
     return sorted(names - {"mean", "worst"})
 
 
-def draw_learning_curve(run: RunDirectory) -> Path | None:
+def draw_learning_curve(run: RunDirectory, path: Path | None = None) -> Path | None:
     """``plots/learning_curve.png``: accuracy on every step's training samples and on the validation prompts.
 
     Training samples are a line with a band of one standard error; validations are points per skill and for their
     mean, with 95% intervals if the run recorded standard errors; the dashed line is the mean of greedy answers.
+    path: of the picture, in another place. None without a validation.
     """
     rows = run.metrics()
     if not any("skill/mean/accuracy" in row for row in rows):
         return None
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     _draw_training_samples(axes, rows, samples_of_a_step(run))
-    for skill, marker in zip(skill_names(rows), cycle(MARKERS[1:]), strict=False):
-        _draw_accuracy(axes, rows, skill, marker=marker, markersize=5, label=f"validation: {skill}")
+    for skill, color, marker in zip(skill_names(rows), cycle(PALETTE), cycle(MARKERS[1:]), strict=False):
+        _draw_accuracy(axes, rows, skill, marker=marker, markersize=5, color=color, label=f"validation: {skill}")
     _draw_accuracy(axes, rows, "mean", marker="o", markersize=6, color="black", label="validation: mean of skills")
     greedy = series(rows, "skill/mean/greedy_accuracy")
     if greedy[0]:
@@ -91,14 +113,15 @@ def draw_learning_curve(run: RunDirectory) -> Path | None:
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     within = "; bars: 95% intervals" if bars else ""
     axes.set_title(f"{run.path.parent.name} / {run.path.name}{within}", fontsize=10)
-    return save(figure, run.path / "plots" / "learning_curve.png")
+    return save(figure, path or run.path / "plots" / "learning_curve.png")
 
 
 def samples_of_a_step(run: RunDirectory) -> int:
     """Answers generated per update; 0 if the run has no configuration."""
-    if not (run.path / "config.yaml").exists():
+    try:
+        config = run.read_config()
+    except FileNotFoundError:
         return 0
-    config = run.read_config()
     return int(config.data.train_batch_size * config.actor_rollout_ref.rollout.n)
 
 

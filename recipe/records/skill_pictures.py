@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from recipe.records.intervals import RUNS_OF_AN_INTERVAL, t_interval
-from recipe.records.pictures import MARKERS, save
+from recipe.records.pictures import MARKERS, PALETTE, save
 from recipe.records.skill_report import (
     ParetoPoint,
     SkillRecord,
@@ -169,7 +169,7 @@ def draw_arms(records: Mapping[str, Sequence[SkillRecord]], path: Path) -> Path:
     """
     figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
     points = {arm: 100 * forgetting_and_new_skill(own) for arm, own in records.items()}
-    looks = [(f"C{index % 10}", MARKERS[index % len(MARKERS)]) for index in range(len(points))]
+    looks = list(zip(cycle(PALETTE), islice(cycle(MARKERS), len(points)), strict=False))
     for runs, (color, marker) in zip(points.values(), looks, strict=True):
         axes.plot(*runs.T, color=color, marker=marker, linestyle="", markersize=3, alpha=0.35)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())

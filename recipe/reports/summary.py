@@ -6,6 +6,7 @@ from pathlib import Path
 from recipe.records.arms import ReportError, finished_runs
 from recipe.records.kept_runs import is_file
 from recipe.records.pages import skill_table
+from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import cautions, markdown_table
 
@@ -43,11 +44,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUNS", help="run directories, or files of recipe.keep with several runs"
     )
+    parser.add_argument("--out", type=Path, help="folder for every run's learning curve, RUN.png and RUN.svg")
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     paths: list[Path] = options.runs
-    print(
-        summarize([run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])])
-    )
+    found = [run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])]
+    print(summarize(found))
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for each in found:
+            draw_learning_curve(each, options.out / f"{each.path.name}.png")

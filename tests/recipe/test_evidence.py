@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
 PAPER_A = EVIDENCE / "paper_a"
 PAPER_B = EVIDENCE / "paper_b"
+PRETRAINED = EVIDENCE / "pretrained"
 
 
 def assert_same_files(made: Path, committed: Path, *names: str) -> None:
@@ -43,15 +44,22 @@ def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_the_run_of_the_pretrained_model_gives_its_accuracies_and_its_picture(tmp_path: Path, capsys):
+    assert report.main(["summary", str(PRETRAINED / "runs.jsonl.xz"), "--out", str(tmp_path)]) == 0
+    assert "25.7 -> 46.2 | +20.5 | 43.9 -> 48.9 |" in capsys.readouterr().out
+    assert [path.name for path in PRETRAINED.glob("*.png")] == [path.name for path in tmp_path.glob("*.png")]
+
+
+@pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
-    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10}
+    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10, "pretrained/runs": 1}
     for name, count in counts.items():
         runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
 
 
 def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_the_tree_is_under_five():
-    for study in (PAPER_A, PAPER_B):
+    for study in (PAPER_A, PAPER_B, PRETRAINED):
         assert sum(path.stat().st_size for path in study.glob("*.jsonl.xz")) < 1_000_000
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
