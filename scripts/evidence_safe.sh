@@ -4,6 +4,6 @@
 #       bash scripts/evidence_safe.sh tune|arms|estimates|memory|baselines [key=value ...]
 # `tune` tries three strengths of each arm that has one on seeds of their own; the best goes into its file of configs/arm,
 # configs/penalty or the like before `arms`. `memory`: three arms with 8 memory prompts a skill. `baselines`: each skill
-# alone, all mixed, one after the other. Can be stopped and restarted. KEPT: as in scripts/evidence_a.sh.
+# alone and their models merged, all mixed, one after the other. Can be stopped and restarted. KEPT: as in scripts/evidence_a.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 study evidence_safe "$@"

@@ -2,8 +2,8 @@
 
 `tune` finds the strength of each arm that has one, on seeds that the evidence does not use; `arms` compares the
 confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose larger
-batch holds 8 memory prompts a skill, and `baselines` each skill alone, all mixed, and one after the other. A stopped
-study resumes.
+batch holds 8 memory prompts a skill, and `baselines` each skill alone (and the merged models of these), all mixed, and
+one after the other. A stopped study resumes.
 """
 
 from recipe.studies.papers import ARM, ORDERS, SEED
@@ -57,6 +57,8 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         raise CommandFailed(
             "a run failed: its message is above; start the study again to run what is missing", steps.failed
         )
+    if stage == "baselines":
+        _merge_single_runs(steps, out)
 
 
 Runs = list[tuple[str, tuple[str, ...]]]
@@ -100,6 +102,25 @@ def _baselines(steps: Steps) -> Runs:
         runs.append((seed, (*mixed, f"arm={_listed(steps.options.arms or MIXED)}", name)))
         runs.append((seed, (*_in_order("forward"), "arm=grpo", f"run.name={ARM}.forward.{SEED}")))
     return runs
+
+
+def _merge_single_runs(steps: Steps, out: str) -> None:
+    """Merge the models of a seed's single-skill runs, and validate the result as the runs were."""
+    folder, validated = f"{out}.merged", []
+    for seed in (steps.options.seeds or FEW_SEEDS).split():
+        runs = [f"{out}/single_{skill}.forward.s{seed}" for skill in SKILLS]
+        for run in runs:
+            if not steps.have(f"{run}/model"):
+                steps.module("recipe.export", run, "--out", f"{run}/model", "--prompts", "0")
+        model = f"{folder}/s{seed}.model"
+        if not steps.have(model):
+            steps.module("recipe.merge", "data/micro/model", *(f"{run}/model" for run in runs), "--out", model)
+        steps.module(
+            "recipe.train", "experiment=paper_b", "protocol=mixed", f"run.experiment={folder.removeprefix('outputs/')}",
+            f"run.name=s{seed}", f"data.seed={seed}", f"actor_rollout_ref.model.path={model}", "trainer.val_only=true",
+        )  # fmt: skip
+        validated.append(f"{folder}/s{seed}")
+    steps.module("recipe.report", "summary", *validated)
 
 
 def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) -> Runs:

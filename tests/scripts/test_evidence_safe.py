@@ -60,13 +60,26 @@ def test_memory_prompts_come_on_top_of_a_batch_that_is_as_large_in_every_arm():
 
 def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     runs = of_module(dry("evidence_safe", "baselines", SEEDS="20"), "recipe.train")
+    *runs, merged = runs
     names = [run.partition("run.name=")[2].split()[0] for run in runs]
     alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
     assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
     assert "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop " in runs[4]
     assert "val_n_of_others" not in runs[4]
+    assert "model.path=outputs/evidence_safe.baselines.merged/s20.model trainer.val_only=true" in merged
     mixed = read_settings(composed("experiment=paper_b", "arm=closed_loop", "protocol=mixed"))
     assert (mixed.stages, mixed.protected) == (None, ["write", "repair", "trace", "sql"])
+
+
+def test_the_models_of_a_seeds_single_runs_are_exported_merged_and_validated():
+    commands = dry("evidence_safe", "baselines", SEEDS="20 21")
+    (merging, other) = of_module(commands, "recipe.merge")
+    folder = "outputs/evidence_safe.baselines"
+    models = [f"{folder}/single_{skill}.forward.s20/model" for skill in ("write", "repair", "trace", "sql")]
+    assert merging == f"recipe.merge data/micro/model {' '.join(models)} --out {folder}.merged/s20.model"
+    assert "s21.model" in other
+    assert len(of_module(commands, "recipe.export")) == 8
+    assert commands[-1] == f"recipe.report summary {folder}.merged/s20 {folder}.merged/s21"
 
 
 def test_another_stage_order_or_arm_is_refused():

@@ -15,6 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
+class LevelError(ValueError):
+    """A protected skill's level is not finite before a step: no step could keep it."""
+
+
 @dataclass(frozen=True)
 class SkillLevel:
     """A skill's level J and its standard error; nats per token, or reward."""
@@ -49,12 +53,21 @@ def relative_noise(cosine: float) -> float:
 def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float]) -> list[float]:
     """The least J that a step may end with, for each skill: its line, or its level before the step if that is lower.
 
-    An anchor that is not finite (not taken yet) sets no line: -inf.
+    An anchor that is not finite (not taken yet), or a level before of NaN (no anchor set), sets no line: -inf.
+
+    Raises:
+        LevelError: a level of -inf before the step (`measured_levels`): the parameters are damaged already.
     """
-    return [
-        min(anchor - epsilon, before) if math.isfinite(anchor) else -math.inf
-        for epsilon, anchor, before in zip(epsilons, anchors, start, strict=True)
-    ]
+    found = []
+    for number, (epsilon, anchor, before) in enumerate(zip(epsilons, anchors, start, strict=True)):
+        verified = math.isfinite(anchor) and not math.isnan(before)
+        if verified and not math.isfinite(before):
+            raise LevelError(
+                f"the log-likelihood of the anchor set of constraint {number} is not finite before the step, and was "
+                f"{anchor} when protection began: the weights are damaged; resume from an earlier checkpoint"
+            )
+        found.append(min(anchor - epsilon, before) if verified else -math.inf)
+    return found
 
 
 def holds(levels: Sequence[float], floors: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.safety.anchors import AnchorError, Anchors, spread
-from workers.safety.levels import SkillLevel, holds, largest_share, lines, slack
+from workers.safety.levels import LevelError, SkillLevel, holds, largest_share, lines, slack
 from workers.solution_store import StoredSolution
 
 numbers = st.floats(-10, 10)
@@ -56,6 +56,18 @@ def test_lines_of_an_anchor_that_was_not_taken_yet_hold_for_anything():
     assert holds([math.nan, -0.6], floors)
     assert not holds([0.0, math.nan], floors)
     assert not holds([0.0, -0.61], floors)
+
+
+def test_a_constraint_without_an_anchor_set_has_no_line_and_undoes_no_step():
+    """One from rollouts beside one from solutions: its anchor is a reward, which no step verifies."""
+    floors = lines([0.1, 0.1], [0.7, -0.5], [math.nan, -0.5])
+    assert floors == [-math.inf, pytest.approx(-0.6)]
+    assert holds([math.nan, -0.5], floors)
+
+
+def test_a_level_that_is_damaged_before_the_step_is_an_error_and_no_free_line():
+    with pytest.raises(LevelError, match=r"constraint 1 is not finite before the step, and was -0.5 when"):
+        lines([0.1, 0.1], [math.nan, -0.5], [-math.inf, -math.inf])
 
 
 @given(st.floats(0, 0.999), st.integers(0, 12))

@@ -157,6 +157,27 @@ def test_a_step_that_keeps_its_lines_keeps_its_bits_and_costs_one_pass():
     assert verification.undone == 0
 
 
+def test_a_skill_that_no_solution_supports_yet_lets_every_step_through_and_has_no_level():
+    """No gradient, no anchor, no line; the other skill's constraint is as it would be alone."""
+    constraints = [Constraint("empty", 0, []), Constraint("known", 1, [], anchor=-0.5)]
+    protection = Protection(constraints, "qp", 0.1, "absolute", closed_loop=True, tries=2)
+    shards = [torch.tensor([0.0, 0.0])]
+    gradients = [torch.tensor([[0.0, 0.0], [1.0, 0.0]])]
+    update = SafeUpdate(protection, gradients, snapshot(shards))
+    update.see_levels([math.nan, -0.5])
+    update.verify([math.nan, -0.5], tries=2)
+    assert update.verification is not None
+    assert update.verification.floors == [-math.inf, pytest.approx(-0.6)]
+    shards[0].copy_(torch.tensor([-0.3, -0.7]))
+    update.after_step(shards)
+    torch.testing.assert_close(shards[0], torch.tensor([-0.1, -0.7]))
+    assert update.verification.after_step(update.start, shards, lambda: [math.nan, -0.55]) == 1
+    numbers = update.metrics()
+    assert numbers["projection/unprotected_skills"] == 1.0
+    assert numbers["projection/level/known"] == -0.5
+    assert not any(key.endswith("/empty") and ("level" in key or "line" in key) for key in numbers)
+
+
 def test_momentum_keeps_the_share_of_the_step_and_the_second_moment_stays():
     parameter = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.AdamW([parameter], lr=0.1)
