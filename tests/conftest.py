@@ -28,7 +28,7 @@ def pytest_configure() -> None:
         config: DictConfig | ListConfig = pickle.loads(parsed[key])  # noqa: S301  (our own bytes, of this process)
         return config
 
-    OmegaConf.load = staticmethod(load_once)  # type: ignore[method-assign, assignment]
+    OmegaConf.load = staticmethod(load_once)  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")
