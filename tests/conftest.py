@@ -16,13 +16,12 @@ settings.load_profile("unhurried")
 
 def pytest_configure() -> None:
     """Parse each YAML file once per process: Hydra spends half of its time on the same ones."""
-    load, parsed = OmegaConf.load, dict[tuple[str | Path, int], bytes]()
+    load, parsed = OmegaConf.load, dict[tuple[str, int], bytes]()
 
     def load_once(file_: str | Path | IO[Any]) -> DictConfig | ListConfig:
-        path = file_ if isinstance(file_, str | Path) else getattr(file_, "name", None)
-        if not isinstance(path, str | Path):
-            return load(file_)
-        key = (path, os.stat(path).st_mtime_ns)
+        if isinstance(file_, str | Path) or not hasattr(file_, "name"):
+            return load(file_)  # Hydra opens its files before
+        key = (file_.name, os.stat(file_.name).st_mtime_ns)
         if key not in parsed:
             parsed[key] = pickle.dumps(load(file_))
         config: DictConfig | ListConfig = pickle.loads(parsed[key])  # noqa: S301  (our own bytes, of this process)
