@@ -19,7 +19,7 @@ def look(arguments: list[str]) -> None:
     from recipe.checks import machine
     from recipe.runtime.ray_session import processor_environment
 
-    machine.free_memory = lambda: 2**40  # other programs' use is not this test's matter
+    patch.object(machine, "free_memory", lambda: 2**40).start()  # other programs' use is not this test's matter
     status = preflight.main(arguments)
     config = preflight.compose_training(arguments)
     found = {"status": status, "torch": torch.get_num_threads(), "run": processor_environment(config)}
