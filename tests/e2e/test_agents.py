@@ -8,7 +8,7 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import ROOT, train
+from tests.e2e.conftest import ROOT, quickstart, train
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -23,7 +23,7 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
     data = root / "micro_agents"
     subprocess.run([sys.executable, "-m", "data_prep.micro", "--out", data, "--agents"], cwd=ROOT, check=True)
     command = train(
-        "experiment=quickstart", f"run.root={root}", "run.name=r", f"data.train_files={data}/train.parquet",
+        *quickstart(micro_start), f"run.root={root}", "run.name=r", f"data.train_files={data}/train.parquet",
         f"data.val_files={data}/val.parquet", "data.val_max_samples=32", "data.max_response_length=320",
         "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
         "credit=counterfactual", "credit.unit=turn", "credit.methods=[truncate]", "failures.share=0.25", "agop.every=1",

@@ -14,7 +14,7 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, assert_engine_agrees, train, wait_for, wait_until_gone, without_ray
+from tests.e2e.conftest import ROOT, assert_engine_agrees, quickstart, train, wait_for, wait_until_gone, without_ray
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -78,7 +78,7 @@ def submitted(
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "job")
     words = [
-        "bash", "scripts/ray_submit.sh", "recipe.train", "experiment=quickstart", f"run.root={root}", "run.name=job",
+        "bash", "scripts/ray_submit.sh", "recipe.train", *quickstart(micro_start), f"run.root={root}", "run.name=job",
         "trainer.nnodes=2", "trainer.n_gpus_per_node=1", "trainer.test_freq=2", f"trainer.save_freq={STOPPED_AFTER}",
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
@@ -215,7 +215,7 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     cluster: dict[str, str], micro_start: Path, tmp_path: Path
 ):
     command = train(
-        "experiment=quickstart", f"run.root={tmp_path}", "trainer.n_gpus_per_node=4",
+        *quickstart(micro_start), f"run.root={tmp_path}", "trainer.n_gpus_per_node=4",
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=32",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=32",
     )  # fmt: skip
@@ -235,7 +235,7 @@ def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
     foreign.mkdir(parents=True)
     (foreign / "__init__.py").touch()
     command = train(
-        "experiment=quickstart",
+        *quickstart(micro_start),
         f"run.root={tmp_path}",
         f"+ray_kwargs.ray_init.runtime_env.working_dir={foreign.parent}",
     )

@@ -8,7 +8,7 @@ from recipe.checks.model import weights_digest
 from recipe.records.pages import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import assert_engine_agrees, train, wait_for, wait_until_gone
+from tests.e2e.conftest import assert_engine_agrees, quickstart, train, wait_for, wait_until_gone
 from tests.e2e.wandb_file import history
 from tests.processes import living_descendants
 
@@ -24,7 +24,7 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
-        "experiment=quickstart", f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
+        *quickstart(micro_start), f"run.root={root}", "run.name=r", "trainer.logger=[console,wandb]",
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}",
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
