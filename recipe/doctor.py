@@ -49,9 +49,7 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
     Raises:
         RecordsError: the folder is no run directory, or one that this release cannot read.
     """
-    if not (path / "config.yaml").exists():
-        raise RecordsError(f"{path} is no run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)")
-    record = Record.of(RunDirectory(path), now)
+    record = Record.of(RunDirectory.existing(path), now)
     found = list(findings(record))
     return told(path, found, record.updates), FOUND if found else HEALTHY
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import choose, compare, online, skills, speed, summary
+from recipe.reports import choose, compare, online, page, skills, speed, summary
 
 SUBCOMMANDS = {
     "compare": compare,
@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "online": online,
     "choose": choose,
     "summary": summary,
+    "page": page,
 }
 REFUSED = 2
 

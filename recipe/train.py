@@ -26,6 +26,7 @@ from rich.table import Table
 from recipe.checks import machine
 from recipe.checks.model import remember
 from recipe.doctor import diagnose
+from recipe.pages.run_page import write_run_page
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.pages import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
@@ -148,6 +149,17 @@ def report_failure(run: RunDirectory, error: Exception, console: Console) -> Non
     if run.last_checkpoint is not None:
         console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can resume from there")
     console.print(f"output of every process: {run.path / 'logs'}", markup=False, soft_wrap=True)
+    write_page(run, console)
+
+
+def write_page(run: RunDirectory, console: Console) -> None:
+    """Write the run's page and print where it is. An error is printed only: recipe.report can write the page later."""
+    if not (run.path / "config.yaml").exists():
+        return  # it failed before its records began
+    try:
+        console.print(f"its page: {write_run_page([run])}", markup=False, soft_wrap=True)
+    except Exception as error:
+        console.print(f"its page could not be written: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
@@ -158,6 +170,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
     console.print(table)
     console.print(diagnose(run.path, time.time())[0], markup=False, soft_wrap=True)
     console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
+    write_page(run, console)
 
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")

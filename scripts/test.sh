@@ -6,6 +6,16 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/setup.sh cpu
+# Tests of the run page open it in Chromium. Without it they are skipped.
+if [ "${1:-}" != unit ] && ! command -v chromium chromium-browser google-chrome chrome >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing Chromium (once), for the tests of the run page"
+        apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null ||
+            echo "warning: Chromium could not be installed: tests in a browser will be skipped" >&2
+    else
+        echo "warning: no Chromium: tests in a browser will be skipped. As root: apt-get install -y --no-install-recommends chromium" >&2
+    fi
+fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy

@@ -21,6 +21,7 @@ RECIPE = (
     Layer("checks", "evaluation", independent=True),
     Layer("capacity"),
     Layer("training"),
+    Layer("pages"),
     Layer("runtime", "health", independent=True),
     Layer("records"),
     Layer("settings"),

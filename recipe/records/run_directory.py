@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.records.versions import KEY, VERSION, take_version, upgraded
+from recipe.records.versions import KEY, VERSION, RecordsError, take_version, upgraded
 
 FOLDERS = ("generations", "checkpoints", "plots", "logs")
 
@@ -50,6 +50,16 @@ class RunDirectory:
                 f"cannot write the run directory {run.path}: {error.strerror}. "
                 "Choose another folder with run.root=FOLDER, or make this one writable."
             ) from error
+        return run
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str]) -> "RunDirectory":
+        """The run directory at a path; RecordsError if there is none."""
+        run = cls(path)
+        if not (run.path / "config.yaml").exists():
+            raise RecordsError(
+                f"{run.path} is no run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)"
+            )
         return run
 
     @property

@@ -63,6 +63,7 @@ def test_both_starts_name_the_weights_that_training_began_with(killed_and_contin
     assert digest
     assert [event["weights"] for event in _events(killed_and_continued, "start")] == [digest, digest]
     assert digest in (killed_and_continued.path / "EXPERIMENT.md").read_text()
+    assert 'id="data-samples"' in (killed_and_continued.path / "run.html").read_text()
 
 
 def test_the_data_come_in_the_order_that_they_would_have_had(killed_and_continued: RunDirectory):

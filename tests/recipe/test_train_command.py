@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
-from recipe.train import announce, report_failure
+from recipe.train import announce, report_failure, write_page
+from tests.composing import composed
 
 
 def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
@@ -35,6 +36,23 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
     assert "the run failed: ValueError: no" in printed.getvalue()
     assert "last checkpoint" not in printed.getvalue()
     assert [event["event"] for event in run.events()] == ["failed"]
+
+
+def test_a_run_that_failed_has_a_page_with_the_reason(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    run.write_config(composed("experiment=quickstart"))
+    printed = io.StringIO()
+    report_failure(run, ValueError("no <reward>"), Console(file=printed, width=200))
+    assert f"its page: {run.path / 'run.html'}\n" in printed.getvalue()
+    assert "ValueError: no &lt;reward&gt;" in (run.path / "run.html").read_text()
+
+
+def test_a_page_that_cannot_be_written_is_told_and_fails_nothing(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    (run.path / "config.yaml").write_text("records_version: 99\n")
+    printed = io.StringIO()
+    write_page(run, Console(file=printed, width=200))
+    assert "its page could not be written: RecordsError" in printed.getvalue()
 
 
 def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):

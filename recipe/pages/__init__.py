@@ -1,0 +1,1 @@
+"""The page of a run: one HTML file that shows curves, samples and findings without a network."""

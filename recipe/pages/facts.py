@@ -1,0 +1,188 @@
+"""What a page says of one run in numbers: state, skills, findings, interference, timings, cost and events."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from recipe.health.record import Record
+from recipe.health.rules import Finding, findings
+from recipe.pages.text import shortened, visible
+from recipe.records.pages import SkillRow, skill_table
+from recipe.records.pictures import samples_of_a_step
+from recipe.records.promise import Promise, promise
+from recipe.records.run_directory import RunDirectory
+from recipe.records.skill_record import read_skill_record
+from recipe.records.skill_report import SkillRecord
+from recipe.settings import SettingsError, read_settings
+
+_ROUTINE = ("build", "ready", "validate", "generate", "prompts", "update", "step", "save")
+"""Events of every run; a page counts them, and lists all others."""
+EVENTS = 200
+"""Events that a page lists; of more it lists the last ones."""
+_LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A skill's change in a stage, in points: measured, and predicted by the constraints' gradients if known."""
+
+    measured: float | None
+    predicted: float | None
+    colour: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """All that a page says of a run, as its template reads it.
+
+    errors: standard error of each skill's last accuracy. timings: (part, seconds of a step, share of the step). cost:
+    (what, how much). events: (when, event, step, the rest). counted: of the routine events.
+    """
+
+    name: str
+    experiment: str
+    state: str
+    updates: int
+    table: Sequence[SkillRow]
+    errors: Mapping[str, float]
+    findings: Sequence[Finding]
+    skills: Sequence[str]
+    interference: Sequence[tuple[str, Sequence[Cell]]]
+    promise: Promise | None
+    timings: Sequence[tuple[str, float, float]]
+    cost: Sequence[tuple[str, str]]
+    events: Sequence[tuple[str, str, str, str]]
+    events_left_out: int
+    counted: Mapping[str, int]
+
+
+def facts(run: RunDirectory, now: float) -> RunFacts:
+    """The facts of a run directory, read at time `now` (seconds since the epoch).
+
+    Raises:
+        RecordsError: this release cannot read the run's configuration.
+    """
+    record = Record.of(run, now)
+    rows = list(record.rows)
+    events = [event for event in record.events if isinstance(event, dict) and "event" in event]
+    notable = [event for event in events if event["event"] not in _ROUTINE]
+    skills = _skill_record(run)
+    return RunFacts(
+        name=visible(run.path.resolve().name),
+        experiment=visible(run.path.resolve().parent.name),
+        state=state(events),
+        updates=record.updates,
+        table=skill_table(run),
+        errors={key.split("/")[1]: row[key] for row in rows for key in row if key.endswith("/standard_error")},
+        findings=list(findings(record)),
+        skills=list(skills.skills) if skills else [],
+        interference=_interference(skills),
+        promise=promise(rows),
+        timings=timings(rows),
+        cost=cost(rows, events, samples_of_a_step(run)),
+        events=[_event(event) for event in notable[-EVENTS:]],
+        events_left_out=max(0, len(notable) - EVENTS),
+        counted=Counter(str(event["event"]) for event in events if event["event"] in _ROUTINE),
+    )
+
+
+def state(events: Sequence[Mapping[str, Any]]) -> str:
+    """Whether the run ended, failed, or neither: it is under way or was killed."""
+    last = str(events[-1]["event"]) if events else ""
+    return {"end": "finished", "failed": "failed", "": "not started"}.get(last, "not finished")
+
+
+def _skill_record(run: RunDirectory) -> SkillRecord | None:
+    try:
+        return read_skill_record(run, read_settings(run.read_config()))
+    except SettingsError:
+        return None  # settings of an older release: without stages there is no interference
+
+
+def _interference(record: SkillRecord | None) -> list[tuple[str, list[Cell]]]:
+    if record is None:
+        return []
+    found = record.interference
+    predicted = np.full_like(found.measured, np.nan) if found.predicted is None else found.predicted
+    known = np.abs(found.measured[np.isfinite(found.measured)])
+    largest = float(known.max()) if known.size else 0.0
+    return [
+        (stage, [_cell(*pair, largest) for pair in zip(measured, guessed, strict=True)])
+        for stage, measured, guessed in zip(record.stages, found.measured, predicted, strict=True)
+    ]
+
+
+def _cell(measured: float, predicted: float, largest: float) -> Cell:
+    if not np.isfinite(measured):
+        return Cell(None, None, "transparent")
+    share = measured / largest if largest else 0.0
+    colour = f"rgb({'0 158 115' if share > 0 else '213 94 0'} / {0.75 * abs(share):.2f})"
+    return Cell(100 * float(measured), float(predicted) if np.isfinite(predicted) else None, colour)
+
+
+def timings(rows: Sequence[Mapping[str, float]]) -> list[tuple[str, float, float]]:
+    """(part, seconds, share) of a mean step, longest first; the rest last. Parts that a step lacks count as 0 in it."""
+    steps = [row for row in rows if row.get("timing_s/step", 0.0) > 0]
+    if not steps:
+        return []
+    whole = fmean(row["timing_s/step"] for row in steps)
+    names = {key for row in steps for key in row if key.startswith("timing_s/") and key.count("/") == 1} - {
+        "timing_s/step"
+    }
+    parts = {name.partition("/")[2]: fmean(row.get(name, 0.0) for row in steps) for name in names}
+    # verl's step does not contain the parts that follow it in some of its modes: shares are of all parts then.
+    whole = max(whole, sum(parts.values()))
+    parts["rest"] = whole - sum(parts.values())
+    ordered = sorted(parts.items(), key=lambda part: (part[0] == "rest", -part[1]))
+    return [(name, seconds, seconds / whole) for name, seconds in ordered]
+
+
+def cost(
+    rows: Sequence[Mapping[str, float]], events: Sequence[Mapping[str, Any]], samples: int
+) -> list[tuple[str, str]]:
+    """What the run took: time, tokens, samples, replays, sandbox, memory; what was not recorded is left out.
+
+    samples: of a step.
+    """
+    steps = [row for row in rows if "timing_s/step" in row]
+    times = [float(event["time"]) for event in events if "time" in event]
+    found = []
+    if len(times) > 1:
+        found.append(("from the first event to the last", _duration(max(times) - min(times))))
+    if steps:
+        seconds = fmean(row["timing_s/step"] for row in steps)
+        found += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
+        found.append(("samples", f"{samples * len(steps):,}"))
+    sums = {
+        "perf/total_num_tokens": "tokens, prompts included",
+        "credit/replays": "replays",
+        "credit/generated_tokens": "tokens of replays",
+        "reward/sandbox_seconds": "seconds of sandbox workers",
+    }
+    for key, name in sums.items():
+        if any(key in row for row in rows):
+            found.append((name, f"{sum(row.get(key, 0.0) for row in rows):,.0f}"))
+    for key, name in {"actor/perf/max_memory_allocated_gb": "memory of the actor, peak",
+                      "actor/perf/cpu_memory_used_gb": "memory of the node, peak"}.items():  # fmt: skip
+        if any(key in row for row in rows):
+            found.append((name, f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
+    return found
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _event(event: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    rest = {key: value for key, value in event.items() if key not in ("time", "event", "step")}
+    text = ", ".join(f"{key}: {value}" for key, value in rest.items())
+    try:
+        when = datetime.fromtimestamp(float(event["time"]), UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (KeyError, TypeError, ValueError, OSError, OverflowError):
+        when = "-"
+    return when, str(event["event"]), str(event.get("step", "")), shortened(text, _LONGEST)

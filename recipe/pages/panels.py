@@ -1,0 +1,184 @@
+"""What a page draws of runs: panels of curves over updates, from the runs' metrics."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recipe.records.intervals import share_interval
+from recipe.records.pictures import TRAINING_CURVES, samples_of_a_step, series, skill_names
+from recipe.records.promise import constraint_names
+from recipe.records.run_directory import RunDirectory
+
+Rows = list[dict[str, float]]
+
+POINTS = 2_000
+"""Points of a curve; longer ones are thinned evenly."""
+_DEVIATES = 1.96
+_PROJECTION = "actor/projection"
+
+CREDIT = {
+    "credit/fallback_rate": "responses that keep their plain advantage (share)",
+    "credit/advantage_shift": "mean change of a token's advantage by credit",
+    "credit/valid_share": "steps with a credit (share)",
+    "credit/replays": "replays of a step",
+}
+HEALTH = {
+    "training/rollout_probs_diff_mean": "rollout and actor probabilities: mean difference",
+    "response_length/clip_ratio": "answers as long as the step's longest (share)",
+    "reward/masked_share": "samples without a verdict (share)",
+    "actor/ppo_kl": "KL of an update",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """name: in legends; run: number of its run; steps and values: its points; low, high: its 95% band, if measured.
+
+    look: line, points (joined by a thin line), dashed or dotted.
+    """
+
+    name: str
+    run: int
+    steps: Sequence[float]
+    values: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    look: str = "line"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share axes. is_share: the values lie in [0, 1]."""
+
+    title: str
+    curves: Sequence[Curve]
+    note: str = ""
+    is_share: bool = False
+
+
+def panels(runs: Sequence[RunDirectory], names: Sequence[str]) -> dict[str, list[Panel]]:
+    """The panels of these runs by their group; groups and panels without a measurement are left out.
+
+    names: of the runs, for legends.
+    """
+    rows = [run.metrics() for run in runs]
+    groups = {
+        "accuracy": _accuracy(runs, rows, names),
+        "training": [_metric(key, title, rows, names) for key, title in (TRAINING_CURVES | HEALTH).items()],
+        "credit": [_metric(key, title, rows, names) for key, title in CREDIT.items()],
+        "protection": _protection(rows, names),
+    }
+    drawn = {group: [panel for panel in found if panel.curves] for group, found in groups.items()}
+    return {group: found for group, found in drawn.items() if found}
+
+
+def _metric(key: str, title: str, rows: Sequence[Rows], names: Sequence[str]) -> Panel:
+    found = (_curve(name, number, rows[number], key) for number, name in enumerate(names))
+    return Panel(title, [curve for curve in found if curve], note=key)
+
+
+def _curve(name: str, run: int, rows: Rows, key: str, look: str = "line") -> Curve | None:
+    points = [(step, value) for step, value in zip(*series(rows, key), strict=True) if math.isfinite(value)]
+    if not points:
+        return None
+    points = points[:: math.ceil(len(points) / POINTS)]
+    return Curve(name, run, *zip(*points, strict=True), look=look)
+
+
+def _accuracy(runs: Sequence[RunDirectory], rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
+    """Validations, of all skills in one panel for one run and in a panel per skill for several; training samples."""
+    skills = list(dict.fromkeys(skill for own in rows for skill in skill_names(own)))
+    several = len(runs) > 1
+    found = {
+        skill: [curve for run, own in enumerate(rows) for curve in _validations(run, own, skill, names[run], several)]
+        for skill in ["mean", *skills]
+    }
+    note = "sampled answers; bands: 95% intervals"
+    if several:
+        shown = [Panel(f"validation: {skill}", curves, note, is_share=True) for skill, curves in found.items()]
+    else:
+        mean, others = found["mean"], [curve for skill in skills for curve in found[skill]]
+        shown = [
+            Panel("validation: mean of skills", mean, f"{note}; dashed: greedy answers", is_share=True),
+            Panel("validation: each skill", others, note, is_share=True),
+        ]
+    trained = [curve for run, own in enumerate(rows) for curve in _training(run, own, runs[run], names[run])]
+    return [*shown, Panel("training samples of each step", trained, "band: 95% interval (Wilson)", is_share=True)]
+
+
+def _validations(run: int, rows: Rows, skill: str, name: str, several: bool) -> list[Curve]:
+    label = name if several else skill
+    sampled = _curve(label, run, rows, f"skill/{skill}/accuracy", look="points")
+    if sampled is None:
+        return []
+    errors = {row["step"]: row.get(f"skill/{skill}/standard_error", math.nan) for row in rows}
+    curves = [_with_band(sampled, [_DEVIATES * errors[step] for step in sampled.steps])]
+    greedy = _curve(f"{label}, greedy", run, rows, f"skill/{skill}/greedy_accuracy", look="dashed")
+    return [*curves, greedy] if greedy and skill == "mean" else curves
+
+
+def _with_band(curve: Curve, reach: Sequence[float]) -> Curve:
+    if not any(map(math.isfinite, reach)):
+        return curve
+    ends = [(value - by, value + by) if math.isfinite(by) else (value, value)
+            for value, by in zip(curve.values, reach, strict=True)]  # fmt: skip
+    low, high = zip(*((max(0.0, low), min(1.0, high)) for low, high in ends), strict=True)
+    return Curve(curve.name, curve.run, curve.steps, curve.values, low, high, curve.look)
+
+
+def _training(run: int, rows: Rows, directory: RunDirectory, name: str) -> list[Curve]:
+    """Accuracy on each step's samples: answers of the policy before the step, so they stand at one update less."""
+    curve = _curve(name, run, rows, "reward/acc")
+    if curve is None:
+        return []
+    samples = samples_of_a_step(directory)
+    masked = {row["step"]: row.get("reward/masked_share", 0.0) for row in rows}
+    counts = [round(samples * (1 - masked[step])) for step in curve.steps]
+    updates = [step - 1 for step in curve.steps]
+    if not all(counts):
+        return [Curve(name, run, updates, curve.values)]
+    found = [
+        share_interval(round(min(max(value, 0.0), 1.0) * count), count)
+        for value, count in zip(curve.values, counts, strict=True)
+    ]
+    low, high = ([getattr(one, end) for one in found] for end in ("low", "high"))
+    return [Curve(name, run, updates, curve.values, low, high)]
+
+
+def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
+    """J of each protected skill with its anchor and line; then multiplier and slack of all."""
+    several = len(names) > 1
+    skills = list(dict.fromkeys(name for own in rows for name in constraint_names(own)))
+    found = []
+    looks = {"level": ("J before the update", "line"), "verified_level": ("J after it", "points"),
+             "anchor": ("anchor", "dashed"), "line": ("line", "dotted")}  # fmt: skip
+    for skill in skills:
+        curves = [
+            _curve(f"{names[run]}: {label}" if several else label, run, own, f"{_PROJECTION}/{kind}/{skill}", look)
+            for run, own in enumerate(rows)
+            for kind, (label, look) in looks.items()
+        ]
+        note = "verified steps end above the line"
+        found.append(Panel(f"J of {skill}", [curve for curve in curves if curve], note))
+    for kind, title in {"multiplier": "multipliers", "slack": "slack", "predicted_change": "predicted change"}.items():
+        curves = [
+            _curve(f"{names[run]}: {skill}" if several else skill, run, own, f"{_PROJECTION}/{kind}/{skill}")
+            for run, own in enumerate(rows)
+            for skill in _named(own, f"{_PROJECTION}/{kind}/")
+        ]
+        found.append(Panel(title, [curve for curve in curves if curve], f"{_PROJECTION}/{kind}"))
+    return found
+
+
+def _named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:
+    return sorted({key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)})
+
+
+def every_metric(rows: Rows) -> dict[str, list[list[float]]]:
+    """All metrics of a run, as [steps, values]; for a reader who looks for another than the panels show."""
+    found = {key: _curve("", 0, rows, key) for key in sorted({key for row in rows for key in row} - {"step", "time"})}
+    return {
+        key: [[int(step) for step in curve.steps], [float(f"{value:.6g}") for value in curve.values]]
+        for key, curve in found.items()
+        if curve
+    }

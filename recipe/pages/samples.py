@@ -1,0 +1,155 @@
+"""Samples of runs for a page: of each step its share of the limit, split at the steps that have credit."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from recipe.pages.text import shortened, visible
+from recipe.records.pages import pieces
+from recipe.records.run_directory import RunDirectory
+
+SAMPLES = 10_000
+"""Samples on a page, of all its runs: their text is about 10 MB, which a browser still opens within seconds."""
+CHARACTERS = 40_000_000
+"""Characters of text on a page. A step whose samples would exceed them is left out."""
+LONGEST = 20_000
+"""Characters of one text."""
+
+_COUNTS = ("asked", "replays", "invalid", "unjudged", "timeouts", "cache_hits", "generated")
+
+
+@dataclass
+class Samples:
+    """rows: samples as `_row` makes them; texts: what they refer to by number, each once; left_out: samples that are
+    recorded and not on the page."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    left_out: int = 0
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _characters: int = 0
+
+    def number(self, text: Any) -> int:
+        """The text's place in `texts`; prompts and tests repeat over the samples of a group."""
+        shown = visible(shortened(str(text), LONGEST))
+        if shown not in self._numbers:
+            self._numbers[shown] = len(self.texts)
+            self.texts.append(shown)
+            self._characters += len(shown)
+        return self._numbers[shown]
+
+    @property
+    def full(self) -> bool:
+        return self._characters >= CHARACTERS
+
+    def add(self, run: int, step: int, sample: Mapping[str, Any]) -> None:
+        """Add a sample of the run with this number."""
+        parts = _pieces(sample)
+        self._characters += sum(len(part[0]) for part in parts)
+        self.rows.append(_row(run, step, sample, self) | {"pieces": parts})
+
+
+def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
+    """The samples in ``generations/`` of the runs, at most `limit`: of every step the first ones, as many of each.
+
+    Lines that a crash cut off, and lines that are no sample, are skipped.
+    """
+    files = [(number, path) for number, run in enumerate(runs) for path in _files(run)]
+    counts = [_lines(path) for _, path in files]
+    found = Samples()
+    for (number, path), count, share in zip(files, counts, shares(counts, limit), strict=True):
+        share = 0 if found.full else share
+        found.left_out += count - share
+        for sample in islice(_samples(path), share):
+            found.add(number, int(path.stem.rpartition("_")[2]), sample)
+    return found
+
+
+def shares(counts: Sequence[int], limit: int) -> list[int]:
+    """How many of each step's samples a page holds: all of small steps, as many of each larger one."""
+    taken, left = [0] * len(counts), limit
+    order = sorted(range(len(counts)), key=lambda index: (counts[index], -index))
+    for done, index in enumerate(order):
+        taken[index] = min(counts[index], left // (len(counts) - done))
+        left -= taken[index]
+    return taken
+
+
+def _files(run: RunDirectory) -> list[Path]:
+    files = (run.path / "generations").glob("train_*.jsonl")
+    return sorted(path for path in files if path.stem.removeprefix("train_").isdigit())
+
+
+def _lines(path: Path) -> int:
+    with open(path, "rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def _samples(path: Path) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and isinstance(row.get("response"), str):
+                yield row
+
+
+def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict[str, Any]:
+    verdict = "masked" if sample.get("masked") else "right" if sample.get("acc", sample.get("score")) == 1 else "wrong"
+    row = {
+        "run": run,
+        "step": step,
+        "skill": visible(str(sample.get("skill", "-"))),
+        "verdict": verdict,
+        "error": visible(str(sample.get("error", "none"))),
+        "guard": visible(str(sample.get("guard", "none"))),
+        "score": _number(sample.get("score")),
+        "passed": _number(sample.get("pass_ratio")),
+        "prompt": texts.number(sample.get("prompt", "")),
+        "tests": texts.number(sample.get("ground_truth") or ""),
+    }
+    cause = " ".join(str(sample.get(key) or "") for key in ("credit_cause", "credit_reason")).strip()
+    counts = {name: sample[f"credit_{name}"] for name in _COUNTS if _number(sample.get(f"credit_{name}"))}
+    return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
+
+
+def _pieces(sample: Mapping[str, Any]) -> list[list[Any]]:
+    """The response as [text] outside steps, and [text, credit, parts in each test] for each step."""
+    response = sample["response"]
+    spans, values = sample.get("credit_spans"), sample.get("credit_values")
+    tests = sample.get("credit_tests") or []
+    if not _fits(spans, values, len(response)) or not _has_each(tests, len(spans or [])):
+        return [[visible(shortened(response, LONGEST))]]
+    known = [_number(value) for value in values or []]
+    parts = [[_number(part) or 0.0 for part in test] for test in tests]
+    return [
+        [text] if piece.colour == "transparent" else [text, piece.credit, list(piece.tests)]
+        for piece in pieces(response, spans or [], known, parts)
+        for text in [visible(shortened(piece.text, LONGEST))]
+    ]
+
+
+def _fits(spans: Any, values: Any, length: int) -> bool:
+    """Whether these are spans in order within a text of this length, with a value for each."""
+    if not (isinstance(spans, list) and isinstance(values, list) and len(spans) == len(values)):
+        return False
+    if not all(isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span) for span in spans):
+        return False
+    ends = [end for span in spans for end in span]
+    return ends == sorted(ends) and (not ends or (ends[0] >= 0 and ends[-1] <= length))
+
+
+def _has_each(tests: Any, steps: int) -> bool:
+    """Whether there are parts in tests for each of so many steps, or for none."""
+    return isinstance(tests, list) and len(tests) in (0, steps) and all(isinstance(test, list) for test in tests)
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number else None

@@ -1,0 +1,27 @@
+"""One HTML file of a run, or of several to compare: curves, skills, samples with credit, findings, cost, settings.
+
+The file loads nothing from a network. Without --out it is RUN_DIRECTORY/run.html of the first run. A run that is
+under way is shown as it is now.
+"""
+
+import argparse
+from pathlib import Path
+
+from recipe.pages.run_page import write_run_page
+from recipe.pages.samples import SAMPLES
+from recipe.records.arms import ReportError
+from recipe.records.run_directory import RunDirectory
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIRECTORY")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page to write")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="at most so many samples (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the subcommand."""
+    if options.samples < 0:
+        raise ReportError(f"--samples must be 0 or more, got {options.samples}")
+    print(write_run_page([RunDirectory.existing(path) for path in options.runs], options.out, options.samples))

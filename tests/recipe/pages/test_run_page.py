@@ -1,0 +1,218 @@
+import base64
+import hashlib
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from recipe import report
+from recipe.pages.differences import between, differences, experiment_of, flat
+from recipe.pages.facts import cost, facts, state, timings
+from recipe.pages.panels import every_metric, panels
+from recipe.pages.run_page import run_page
+from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import VERSION, RecordsError
+from tests.composing import composed
+from tests.recipe.pages.conftest import HOSTILE, make_run
+
+
+class PageReader(HTMLParser):
+    """What a browser would make of a page: elements with their attributes, scripts, and the text outside of them."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.text: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
+        elif self._inside != "style" and data.strip():
+            self.text.append(data.strip())
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def island(self, name: str):
+        return next(json.loads(text) for attributes, text in self.scripts if attributes.get("id") == f"data-{name}")
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory) -> PageReader:
+    return PageReader(run_page([make_run(tmp_path_factory.mktemp("run"))], time.time()))
+
+
+def test_the_page_loads_nothing_and_runs_only_the_scripts_whose_digests_it_names(read: PageReader):
+    assert not [attributes for _, attributes in read.tags if {"src", "srcset", "action"} & attributes.keys()]
+    hrefs = [attributes["href"] for _, attributes in read.tags if "href" in attributes]
+    assert all(str(href).startswith(("#", "data:,")) for href in hrefs)
+    policy = next(one["content"] for _, one in read.tags if one.get("http-equiv") == "Content-Security-Policy")
+    run = [text for attributes, text in read.scripts if attributes.get("type") != "application/json"]
+    digests = {f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in run}
+    assert len(run) == 2
+    assert set(re.findall(r"'sha256-[^']*'", str(policy))) == digests
+    assert "default-src 'none'" in str(policy)
+    assert "unsafe-eval" not in str(policy)
+
+
+def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader):
+    assert {tag for tag, _ in read.tags} <= {
+        "html", "head", "meta", "title", "link", "style", "body", "header", "div", "h1", "h2", "h3", "span", "code",
+        "nav", "a", "main", "section", "p", "table", "tr", "th", "td", "strong", "mark", "button", "noscript",
+        "details", "summary", "label", "select", "footer", "script", "br",
+    }  # fmt: skip
+    assert len(read.scripts) == 5
+    assert not [one for _, one in read.tags if any(name.startswith("on") for name in one)]
+    samples = read.island("samples")
+    hostile = next(row for row in samples["rows"] if row["guard"] != "none")
+    for text in (samples["texts"][hostile["prompt"]], hostile["pieces"][0][0], hostile["skill"], hostile["guard"]):
+        assert text.startswith("</script><script>document.title='RAN'</script><img src=x onerror=")
+        assert "␛[31mred␛[0m ⟨U+202E⟩gnp.exe⟨U+202C⟩" in text
+        assert not set("\x1b\u202e\u202c\ud800") & set(text)
+
+
+def test_the_page_holds_the_numbers_of_the_run(read: PageReader):
+    text = " ".join(read.text)
+    assert "write 25.0% 50.0% ± 12.5 +25.0" in text
+    assert "mean 37.5% 62.5% ± 10.0 +25.0" in text
+    assert "ended : ended after step 3 with SandboxError: <b>down</b> ⟨U+202E⟩␛[31m" in text
+    assert "gen 6.00 s 60% update_actor 3.00 s 30% rest 1.00 s 10%" in text
+    assert "tokens, prompts included 300 replays 24" in text
+    assert "masked 2 samples: 3, share: 0.02" in text
+    assert "3 step" in text
+    assert "data.seed 0 5" in text
+    assert "credit.kind off counterfactual" in text
+    assert "run.command" not in text[text.index("differences from") : text.index("the whole configuration")]
+
+
+def test_figures_have_a_place_each_and_metrics_are_complete(read: PageReader):
+    places = [one["id"] for tag, one in read.tags if one.get("class") == "figure"]
+    assert set(read.island("figures")) == set(places)
+    assert len(places) == len(set(places)) > 8
+    assert read.island("metrics")[0]["reward/acc"] == [[1, 2, 3], [0.5, 0.5, 0.5]]
+
+
+def test_curves_have_the_values_bands_and_lines_of_the_run(run: RunDirectory):
+    found = panels([run], ["r"])
+    assert list(found) == ["accuracy", "training", "credit", "protection"]
+    mean, each, trained = found["accuracy"]
+    assert (mean.curves[0].steps, mean.curves[0].values) == ((0, 3), (0.375, 0.625))
+    assert mean.curves[0].low == pytest.approx((0.375, 0.625 - 1.96 * 0.1))
+    assert [curve.name for curve in each.curves] == ["sql", "write"]
+    assert each.curves[0].low is None
+    assert list(trained.curves[0].steps) == [0, 1, 2]
+    assert trained.curves[0].low is not None
+    assert trained.curves[0].low[0] < 0.5 < trained.curves[0].high[0]
+    level = found["protection"][0]
+    assert level.title == "J of sql"
+    assert {curve.name: curve.values[0] for curve in level.curves} == {
+        "J before the update": 0.4, "anchor": 0.5, "line": 0.3,
+    }  # fmt: skip
+
+
+def test_several_runs_share_panels_and_their_settings_are_compared(tmp_path: Path):
+    runs = [make_run(tmp_path, name, hostile=False) for name in ("a", "b")]
+    config = composed("experiment=quickstart", "data.seed=6")
+    runs[1].write_config(config)
+    found = panels(runs, ["a", "b"])["accuracy"]
+    assert [panel.title for panel in found] == [
+        "validation: mean", "validation: sql", "validation: write", "training samples of each step",
+    ]  # fmt: skip
+    assert [curve.name for curve in found[1].curves] == ["a", "b"]
+    page = PageReader(run_page(runs, time.time()))
+    assert "data.seed 5 6" in " ".join(page.text)
+    assert page.island("samples")["runs"] == ["a", "b"]
+    assert {row["run"] for row in page.island("samples")["rows"]} == {0, 1}
+
+
+def test_a_long_curve_is_thinned_and_numbers_that_are_none_are_left_out():
+    rows = [{"step": float(step), "a": float("nan") if step == 1 else step / 3} for step in range(5000)]
+    steps, values = every_metric(rows)["a"]
+    assert 1000 < len(steps) <= 2000
+    assert steps[:2] == [0, 4]
+    assert values[1] == 1.33333
+
+
+def test_differences_are_those_from_the_experiment_of_the_command():
+    config = composed("experiment=quickstart", "data.seed=5")
+    rows, remark = differences(config, "python -m recipe.train experiment=quickstart data.seed=5")
+    assert ("data.seed", "0", "5") in rows  # with the seeds that follow it
+    assert {(default, own) for _, default, own in rows} == {("0", "5")}
+    assert remark == ""
+    assert differences(config, "python -m recipe.train")[1] == "The run's command names no experiment."
+    assert "no experiment 'gone'" in differences(config, "python x experiment=gone")[1]
+    assert experiment_of("x 'unclosed") is None
+    assert between([{"a": "1", "run.name": "x"}, {"a": "2", "run.name": "y", "b": "3"}]) == [
+        ("a", ["1", "2"]), ("b", ["-", "3"]),
+    ]  # fmt: skip
+    assert flat(config)["data.seed"] == "5"
+
+
+def test_a_state_is_that_of_the_last_event():
+    assert [state([{"event": last}]) for last in ("end", "failed", "update")] == ["finished", "failed", "not finished"]
+    assert state([]) == "not started"
+
+
+def test_timings_share_a_step_and_the_rest_is_last():
+    rows = [{"timing_s/step": 10.0, "timing_s/gen": 4.0}, {"timing_s/step": 20.0, "timing_s/gen": 6.0}]
+    assert timings(rows) == [("gen", 5.0, pytest.approx(1 / 3)), ("rest", 10.0, pytest.approx(2 / 3))]
+    assert timings([]) == []
+    assert cost([], [], 8) == []
+
+
+def test_interference_is_in_points_with_the_largest_change_darkest(run: RunDirectory):
+    (stage, cells), = facts(run, time.time()).interference  # fmt: skip
+    assert stage == "1"
+    assert [round(cell.measured, 6) for cell in cells] == [25.0, 25.0]
+    assert {cell.colour for cell in cells} == {"rgb(0 158 115 / 0.75)"}
+
+
+def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    run.write_config(composed("experiment=quickstart"))
+    text = " ".join(PageReader(run_page([run], time.time())).text)
+    assert "not started" in text
+    assert "No validation has been done yet." in text
+    assert "No samples are recorded" in text
+
+
+def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
+    for name in ("metrics.jsonl", "events.jsonl", "generations/train_000003.jsonl"):
+        path = run.path / name
+        path.write_text(path.read_text()[:-20])
+    read = PageReader(run_page([run], time.time()))
+    assert "write 25.0%" in " ".join(read.text)
+    assert len(read.island("samples")["rows"]) == 14
+
+
+def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
+    with pytest.raises(RecordsError, match="is no run directory"):
+        RunDirectory.existing(tmp_path)
+    assert report.main(["page", str(tmp_path / "none")]) == 2
+    assert "none is no run directory: it has no config.yaml" in capsys.readouterr().err
+    config = run.path / "config.yaml"
+    config.write_text(config.read_text().replace(f"records_version: {VERSION}", "records_version: 99"))
+    assert report.main(["page", str(run.path)]) == 2
+    assert "has version 99 of the records" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunDirectory, capsys):
+    assert report.main(["page", str(run.path), "--samples", "6"]) == 0
+    path = run.path / "run.html"
+    assert capsys.readouterr().out == f"{path}\n"
+    text = path.read_text()
+    assert "9 of 15 recorded samples are left out" in text
+    assert HOSTILE[:20] not in text
+    assert path.stat().st_size < 2_500_000

@@ -1,0 +1,102 @@
+import json
+import math
+import string
+
+import pytest
+
+from recipe.pages import samples as module
+from recipe.pages.samples import read_samples, shares
+from recipe.pages.text import island, shortened, visible
+from recipe.records.run_directory import RunDirectory
+from tests.recipe.pages.conftest import HOSTILE, make_run, sample, with_credit
+
+
+def test_hidden_characters_become_visible_and_all_others_stay():
+    assert visible("\x1b[31m\u202eab\u202c\x07\x7f") == "␛[31m⟨U+202E⟩ab⟨U+202C⟩␇⟨U+007F⟩"
+    assert visible("\ud800") == "⟨U+D800⟩"
+    kept = string.printable.replace("\r", "").replace("\x0b", "").replace("\x0c", "") + "åß漢字🙂"
+    assert visible(kept) == kept
+    assert visible("a\r\nb") == "a\nb"
+    assert visible(HOSTILE).encode()
+
+
+def test_an_island_is_json_that_ends_no_element_and_has_no_number_that_is_none():
+    text = island({"a": [HOSTILE, math.nan, math.inf, 1.5, (True, None)]})
+    assert json.loads(text) == {"a": [HOSTILE, None, None, 1.5, [True, None]]}
+    assert not set("<>&\u2028") & set(text)
+    assert text.isascii()
+
+
+def test_a_long_text_says_how_much_is_missing():
+    assert shortened("abc", 3) == "abc"
+    assert shortened("abcdef", 3) == "abc\n[3 more characters]"
+
+
+@pytest.mark.parametrize(
+    ("counts", "limit", "taken"),
+    [([5, 5], 20, [5, 5]), ([1, 50, 50], 21, [1, 10, 10]), ([4, 4, 4], 2, [1, 1, 0]), ([], 5, []), ([3], 0, [0])],
+)
+def test_steps_share_the_limit(counts: list[int], limit: int, taken: list[int]):
+    found = shares(counts, limit)
+    assert sorted(found, reverse=True) == sorted(taken, reverse=True)
+    assert all(one <= count for one, count in zip(found, counts, strict=True))
+    assert sum(found) == min(limit, sum(counts))
+
+
+def test_a_sample_keeps_verdict_skill_and_the_text_of_its_steps(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_generations(7, "train", [with_credit(0), sample(1, guard="special_casing"), sample(3, masked=1.0)])
+    found = read_samples([run])
+    first, second, third = found.rows
+    assert [row["verdict"] for row in found.rows] == ["right", "wrong", "masked"]
+    assert (first["step"], first["skill"], second["guard"], third["skill"]) == (7, "write", "special_casing", "sql")
+    assert [part[0] for part in first["pieces"]] == ["line one 0\n", "line two\n", "rest"]
+    assert [part[1] for part in first["pieces"][:2]] == [0.5, -0.25]
+    assert [part[2] for part in first["pieces"][:2]] == [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]
+    assert first["counts"] == {"replays": 2}
+    assert first["prompt"] == second["prompt"] != third["prompt"]
+    assert found.texts[first["prompt"]] == "task 0"
+    assert found.left_out == 0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"credit_spans": [[0, 5]], "credit_values": [1.0, 2.0]},
+        {"credit_spans": [[5, 2]], "credit_values": [1.0]},
+        {"credit_spans": [[0, 999]], "credit_values": [1.0]},
+        {"credit_spans": "x", "credit_values": [1.0]},
+        {"credit_spans": [[0, "5"]], "credit_values": [1.0]},
+        {"credit_spans": [[0, 5]], "credit_values": [1.0], "credit_tests": [[1.0], [1.0]]},
+        {"credit_spans": [[0, 5]], "credit_values": [1.0], "credit_tests": [1.0]},
+        {"credit_spans": None, "credit_values": None},
+    ],
+)
+def test_credit_that_does_not_fit_the_answer_is_left_out_and_the_answer_stays(tmp_path, broken):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_generations(1, "train", [sample(0, response="abcdefgh", **broken)])
+    assert [row["pieces"] for row in read_samples([run]).rows] == [[["abcdefgh"]]]
+
+
+def test_a_step_without_a_number_as_credit_has_none(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_generations(1, "train", [with_credit(0, credit_values=[math.nan, 0.5])])
+    assert [piece[1] for piece in read_samples([run]).rows[0]["pieces"][:2]] == [None, 0.5]
+
+
+def test_cut_lines_and_other_things_than_samples_are_skipped(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    lines = [json.dumps(sample(0)), "null", "[1]", '{"response": 3}', "", json.dumps(sample(1))[:40]]
+    (run.path / "generations" / "train_000001.jsonl").write_text("\n".join(lines))
+    (run.path / "generations" / "train_x.jsonl").write_text(lines[0])
+    assert [row["verdict"] for row in read_samples([run]).rows] == ["right"]
+
+
+def test_samples_beyond_the_limit_are_counted_and_every_step_keeps_some(tmp_path, monkeypatch):
+    runs = [make_run(tmp_path, name, hostile=False) for name in ("a", "b")]
+    found = read_samples(runs, 6)
+    assert [(row["run"], row["step"]) for row in found.rows] == [(run, step) for run in (0, 1) for step in (1, 2, 3)]
+    assert found.left_out == 2 * 3 * 4 - 6
+    monkeypatch.setattr(module, "CHARACTERS", 50)
+    crowded = read_samples(runs)
+    assert (len(crowded.rows), crowded.left_out) == (4, 20)
