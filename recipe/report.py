@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import choose, compare, online, page, skills, speed, summary
+from recipe.reports import choose, compare, online, page, perplexity, skills, speed, summary
 
 SUBCOMMANDS = {
     "compare": compare,
@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "choose": choose,
     "summary": summary,
     "page": page,
+    "perplexity": perplexity,
 }
 REFUSED = 2
 

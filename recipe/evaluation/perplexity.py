@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from recipe.records.arms import ReportError
 from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.tables import markdown_table
 
 Blocks = Sequence[Sequence[int]]
 
 
-class TextError(ValueError):
+class TextError(ReportError):
     """The text or a model cannot be measured; the message addresses the user."""
 
 
@@ -52,7 +52,10 @@ def read_text(paths: Iterable[Path]) -> Text:
         if not path.exists():
             raise TextError(f"no {path}")
         files += sorted(one for one in path.rglob("*") if one.suffix in (".md", ".txt")) if path.is_dir() else [path]
-    content = "\n\n".join(file.read_text(encoding="utf-8") for file in files).strip()
+    try:
+        content = "\n\n".join(file.read_text(encoding="utf-8") for file in files).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TextError(f"the text cannot be read: {error}") from error
     if not content:
         raise TextError(f"no text in {', '.join(map(str, paths))}: name files, or folders of *.md and *.txt")
     return Text(content, hashlib.sha256(content.encode()).hexdigest()[:12])
@@ -70,12 +73,14 @@ def blocks_of(ids: Sequence[int], length: int) -> Blocks:
     return whole or [ids]
 
 
-@torch.no_grad()
 def losses(network: Any, blocks: Blocks) -> Iterator[float]:
     """Mean loss (nats per token) of each block, predicted from its own beginning."""
+    import torch  # seconds, which other reports need not wait
+
     for block in blocks:
         ids = torch.tensor([list(block)], device=network.device)
-        yield float(network(input_ids=ids, labels=ids).loss)
+        with torch.no_grad():
+            yield float(network(input_ids=ids, labels=ids).loss)
 
 
 def changes(found: Mapping[str, Sequence[float]]) -> list[Change]:

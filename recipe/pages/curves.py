@@ -9,13 +9,12 @@ from bokeh.models import (
     BoxZoomTool,
     ColumnDataSource,
     HoverTool,
-    Legend,
-    LegendItem,
     PanTool,
     Range1d,
     ResetTool,
     WheelZoomTool,
 )
+from bokeh.models.annotations import Legend, LegendItem
 from bokeh.plotting import figure
 
 from recipe.pages.panels import Curve, Panel
@@ -32,8 +31,8 @@ _TOOLTIP = [("", "@name"), ("update", "@step{0}"), ("value", "@value{0.0000}"), 
 
 def drawn(panel: Panel, runs: int) -> dict[str, Any]:
     """The panel as the JSON that ``Bokeh.embed.embed_item`` takes. runs: on the page; several are told by colour."""
-    tools = [BoxZoomTool(), PanTool(), WheelZoomTool(), ResetTool()]
-    plot = figure(height=HEIGHT, sizing_mode="stretch_width", tools=tools, toolbar_location="above")
+    tools: list[Any] = [BoxZoomTool(), PanTool(), WheelZoomTool(), ResetTool()]
+    plot: Any = figure(height=HEIGHT, sizing_mode="stretch_width", tools=tools, toolbar_location="above")
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     plot.toolbar.active_drag = tools[0]
@@ -46,7 +45,7 @@ def drawn(panel: Panel, runs: int) -> dict[str, Any]:
         place = curve.run if runs > 1 else names.setdefault(curve.name.removesuffix(", greedy"), len(names))
         entries.append(_draw(plot, curve, COLOURS[place % len(COLOURS)], faint, f"{panel.title} {curve.run}"))
     if panel.is_share:
-        plot.y_range = Range1d(0, 1, bounds=(-0.05, 1.05))
+        plot.y_range = Range1d(start=0, end=1, bounds=(-0.05, 1.05))
     if len(entries) > 1:
         columns = max(1, min(4, LEGEND // max(len(curve.name) for curve in panel.curves)))
         plot.height += ROW * (math.ceil(len(entries) / columns) - 1)
@@ -57,7 +56,7 @@ def drawn(panel: Panel, runs: int) -> dict[str, Any]:
     return dict(json_item(plot))
 
 
-def _draw(plot: figure, curve: Curve, colour: str, faint: float, name: str) -> LegendItem:
+def _draw(plot: Any, curve: Curve, colour: str, faint: float, name: str) -> LegendItem:
     """Draw a curve and its band; faint: how opaque the band is; name: of the curve's data, for scripts."""
     low, high = curve.low, curve.high
     band = [
@@ -82,7 +81,7 @@ def _draw(plot: figure, curve: Curve, colour: str, faint: float, name: str) -> L
     return LegendItem(label={"value": curve.name}, renderers=[*parts, line, points])
 
 
-def _style(plot: figure) -> None:
+def _style(plot: Any) -> None:
     plot.update(outline_line_color=None, background_fill_alpha=0, border_fill_alpha=0, min_border=8)
     for axis in plot.axis:
         axis.update(axis_line_color="#b8c0c8", major_tick_line_color=None, minor_tick_line_color=None)

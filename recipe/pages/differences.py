@@ -20,7 +20,7 @@ def flat(config: DictConfig) -> dict[str, str]:
 
 
 def _collect(node: DictConfig, prefix: str, found: dict[str, str]) -> None:
-    for name in node:
+    for name in map(str, node):
         key = f"{prefix}{name}"
         try:
             value = node[name]

@@ -82,7 +82,8 @@ def _curve(name: str, run: int, rows: Rows, key: str, look: str = "line") -> Cur
     if not points:
         return None
     points = points[:: math.ceil(len(points) / POINTS)]
-    return Curve(name, run, *zip(*points, strict=True), look=look)
+    steps, values = zip(*points, strict=True)
+    return Curve(name, run, steps, values, look=look)
 
 
 def _accuracy(runs: Sequence[RunDirectory], rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:

@@ -156,5 +156,5 @@ def _general(steps: Steps, runs: Words) -> None:
     for run in runs:
         if not steps.have(f"{run}/model"):
             steps.module("recipe.export", run, "--out", f"{run}/model", "--platform", steps.serving, "--prompts", "0")
-    steps.module("recipe.perplexity", "--models", f"{OUT}/start/model", *(f"{run}/model" for run in runs),
+    steps.module("recipe.report", "perplexity", "--models", f"{OUT}/start/model", *(f"{run}/model" for run in runs),
                  "--text", HELD_OUT, "--out", "outputs/evidence_pretrained.general")  # fmt: skip

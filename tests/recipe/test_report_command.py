@@ -7,7 +7,16 @@ def test_one_help_names_every_subcommand_with_what_it_reports(capsys):
     with pytest.raises(SystemExit, match="0"):
         report.main(["--help"])
     printed = capsys.readouterr().out
-    assert list(report.SUBCOMMANDS) == ["compare", "skills", "speed", "online", "choose", "summary", "page"]
+    assert list(report.SUBCOMMANDS) == [
+        "compare",
+        "skills",
+        "speed",
+        "online",
+        "choose",
+        "summary",
+        "page",
+        "perplexity",
+    ]
     for name, module in report.SUBCOMMANDS.items():
         assert name in printed
         assert module.__doc__ is not None

@@ -56,7 +56,7 @@ def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_va
 def test_general_exports_each_run_and_compares_all_with_the_start():
     exported, measured = dry("evidence_pretrained", "general", "outputs/a/grpo.s30")
     assert exported == "recipe.export outputs/a/grpo.s30 --out outputs/a/grpo.s30/model --platform cpu --prompts 0"
-    assert measured.startswith(f"recipe.perplexity --models {START} outputs/a/grpo.s30/model --text docs ")
+    assert measured.startswith(f"recipe.report perplexity --models {START} outputs/a/grpo.s30/model --text docs ")
 
 
 def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():

@@ -11,7 +11,7 @@ import torch
 
 from data_prep.micro import model as micro_model
 from recipe.evaluation.perplexity import TextError, blocks_of, change_table, changes, losses, read_text
-from recipe.perplexity import REFUSED, main
+from recipe.report import REFUSED, main
 
 
 class Bigrams:
@@ -70,7 +70,12 @@ def test_a_model_has_the_loss_of_its_uniform_start_and_does_not_differ_from_itse
     out = tmp_path / "out"
     micro_model.make(tmp_path / "same", seed=0)
     models = [str(tmp_path / "model"), str(tmp_path / "same")]
-    assert main(["--models", *models, "--text", str(tmp_path / "text.md"), "--block", "64", "--out", str(out)]) == 0
+    assert (
+        main(
+            ["perplexity", "--models", *models, "--text", str(tmp_path / "text.md"), "--block", "64", "--out", str(out)]
+        )
+        == 0
+    )
     before, after = json.loads((out / "perplexity.json").read_text())["models"]
     assert before["loss"]["estimate"] == pytest.approx(math.log(262), abs=0.5)  # 262 tokens, random weights
     assert after["change"] == {"estimate": 0.0, "low": 0.0, "high": 0.0}
@@ -80,7 +85,7 @@ def test_a_model_has_the_loss_of_its_uniform_start_and_does_not_differ_from_itse
 def test_what_is_no_model_or_no_block_is_refused(tmp_path: Path, capsys):
     (tmp_path / "text.md").write_text("text of several tokens")
     text = ["--text", str(tmp_path / "text.md")]
-    assert main(["--models", str(tmp_path), *text]) == REFUSED
+    assert main(["perplexity", "--models", str(tmp_path), *text]) == REFUSED
     assert "is no Hugging Face folder; python -m recipe.export" in capsys.readouterr().err
-    assert main(["--models", str(tmp_path), *text, "--block", "1"]) == REFUSED
+    assert main(["perplexity", "--models", str(tmp_path), *text, "--block", "1"]) == REFUSED
     assert "at least two tokens" in capsys.readouterr().err

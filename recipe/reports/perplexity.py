@@ -1,12 +1,10 @@
-"""Does training change what it does not name? ``python -m recipe.perplexity --models BASE TRAINED --text PATH``.
+"""Perplexity of held-out text before and after training: did it change what it does not name?
 
-Perplexity of held-out text under each model, a Hugging Face folder (``recipe.export`` makes one of a run), and its
-change against the first with an interval over blocks of the text. Computed in float32.
+Under each model, a Hugging Face folder (``recipe.export`` makes one of a run), with its change against the first and an
+interval over blocks of the text. Computed in float32.
 """
 
-import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
-
-import argparse  # isort: skip
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -17,7 +15,6 @@ from typing import Any
 from recipe.evaluation.perplexity import TextError, blocks_of, change_table, changes, losses, read_text
 from recipe.records.run_directory import write_atomically
 
-REFUSED = 2
 BLOCK = 512
 
 
@@ -51,24 +48,20 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recipe.perplexity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
     parser.add_argument("--models", nargs="+", type=Path, required=True, metavar="FOLDER", help="the first: before")
     parser.add_argument("--text", nargs="+", type=Path, required=True, help="files, or folders of *.md and *.txt")
     parser.add_argument("--block", type=int, default=BLOCK, help=f"tokens of a block (default {BLOCK})")
     parser.add_argument("--out", type=Path, help="also write perplexity.md and perplexity.json there")
-    options = parser.parse_args(arguments)
-    try:
-        if options.block < 2:
-            raise TextError(f"--block {options.block}: a block has at least two tokens")
-        text = read_text(options.text)
-        found = measure(options.models, text.content, options.block)
-    except (TextError, OSError, UnicodeDecodeError) as error:
-        print(f"recipe.perplexity: {error}", file=sys.stderr)
-        return REFUSED
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the subcommand."""
+    if options.block < 2:
+        raise TextError(f"--block {options.block}: a block has at least two tokens")
+    text = read_text(options.text)
+    found = measure(options.models, text.content, options.block)
     compared = changes(found)
     about = f"{len(next(iter(found.values())))} blocks of {options.block} tokens, text {text.digest}"
     table = f"{about}\n\n{change_table(compared)}"
@@ -78,8 +71,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         numbers = {"text": text.digest, "block": options.block, "models": [asdict(one) for one in compared]}
         write_atomically(options.out / "perplexity.md", f"{table}\n")
         write_atomically(options.out / "perplexity.json", json.dumps(numbers, indent=1) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
