@@ -17,7 +17,7 @@ pytestmark = [
         not any(map(shutil.which, NAMES)), reason="no Chromium: apt-get install -y --no-install-recommends chromium"
     ),
 ]
-READY = "document.documentElement.dataset.ready"
+READY = "document.documentElement?.dataset.ready"  # null while one document takes the place of another
 # Elements that Bokeh made, of some height.
 DRAWN = "[...document.querySelectorAll('.figure > *')].filter(one => one.offsetHeight > 200).length"
 
@@ -78,7 +78,7 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert "test 2: 0test 3: -1test 4: 0" in explained
     assert "replays 2" in explained
     page.value("document.getElementById('metric').scrollIntoView()")
-    page.wait("document.getElementById('any-metric').dataset.metric")
+    page.wait("document.getElementById('any-metric')?.dataset.metric")
     source = "Bokeh.documents.map(one => one.get_model_by_name('all metrics 0')).find(Boolean).data"
     assert page.value(f"[{source}.step, {source}.value]") == [[1, 2, 3], [0.333333, 0.666667, 1]]
     assert errors(page) == []
