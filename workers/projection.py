@@ -11,6 +11,18 @@ inner products of the gradients, a matrix of S + 1 rows, and one pass that sums 
 all_reduce of that matrix), and their cost is that of reading the gradients.
 
 The matrix is solved in cosines (rows scaled to length 1), so rescaling a gradient with its slack changes nothing.
+
+Methods:
+
+- ``qp``: the exact solution;
+- ``sequential_margin``: one constraint after another in the given order, repeated until all hold or for a number of
+  sweeps; moves further than needed where constraints overlap;
+- ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM, arXiv 1812.00420);
+  later constraints may undo earlier ones;
+- ``agem``: one constraint, the mean of the gradients (arXiv 1812.00420);
+- a name from ``workers.aggregators``: if a constraint is violated, torchjd's aggregate of d and the gradients, all
+  scaled to the length of d;
+- ``none``: measure only.
 """
 
 import math
@@ -22,6 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
 from workers.aggregators import AGGREGATORS
@@ -101,12 +114,7 @@ def project(
         constraints: ascent gradients, (S, P); for a list, a list of tensors (S, *shape of the parameter). Memory that
             is not contiguous is copied. On an accelerator one flat tensor is faster than hundreds of small ones.
         epsilon: slack of all skills or of each (S,), >= 0 or inf; a negative one asks for gain and may be infeasible.
-        method: ``qp``: the exact solution. ``sequential_margin``: one constraint after another in the given order,
-            repeated until all hold or ``sweeps`` times; moves further than needed where constraints overlap.
-            ``pcgrad``: one such sweep without slack (Yu et al. 2020, arXiv 2001.06782, one-sided as in A-GEM,
-            arXiv 1812.00420); later constraints may undo earlier ones. A name from ``workers.aggregators``: if a
-            constraint is violated, torchjd's aggregate of d and the gradients, all scaled to the length of d.
-            ``agem``: one constraint, the mean of the gradients (arXiv 1812.00420). ``none``: measure only.
+        method: one of the module's methods.
         epsilon_kind: ``absolute``: in units of <g_s, d>, that is, of the reward; ``cosine``: times |g_s| |d|.
         gram: (S, S) from ``constraint_gram``, or with a metric from an earlier projection with the same: for
             constraints that serve several steps; saves a pass over them.
@@ -115,8 +123,7 @@ def project(
         in_place: write the projected step over ``step`` (contiguous).
         inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
             d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
-        noise: (S,) >= 0, the error of each gradient over its length (``qp`` only): <g_s, x> >= -eps_s + noise_s |g_s|
-            |x| (`workers.safety.geometry`). None: 0.
+        noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.safety.geometry`. None: 0.
         recovery: no epsilon asks for more than this cosine of gain, so that a skill that fell is not won back at once.
 
     Raises:
@@ -129,38 +136,65 @@ def project(
     pairs = _pairs(step, constraints, inverse_metric)
     square, dots, gram_S_S = _inner_products(pairs, gram, process_group)
     geometry = Geometry.of(square, dots, gram_S_S)
-    eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(dots), method), epsilon_kind)
+    eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(geometry.cosines), method), epsilon_kind)
     eps = np.maximum(eps, -recovery)
-    noises = _noise_of_each(noise, len(dots), method) * (not geometry.still)
+    noises = _noise_of_each(noise, len(eps), method) * (not geometry.still)
+    solution = _solved(geometry, eps, noises, method, sweeps)
+    multipliers = geometry.to_multipliers(solution.mu)
+    projected = step
+    if solution.kept != 1 or multipliers.any():
+        projected = _combine(pairs, step, solution.kept, multipliers, in_place)
+    return _reported(projected, multipliers, geometry, gram_S_S, noises, solution)
 
+
+@dataclass(frozen=True)
+class _SolvedProjection:
+    """What a method found, in unit vectors. violated: before it. eps: what it kept to; feasible: is it as requested?"""
+
+    violated: NDArray[np.bool_]
+    kept: float
+    mu: Vector
+    eps: Vector
+    feasible: bool
+
+
+def _solved(geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int) -> _SolvedProjection:
+    """The method's solution; a step that violates nothing is kept as it is."""
     violated = geometry.cosines - noises + eps < 0
-    kept, mu, feasible = 1.0, np.zeros(len(dots)), True
+    kept, mu, feasible = 1.0, np.zeros(len(eps)), True
     if violated.any() and method in AGGREGATORS:
         kept, mu = aggregate(geometry, method)
     elif violated.any() and method != "none":
         kept, mu, eps, feasible = solve(geometry, eps, noises, method, sweeps)
-    multipliers = geometry.to_multipliers(mu)
-    projected = step
-    if kept != 1 or multipliers.any():
-        projected = _combine(pairs, step, kept, multipliers, in_place)
+    return _SolvedProjection(violated, kept, mu, eps, feasible)
 
+
+def _reported(
+    projected: Parameters,
+    multipliers: Vector,
+    geometry: Geometry,
+    gram_S_S: NDArray[np.float64],
+    noises: Vector,
+    solution: _SolvedProjection,
+) -> Projection:
+    """The projected step with its measures, in the units of what was given."""
+    kept, mu, eps = solution.kept, solution.mu, solution.eps
     certain = slacks(geometry, kept, mu, noises)
     change = kept * geometry.cosines + geometry.gram @ mu
     scale = geometry.norms * geometry.step_norm
-    moved = geometry.length(kept - 1, mu)
     return Projection(
         step=projected,
         multipliers=torch.from_numpy(multipliers),
         kept=kept,
-        violated=torch.from_numpy(violated),
+        violated=torch.from_numpy(solution.violated),
         change=torch.from_numpy(change * scale),
         slack=torch.from_numpy((certain + eps) * np.where(scale > 0, scale, 1.0)),
         cosines=torch.from_numpy(geometry.cosines),
         norms=torch.from_numpy(geometry.norms),
         gram=torch.from_numpy(gram_S_S),
-        moved=moved,
-        length=math.sqrt(square),
-        feasible=feasible,
+        moved=geometry.length(kept - 1, mu),
+        length=0.0 if geometry.still else geometry.step_norm,
+        feasible=solution.feasible,
         missed=not keeps(certain, eps),
         stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
     )

@@ -19,6 +19,7 @@ arXiv 2011.09464, require independence of the action): the gradient may be biase
 `value_advantages` (VinePPO, SPO) and `state_advantages` (GiGPO) are rivals from other papers.
 """
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from workers.credit.ablation import ABLATIONS, Ablation, ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
-from workers.credit.contrast import within_response
+from workers.credit.contrast import CreditContrast, within_response
 from workers.credit.mapping import MAPPINGS, CreditMapping, group_scales, shifts, sign_safe
 from workers.credit.siblings import against_siblings
 from workers.credit.states import state_advantages
@@ -63,14 +64,7 @@ def shape_advantages(
 ) -> tuple[Tensor, dict[str, float]]:
     """Token advantages shifted towards the steps that earned the reward, and the metrics of the batch.
 
-    A response keeps its advantages bit for bit (a fallback, counted under the first cause that applies) if
-
-    - ``no_steps``: none of its tokens belongs to a step;
-    - ``too_few_valid``: fewer than ``min_valid`` of its steps have a credit to compare (``siblings``: none of its steps
-      can be compared);
-    - ``zero``: every credit (``siblings``: of its group) is below ``tolerance``;
-    - ``constant``: every credit is within ``tolerance`` of the mean, so none stands out;
-    - ``zero_advantage``: all its advantages (``siblings``: of its group) are 0 and ``zero_advantage`` is off.
+    A response whose credits tell nothing keeps its advantages bit for bit (`_causes_of_fallback` lists when).
 
     Args:
         advantages: (B, T) floating, as the algorithm computed them; not changed.
@@ -80,10 +74,7 @@ def shape_advantages(
         strength: bound on the change of an advantage, >= 0; in units of the group's root mean square advantage, except
             with ``add`` within the response. ``redistribute`` may in addition take away A itself.
         mapping: how compared credits change A; see `workers.credit.mapping`.
-        normalization: how credits are compared. Within a response: ``signed``: as they are; ``positive``: harmful
-            steps count as useless; ``softmax``: exp(c), so a high credit stands out more than a low one; ``rank``:
-            only their order (ties share a rank); ``none``: c - cbar not stretched to the bound, only shrunk where it
-            exceeds 1. ``siblings``: with the same step in the group's other responses; see `workers.credit.siblings`.
+        normalization: how credits are compared; see `workers.credit.contrast`, and `siblings` for ``siblings``.
         tolerance: credits closer than this count as equal; also the tolerance of the formula; > 0.
         groups: (B,) integer, the prompt that each response answers; without it, each is a group of one.
         step_keys: (B, K) integer, equal for the same step of the same group, -1 for a step without key; a response has
@@ -93,12 +84,7 @@ def shape_advantages(
         zero_advantage: also shift the advantages of responses (``siblings``: of groups) whose own advantage is 0.
 
     Returns:
-        Advantages (B, T), a new tensor, and metrics of this batch under ``credit/``: ``mean``, ``abs_mean`` (over
-        steps), ``entropy`` (of |c| over a response's steps, 1 = evenly spread), ``valid_share`` (of steps with
-        tokens), ``token_share`` (of response tokens in a step with credit), ``advantage_shift`` (mean over response
-        tokens of |change|), ``fallback_rate`` and ``fallback/<cause>`` (of responses with a token). Except with ``add``
-        within the response also ``shared_share`` (steps compared with siblings) and ``held_share`` (steps whose shift
-        stopped at 0, see `workers.credit.mapping`), of the steps with credit.
+        Advantages (B, T), a new tensor, and metrics of this batch (`workers.credit.statistics`).
 
     Raises:
         ValueError: shapes that do not fit together, or a value out of range.
@@ -107,41 +93,109 @@ def shape_advantages(
     check_choice("mapping", mapping, MAPPINGS)
     check_choice("normalization", normalization, NORMALIZATIONS)
     check_numbers(strength, tolerance, min_valid)
-    in_response = response_mask != 0
-    tokens_B_K1 = count_tokens(step_ids, in_response, credits.shape[1])
-    tokens_B_K = tokens_B_K1[:, 1:]
-    credits_B_K = credits.double().masked_fill(tokens_B_K == 0, torch.nan)
-    group_B = torch.arange(len(advantages), device=advantages.device)
-    if groups is not None:
-        group_B = groups.unique(return_inverse=True)[1]
+    batch = _CreditBatch.of(advantages, credits, step_ids, response_mask, groups)
+    contrast = _compared(batch, normalization, tolerance, min_valid, step_keys, rewards)
+    open_B = _with_advantage(batch, normalization) | zero_advantage
+    causes = _causes_of_fallback(batch, contrast, open_B, tolerance)
+    fallback_B_1 = torch.stack(list(causes.values())).any(0)[:, None]
+    plain = mapping == "add" and normalization != "siblings"
+    shift_B_K, shares = _mapped(batch, contrast, fallback_B_1, strength, None if plain else mapping)
+    shift_B_K = shift_B_K.masked_fill(fallback_B_1, 0.0)
+    shaped = add_to_tokens(advantages, shift_B_K, step_ids, batch.in_response)
+    return shaped, statistics(batch.credits_B_K, batch.tokens_B_K1, shift_B_K, causes, shares)
 
-    open_B = has_advantage(advantages)
-    if normalization == "siblings":
-        if groups is None or step_keys is None or rewards is None:
-            raise ValueError("normalization 'siblings' compares siblings: pass groups, step_keys and rewards")
-        open_B = torch.zeros_like(group_B).index_add(0, group_B, open_B.long())[group_B] > 0
-        contrast = against_siblings(credits_B_K, tokens_B_K, step_keys, group_B, rewards, tolerance, min_valid)
-    else:
-        contrast = within_response(credits_B_K, tokens_B_K, normalization, tolerance, min_valid)
-    causes = {
-        "no_steps": tokens_B_K.sum(1) == 0,
+
+@dataclass(frozen=True)
+class _CreditBatch:
+    """The inputs that all parts share.
+
+    in_response: (B, T) trained tokens. tokens_B_K1: tokens of no step, then of each step. credits_B_K: double, NaN
+    without a credit or a token. group_B: numbers of the groups, from 0; `grouped`: whether they were given.
+    """
+
+    advantages: Tensor
+    in_response: Tensor
+    tokens_B_K1: Tensor
+    credits_B_K: Tensor
+    group_B: Tensor
+    grouped: bool
+
+    @property
+    def tokens_B_K(self) -> Tensor:
+        return self.tokens_B_K1[:, 1:]
+
+    @staticmethod
+    def of(
+        advantages: Tensor, credits: Tensor, step_ids: Tensor, response_mask: Tensor, groups: Tensor | None
+    ) -> "_CreditBatch":
+        """From what the caller passes."""
+        in_response = response_mask != 0
+        tokens_B_K1 = count_tokens(step_ids, in_response, credits.shape[1])
+        credits_B_K = credits.double().masked_fill(tokens_B_K1[:, 1:] == 0, torch.nan)
+        group_B = torch.arange(len(advantages), device=advantages.device)
+        if groups is not None:
+            group_B = groups.unique(return_inverse=True)[1]
+        return _CreditBatch(advantages, in_response, tokens_B_K1, credits_B_K, group_B, groups is not None)
+
+
+def _compared(
+    batch: _CreditBatch,
+    normalization: str,
+    tolerance: float,
+    min_valid: int,
+    step_keys: Tensor | None,
+    rewards: Tensor | None,
+) -> CreditContrast:
+    """Credits compared within the response, or with siblings."""
+    if normalization != "siblings":
+        return within_response(batch.credits_B_K, batch.tokens_B_K, normalization, tolerance, min_valid)
+    if not batch.grouped or step_keys is None or rewards is None:
+        raise ValueError("normalization 'siblings' compares siblings: pass groups, step_keys and rewards")
+    return against_siblings(
+        batch.credits_B_K, batch.tokens_B_K, step_keys, batch.group_B, rewards, tolerance, min_valid
+    )
+
+
+def _with_advantage(batch: _CreditBatch, normalization: str) -> Tensor:
+    """(B,) whether a response has an advantage other than 0; with ``siblings``, whether one of its group has."""
+    open_B = has_advantage(batch.advantages)
+    if normalization != "siblings":
+        return open_B
+    return torch.zeros_like(batch.group_B).index_add(0, batch.group_B, open_B.long())[batch.group_B] > 0
+
+
+def _causes_of_fallback(
+    batch: _CreditBatch, contrast: CreditContrast, open_B: Tensor, tolerance: float
+) -> dict[str, Tensor]:
+    """(B,) each: why a response keeps its advantages; it is counted under the first cause that applies.
+
+    - ``no_steps``: none of its tokens belongs to a step;
+    - ``too_few_valid``: too few of its steps have a credit to compare (``siblings``: none can be compared);
+    - ``zero``: every credit (``siblings``: of its group) is below ``tolerance``;
+    - ``constant``: every credit is within ``tolerance`` of the mean, so none stands out;
+    - ``zero_advantage``: all its advantages (``siblings``: of its group) are 0 and ``zero_advantage`` is off.
+    """
+    return {
+        "no_steps": batch.tokens_B_K.sum(1) == 0,
         "too_few_valid": ~contrast.comparable,
         "zero": contrast.silent,
         "constant": contrast.spread < tolerance,
-        "zero_advantage": ~(open_B | zero_advantage),
+        "zero_advantage": ~open_B,
     }
-    fallback_B_1 = torch.stack(list(causes.values())).any(0)[:, None]
 
-    shares: dict[str, Tensor] = {}
-    if mapping == "add" and normalization != "siblings":
-        shift_B_K = strength * contrast.u
-    else:
-        length_B = tokens_B_K1.sum(1)
-        level_B = mean_advantages(advantages, in_response, length_B)
-        scale_B = group_scales(level_B, length_B > 0, group_B)
-        shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
-        shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, credits_B_K)
-        shares = {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}
-    shift_B_K = shift_B_K.masked_fill(fallback_B_1, 0.0)
-    shaped = add_to_tokens(advantages, shift_B_K, step_ids, in_response)
-    return shaped, statistics(credits_B_K, tokens_B_K1, shift_B_K, causes, shares)
+
+def _mapped(
+    batch: _CreditBatch, contrast: CreditContrast, fallback_B_1: Tensor, strength: float, mapping: str | None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Shifts (B, K) of the advantages, and masks (B, K) whose shares are reported.
+
+    mapping: None adds within the response, where the bound is `strength` itself and no sign is held.
+    """
+    if mapping is None:
+        return strength * contrast.u, {}
+    length_B = batch.tokens_B_K1.sum(1)
+    level_B = mean_advantages(batch.advantages, batch.in_response, length_B)
+    scale_B = group_scales(level_B, length_B > 0, batch.group_B)
+    shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
+    shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, batch.credits_B_K)
+    return shift_B_K, {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}

@@ -1,6 +1,12 @@
 """How a step's credit is compared: with the other steps of its response (here), or with its siblings (`siblings`).
 
-Shapes: B responses, K steps.
+Shapes: B responses, K steps. Normalizations within a response:
+
+- ``signed``: credits as they are;
+- ``positive``: harmful steps count as useless;
+- ``softmax``: exp(c), so a high credit stands out more than a low one;
+- ``rank``: only their order (ties share a rank);
+- ``none``: c - cbar not stretched to the bound, only shrunk where it exceeds 1.
 """
 
 import math

@@ -10,7 +10,13 @@ from torch import Tensor
 def statistics(
     credits_B_K: Tensor, tokens_B_K1: Tensor, shift_B_K: Tensor, causes: dict[str, Tensor], shares: dict[str, Tensor]
 ) -> dict[str, float]:
-    """Metrics under ``credit/``, as `workers.credit.shape_advantages` lists them.
+    """Metrics under ``credit/``.
+
+    ``mean``, ``abs_mean`` (over steps), ``entropy`` (of |c| over a response's steps, 1 = evenly spread),
+    ``valid_share`` (of steps with tokens), ``token_share`` (of response tokens in a step with credit),
+    ``advantage_shift`` (mean over response tokens of |change|), ``fallback_rate`` and ``fallback/<cause>`` (of
+    responses with a token). Except with ``add`` within the response also ``shared_share`` (steps compared with
+    siblings) and ``held_share`` (steps whose shift stopped at 0, see `workers.credit.mapping`), of those with credit.
 
     causes: (B,) of fallback, in order. shares: (B, K) masks, of which the share of the steps with credit is reported.
     """
