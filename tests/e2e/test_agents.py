@@ -1,4 +1,4 @@
-"""Agents on the real stack: several turns, credit for turns, retried prompts, the gradients' spectrum, projection."""
+"""Agents on the real stack: several turns, credit for turns, retried prompts, spectrum, projection, merged adapters."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
     command = train(
         *quickstart(micro_start), f"run.root={root}", "run.name=r", f"data.train_files={data}/train.parquet",
         f"data.val_files={data}/val.parquet", "data.val_max_samples=32", "data.max_response_length=320",
-        "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
+        "actor_rollout_ref.rollout.max_model_len=480", "agents=micro", "actor_rollout_ref.model.lora.merge=true",
         "credit=counterfactual", "credit.unit=turn", "credit.methods=[truncate]", "failures.share=0.25", "agop.every=1",
         # demands more gain for every skill than an unprojected step has, so it binds
         "projection=qp", "projection.epsilon=-0.3", "projection.epsilon_kind=cosine",
@@ -54,7 +54,8 @@ def test_agents_act_in_several_turns_and_some_mend_what_they_wrote(agents_run: R
 def test_the_ids_that_are_trained_on_are_those_that_were_generated(agents_run: RunDirectory):
     """A different id anywhere before a token would give it different probabilities in the actor and the engine.
 
-    So would weights from before the projection: each step draws its samples after the previous step's projection.
+    So would weights from before the projection: each step draws its samples after the previous step's projection. And
+    so would merged weights that verl rounds to bfloat16.
     """
     _, differences = series(agents_run.metrics(), "training/rollout_probs_diff_max")
     assert len(differences) == STEPS

@@ -40,7 +40,7 @@ def test_a_run_on_one_core_has_one_thread_and_the_same_plan(ranks: int, tiny_arg
     arguments = [*tiny_arguments, f"trainer.n_gpus_per_node={ranks}"]
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     command = [sys.executable, "-m", "tests.recipe.checks.test_one_core", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr[-3000:]
     *printed, last = done.stdout.strip().splitlines()
     found = json.loads(last)
