@@ -11,6 +11,7 @@ from pydantic import ValidationError
 import rewards
 from rewards import compute_score
 from rewards.sandbox import RunResult
+from rewards.verifiers import gsm8k
 from rewards.verifiers.gsm8k import Gsm8kTruth, last_number, marked_number
 from rewards.verifiers.math_verify_driver import is_equal
 
@@ -193,8 +194,10 @@ def test_the_last_number_and_the_last_marked_number(response, strict, flexible):
     ("response", "error"),
     [("so $\\boxed{\\frac{84}{2}}$", "none"), ("it is 43", "wrong_answer"), ("#### 10**(10**10)", "timeout")],
 )
-async def test_math_verify_reads_expressions_and_is_killed_where_it_never_ends(response, error):
+async def test_math_verify_reads_expressions_and_is_killed_where_it_never_ends(monkeypatch, response, error):
     pytest.importorskip("math_verify")
+    if error == "timeout":
+        monkeypatch.setattr(gsm8k, "_IMPORT_SECONDS", 4.0)  # of processor time, all of which it takes
     assert await error_of(response, "42", gsm8k_extraction="math_verify", timeout=1.0) == error
 
 
