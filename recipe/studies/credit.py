@@ -39,7 +39,7 @@ class CreditTask:
 TASKS = {
     "parts16": CreditTask(
         "data/parts16",
-        ("--skills", "parts", "--difficulty", "3", "--line-wrong-share", "0.08", "--easier",
+        ("--skills", "parts", "--difficulty", "3", "--line-wrong-share", "0.16", "--easier",
          "--demonstrations", "51840", "data.max_length=512", "data.train_batch_size=32",
          "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1620"),
         "grpo partial credit credit_shuffled",

@@ -43,7 +43,7 @@ def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():
 def test_the_lines_of_the_sparse_and_the_chained_start_are_wrong_in_the_stated_share():
     starts = [one for one in dry("evidence_credit", "arms") if one.startswith("bash scripts/micro_start.sh")]
     assert [one.split(" data/")[1].split(" --easier")[0] for one in starts] == [
-        "parts16 --skills parts --difficulty 3 --line-wrong-share 0.08",
+        "parts16 --skills parts --difficulty 3 --line-wrong-share 0.16",
         "parts --skills parts",
         "chain8 --skills chain --difficulty 2 --line-wrong-share 0.08",
     ]
