@@ -1,30 +1,50 @@
 """Cost of counterfactual replay: replays per second, time by K and length, and time while samples are generated.
 
     python benchmarks/credit.py [--samples 64] [--repeats 3]
+    python benchmarks/credit.py --step [--repeats 3]
 
 Runs the real estimation and the real sandbox (embedded, isolation on) on synthetic solutions, no two alike, so that no
 cache helps; also by kind of intervention, in groups of eight of which half fail. In the last part samples arrive evenly
 over some time, as from a model that generates on a GPU and needs no CPU here, so that replays can be hidden behind
 generation. Medians over the repeats, with their range.
+
+`--step`: processor seconds of a training step's verification and replays instead. Sixteen prompts with eight answers of
+sixteen lines, each wrong with chance 0.12, pass through the service of the reward workers as in
+`experiment=credit_parts16` at its start, with K deletions per answer. The gate is open, and the cache shares equal
+programs. Counted: this process and all that it started; the processes of a checkout share one sandbox, so run no other
+beside it. Compare with the processor seconds of a plain step (`benchmarks/step_time.py`); other work makes all grow.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import random
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rewards import compute_score  # noqa: E402
-from rewards.counterfactual.replay import Plan, Sibling, estimate  # noqa: E402
+from benchmarks.step_time import processor_seconds  # noqa: E402
+from data_prep.micro.lines import NAMES, line_tests, random_lines, source_of, with_wrong_lines  # noqa: E402
+from data_prep.micro.model import make_tokenizer  # noqa: E402
+from rewards import compute_score, what_is_read  # noqa: E402
+from rewards.counterfactual.groups import GroupBoard  # noqa: E402
+from rewards.counterfactual.plan import Plan  # noqa: E402
+from rewards.counterfactual.replay import Sibling, estimate  # noqa: E402
+from rewards.counterfactual.service import CreditService, RolloutSample  # noqa: E402
 from rewards.verifiers.code import CodeTruth  # noqa: E402
 
+PROMPTS, ANSWERS, WRONG = 16, 8, 0.12
+BUDGETS = (0, 4, 20)
+TOKENIZER = make_tokenizer()
 REPLAYS = (1, 2, 4, 8, 16)
 LENGTHS = (4, 16, 64)
 GENERATION_SECONDS = 10.0
@@ -168,12 +188,54 @@ async def measure(samples: int, repeats: int) -> None:
         print(f"  K = {budget:2d}             {await medians(repeats, hidden)}")
 
 
+async def one_of_step(service: CreditService, group: str, number: int, text: str, truth: str, credited: bool) -> None:
+    """Verify one answer and, if asked for, estimate its credits."""
+
+    async def judge(changed: str) -> Mapping[str, Any]:
+        return await compute_score("code", changed, truth)
+
+    info = await service.answers.verdict(group, text, judge)
+    if credited:
+        ids = [*TOKENIZER.encode(text), TOKENIZER.eos_token_id]
+        read = partial(what_is_read, "code")
+        one = RolloutSample(group, number, ["code", truth], text, ids, info, reads=read)
+        found = await service.credit(one, TOKENIZER, judge)
+        assert (found["credit_cause"], found["credit_unjudged"]) == ("", 0), found
+
+
+async def processor_seconds_of_step(budget: int, seed: int) -> float:
+    """Processor seconds of one step with `budget` deletions per answer; 0: verification alone."""
+    rng, service = random.Random(seed), CreditService(Plan(budget=max(budget, 1)), GroupBoard(ANSWERS, 60.0))
+    waiting = []
+    for prompt in range(PROMPTS):
+        lines = random_lines(rng, NAMES[3])
+        truth = CodeTruth(tests=line_tests(lines)).model_dump_json()
+        answers = [source_of(with_wrong_lines(rng, lines, WRONG)[0]) for _ in range(ANSWERS)]
+        waiting += [
+            one_of_step(service, f"{seed}.{prompt}", number, text, truth, budget > 0)
+            for number, text in enumerate(answers)
+        ]
+    before = processor_seconds(os.getpid())
+    await asyncio.gather(*waiting)
+    return processor_seconds(os.getpid()) - before
+
+
+async def measure_step(repeats: int) -> None:
+    print(f"processor seconds of {PROMPTS * ANSWERS} answers: median (range)")
+    await processor_seconds_of_step(0, seed=-1)  # starts the sandbox
+    for budget in BUDGETS:
+        seconds = [await processor_seconds_of_step(budget, repeat) for repeat in range(repeats)]
+        spread = f"{statistics.median(seconds):6.2f}  ({min(seconds):.2f}-{max(seconds):.2f})"
+        print(f"{f'K = {budget}' if budget else 'verification alone':20s}{spread}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--step", action="store_true", help="processor seconds of a step on sixteen lines instead")
     options = parser.parse_args()
-    asyncio.run(measure(options.samples, options.repeats))
+    asyncio.run(measure_step(options.repeats) if options.step else measure(options.samples, options.repeats))
 
 
 if __name__ == "__main__":
