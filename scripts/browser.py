@@ -74,7 +74,7 @@ class Page:
     def open(self, file: Path, ready: str) -> None:
         """Open a file and wait until the expression `ready` is true."""
         self.send("Page.navigate", url=file.absolute().as_uri())
-        self.wait(ready)
+        self.wait(f"document.documentElement && ({ready})")  # none before the first of the file is read
 
     def wait(self, expression: str) -> None:
         """Wait until the expression is true."""
