@@ -37,8 +37,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.aggregators import AGGREGATORS
-from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, Vector, aggregate, keeps, slacks, solve
+from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, GeometrySolution, Vector, keeps, slacks, solved
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
@@ -139,34 +138,12 @@ def project(
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(geometry.cosines), method), epsilon_kind)
     eps = np.maximum(eps, -recovery)
     noises = _noise_of_each(noise, len(eps), method) * (not geometry.still)
-    solution = _solved(geometry, eps, noises, method, sweeps)
+    solution = solved(geometry, eps, noises, method, sweeps)
     multipliers = geometry.to_multipliers(solution.mu)
     projected = step
     if solution.kept != 1 or multipliers.any():
         projected = _combine(pairs, step, solution.kept, multipliers, in_place)
     return _reported(projected, multipliers, geometry, gram_S_S, noises, solution)
-
-
-@dataclass(frozen=True)
-class _SolvedProjection:
-    """What a method found, in unit vectors. violated: before it. eps: what it kept to; feasible: is it as requested?"""
-
-    violated: NDArray[np.bool_]
-    kept: float
-    mu: Vector
-    eps: Vector
-    feasible: bool
-
-
-def _solved(geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int) -> _SolvedProjection:
-    """The method's solution; a step that violates nothing is kept as it is."""
-    violated = geometry.cosines - noises + eps < 0
-    kept, mu, feasible = 1.0, np.zeros(len(eps)), True
-    if violated.any() and method in AGGREGATORS:
-        kept, mu = aggregate(geometry, method)
-    elif violated.any() and method != "none":
-        kept, mu, eps, feasible = solve(geometry, eps, noises, method, sweeps)
-    return _SolvedProjection(violated, kept, mu, eps, feasible)
 
 
 def _reported(
@@ -175,7 +152,7 @@ def _reported(
     geometry: Geometry,
     gram_S_S: NDArray[np.float64],
     noises: Vector,
-    solution: _SolvedProjection,
+    solution: GeometrySolution,
 ) -> Projection:
     """The projected step with its measures, in the units of what was given."""
     kept, mu, eps = solution.kept, solution.mu, solution.eps

@@ -188,3 +188,25 @@ _SOLVERS: dict[str, Callable[[Geometry, Vector, Vector, int], tuple[float, Vecto
 }
 METHODS = (*_SOLVERS, "none", *AGGREGATORS)
 WITHOUT_SLACK = ("pcgrad", "agem", *AGGREGATORS)
+
+
+@dataclass(frozen=True)
+class GeometrySolution:
+    """What a method found, in unit vectors. violated: before it. eps: what it kept to; feasible: is it as requested?"""
+
+    violated: NDArray[np.bool_]
+    kept: float
+    mu: Vector
+    eps: Vector
+    feasible: bool
+
+
+def solved(geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int) -> GeometrySolution:
+    """The method's solution; a step that violates nothing is kept as it is."""
+    violated = geometry.cosines - noises + eps < 0
+    kept, mu, feasible = 1.0, np.zeros(len(eps)), True
+    if violated.any() and method in AGGREGATORS:
+        kept, mu = aggregate(geometry, method)
+    elif violated.any() and method != "none":
+        kept, mu, eps, feasible = solve(geometry, eps, noises, method, sweeps)
+    return GeometrySolution(violated, kept, mu, eps, feasible)
