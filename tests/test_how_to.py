@@ -15,9 +15,17 @@ from recipe.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = ROOT / "docs" / "how-to"
-PAGES = ("add_a_task", "add_an_intervention", "add_a_projection")
+# Each page, and tests that list what there is: they hold for what the page adds without being touched.
+PAGES = {
+    "add_a_task": ("tests/rewards/test_reading.py",),
+    "add_an_intervention": ("tests/recipe/test_settings.py", "-k", "refused_by_name"),
+    "add_a_projection": (
+        "tests/workers/test_projection.py", "tests/test_docs.py",
+        "-k", "one_pass or names_every_group or violates_nothing or reports_is_true",
+    ),
+}  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COPIED = ("configs", "data_prep", "recipe", "rewards", "tests", "workers", "pyproject.toml")
+COPIED = ("README.md", "configs", "data_prep", "docs", "recipe", "rewards", "tests", "workers", "pyproject.toml")
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +70,11 @@ def carry_out(page: str, project: Path) -> set[str]:
 def test_a_page_does_what_it_says_with_at_most_four_files(page: str, project: Path) -> None:
     touched = carry_out(page, project)
     assert 1 <= len(touched) <= 4
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PAGES[page]], cwd=project,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(project)}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -78,6 +91,8 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_the_recipe_of_the_how_to_composes_and_its_launcher_runs_all_stages(copy: Path):
+    page = (HOW_TO / "add_a_recipe.md").read_text()
+    assert len(re.findall(r"^\d[.] ", page, re.MULTILINE)) <= 4  # a file each
     (experiment,) = blocks("add_a_recipe", "yaml")
     (copy / "configs/experiment/arithmetic.yaml").write_text(experiment)
     launcher, check = blocks("add_a_recipe", "bash")
