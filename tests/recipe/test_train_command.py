@@ -38,6 +38,7 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
     assert [event["event"] for event in run.events()] == ["failed"]
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_has_a_page_with_the_reason(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))

@@ -54,6 +54,7 @@ def read(tmp_path_factory) -> PageReader:
     return PageReader(run_page([make_run(tmp_path_factory.mktemp("run"))], time.time()))
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_and_runs_only_the_scripts_whose_digests_it_names(read: PageReader):
     assert not [attributes for _, attributes in read.tags if {"src", "srcset", "action"} & attributes.keys()]
     hrefs = [attributes["href"] for _, attributes in read.tags if "href" in attributes]
@@ -67,6 +68,7 @@ def test_the_page_loads_nothing_and_runs_only_the_scripts_whose_digests_it_names
     assert "unsafe-eval" not in str(policy)
 
 
+@pytest.mark.slow
 def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader):
     assert {tag for tag, _ in read.tags} <= {
         "html", "head", "meta", "title", "link", "style", "body", "header", "div", "h1", "h2", "h3", "span", "code",
@@ -83,6 +85,7 @@ def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader
         assert not set("\x1b\u202e\u202c\ud800") & set(text)
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_numbers_of_the_run(read: PageReader):
     text = " ".join(read.text)
     assert "write 25.0% 50.0% ± 12.5 +25.0" in text
@@ -97,6 +100,7 @@ def test_the_page_holds_the_numbers_of_the_run(read: PageReader):
     assert "run.command" not in text[text.index("differences from") : text.index("the whole configuration")]
 
 
+@pytest.mark.slow
 def test_figures_have_a_place_each_and_metrics_are_complete(read: PageReader):
     places = [one["id"] for tag, one in read.tags if one.get("class") == "figure"]
     assert set(read.island("figures")) == set(places)
@@ -123,6 +127,7 @@ def test_curves_have_the_values_bands_and_lines_of_the_run(run: RunDirectory):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_several_runs_share_panels_and_their_settings_are_compared(tmp_path: Path):
     runs = [make_run(tmp_path, name, hostile=False) for name in ("a", "b")]
     config = composed("experiment=quickstart", "data.seed=6")
@@ -146,6 +151,7 @@ def test_a_long_curve_is_thinned_and_numbers_that_are_none_are_left_out():
     assert values[1] == 1.33333
 
 
+@pytest.mark.slow
 def test_differences_are_those_from_the_experiment_of_the_command():
     config = composed("experiment=quickstart", "data.seed=5")
     rows, remark = differences(config, "python -m recipe.train experiment=quickstart data.seed=5")
@@ -181,6 +187,7 @@ def test_interference_is_in_points_with_the_largest_change_darkest(run: RunDirec
     assert {cell.colour for cell in cells} == {"rgb(0 158 115 / 0.75)"}
 
 
+@pytest.mark.slow
 def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))
@@ -190,6 +197,7 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path):
     assert "No samples are recorded" in text
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
     for name in ("metrics.jsonl", "events.jsonl", "generations/train_000003.jsonl"):
         path = run.path / name
@@ -199,6 +207,7 @@ def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
     assert len(read.island("samples")["rows"]) == 14
 
 
+@pytest.mark.slow
 def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
     with pytest.raises(RecordsError, match="is no run directory"):
         RunDirectory.existing(tmp_path)
@@ -210,6 +219,7 @@ def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_
     assert "has version 99 of the records" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunDirectory, capsys):
     assert report.main(["page", str(run.path), "--samples", "6"]) == 0
     path = run.path / "run.html"
