@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from tests.models import make_cached, make_model
 from tests.studying import ROOT, of_module, study
 
 # Each command writes its files and a line of $LOG.
-INTERPRETER = """#!/usr/bin/env python3
+INTERPRETER = """
 import os, pathlib, sys
 module, words = sys.argv[2], sys.argv[3:]
 with open(os.environ["LOG"], "a") as log:
@@ -52,7 +54,10 @@ def project(tmp_path):
     for name in ("scripts", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     make_model(tmp_path / "m")
-    (tmp_path / "python").write_text(INTERPRETER)
+    (tmp_path / "python.py").write_text(INTERPRETER)
+    # Without packages, and not the first python3 of the path, which may be a script that takes ten times as long.
+    started = shlex.join([sys.executable, "-IS", f"{tmp_path}/python.py"])
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {started} "$@"\n')
     (tmp_path / "python").chmod(0o755)
     return tmp_path
 
