@@ -25,7 +25,9 @@ PAGES = {
     ),
 }  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COPIED = ("README.md", "configs", "data_prep", "docs", "recipe", "rewards", "tests", "workers", "pyproject.toml")
+COPIED = (
+    "README.md", "configs", "data_prep", "docs", "recipe", "rewards", "scripts", "tests", "workers", "pyproject.toml",
+)  # fmt: skip
 
 pytestmark = pytest.mark.slow
 

@@ -1,9 +1,11 @@
 """A run's configuration, and where it differs from its experiment's defaults and from other runs."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -51,7 +53,7 @@ def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, 
     if name is None:
         return [], "The run's command names no experiment."
     try:
-        with initialize_config_module("configs", version_base=None):
+        with _composing():
             defaults = flat(compose("train", [f"experiment={name}"]))
     except (HydraException, OmegaConfBaseException) as error:
         return [], f"This release has no experiment '{name}' that can be read: {str(error).splitlines()[0]}"
@@ -59,6 +61,18 @@ def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, 
     keys = [key for key in {**own, **defaults} if key not in _OF_EACH_RUN]
     found = [(key, defaults.get(key, "-"), own.get(key, "-")) for key in keys]
     return [row for row in found if not _same(row[1], row[2])], ""
+
+
+@contextmanager
+def _composing() -> Iterator[None]:
+    """Hydra set up to compose, also within a command that Hydra itself started: a run writes its page at its end."""
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_module("configs", version_base=None):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def _same(default: str, own: str) -> bool:

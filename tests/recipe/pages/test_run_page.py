@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
 
 from recipe import report
 from recipe.pages.differences import between, differences, experiment_of, flat
@@ -149,6 +151,16 @@ def test_a_long_curve_is_thinned_and_numbers_that_are_none_are_left_out():
     assert 1000 < len(steps) <= 2000
     assert steps[:2] == [0, 4]
     assert values[1] == 1.33333
+
+
+@pytest.mark.slow
+def test_differences_are_found_within_a_command_that_hydra_started_and_leave_it_as_it_was():
+    config = composed("experiment=quickstart", "data.seed=5")
+    with initialize_config_module("configs", version_base=None):
+        own = GlobalHydra.instance().hydra
+        rows, remark = differences(config, "python -m recipe.train experiment=quickstart data.seed=5")
+        assert GlobalHydra.instance().hydra is own
+    assert (("data.seed", "0", "5") in rows, remark) == (True, "")
 
 
 @pytest.mark.slow
