@@ -50,7 +50,7 @@ class Record:
 
     def named(self, prefix: str) -> list[str]:
         """What follows the prefix in the names of metrics, sorted."""
-        return sorted({key.removeprefix(prefix) for row in self.rows for key in row if key.startswith(prefix)})
+        return named(self.rows, prefix)
 
     def setting(self, key: str, default: Any = None) -> Any:
         """A key of the configuration; the default where it is missing."""
@@ -66,3 +66,8 @@ class Record:
         """Median seconds of a step; None before the first."""
         values = self.values("timing_s/step")
         return median(values) if values else None
+
+
+def named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:
+    """What follows the prefix in the names of the rows' metrics, sorted."""
+    return sorted({key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)})

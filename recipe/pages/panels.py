@@ -1,9 +1,10 @@
 """What a page draws of runs: panels of curves over updates, from the runs' metrics."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from recipe.health.record import named
 from recipe.records.intervals import share_interval
 from recipe.records.pictures import TRAINING_CURVES, samples_of_a_step, series, skill_names
 from recipe.records.promise import constraint_names
@@ -165,14 +166,10 @@ def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
         curves = [
             _curve(f"{names[run]}: {skill}" if several else skill, run, own, f"{_PROJECTION}/{kind}/{skill}")
             for run, own in enumerate(rows)
-            for skill in _named(own, f"{_PROJECTION}/{kind}/")
+            for skill in named(own, f"{_PROJECTION}/{kind}/")
         ]
         found.append(Panel(title, [curve for curve in curves if curve], f"{_PROJECTION}/{kind}"))
     return found
-
-
-def _named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:
-    return sorted({key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)})
 
 
 def every_metric(rows: Rows) -> dict[str, list[list[float]]]:

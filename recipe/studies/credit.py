@@ -11,10 +11,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from recipe.studies.arms import ARM, SEED, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
 from recipe.studies.made_data import MICRO_ROWS
-from recipe.studies.papers import ARM, SEED
-from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
+from recipe.studies.steps import MadeWith, Steps, Stopped
 
 RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
@@ -100,15 +100,14 @@ def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
     failed = 0
     for name in names:
         failed = run(steps, name, overrides) or failed
-    if failed:
-        raise CommandFailed("a run failed: its message is above; start the study again to run what is missing", failed)
+    stop_if_a_run_failed(failed)
 
 
 def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Plain GRPO at each rate; the best one goes into the task's experiment."""
     given = steps.options
     chosen = (
-        f"{RATE}={_listed(given.rates or RATES)}", f"data.seed={_listed(given.seeds or TUNING_SEEDS)}", "arm=grpo",
+        f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}", "arm=grpo",
         f"run.name=grpo_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
     return _compare(steps, name, f"{name}_rates", [chosen], overrides)
@@ -118,7 +117,7 @@ def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
     given, task = steps.options, TASKS[name]
     chosen = (
-        f"data.seed={_listed(given.seeds or task.seeds)}", f"arm={_listed(given.arms or task.arms)}",
+        f"data.seed={listed(given.seeds or task.seeds)}", f"arm={listed(given.arms or task.arms)}",
         f"run.name={ARM}.{SEED}",
     )  # fmt: skip
     return _compare(steps, name, name, [chosen], overrides, "--contrasts", *task.contrasts)
@@ -133,7 +132,7 @@ def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         "grpo_more_samples": ("arm=grpo", f"{SAMPLES}={given.samples or MORE_SAMPLES}"),
     }
     arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
-    seeds = f"data.seed={_listed(given.seeds or RIVAL_SEEDS)}"
+    seeds = f"data.seed={listed(given.seeds or RIVAL_SEEDS)}"
     plain = ",".join(arm for arm in arms if arm not in changed)
     runs: list[tuple[str, ...]] = [(seeds, f"arm={plain}", f"run.name={ARM}.{SEED}")] if plain else []
     runs += [(seeds, *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
@@ -149,7 +148,7 @@ def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     rows = (f"data.train_files={data}/train.parquet", f"data.val_files={data}/val.parquet")
     chosen = (
         *rows, f"actor_rollout_ref.model.path={data}/model", "skills.names=[write,repair]", *AGENT_OPTIONS,
-        f"data.seed={_listed(given.seeds or AGENTS.seeds)}", f"arm={_listed(given.arms or AGENTS.arms)}",
+        f"data.seed={listed(given.seeds or AGENTS.seeds)}", f"arm={listed(given.arms or AGENTS.arms)}",
         f"run.name={ARM}.{SEED}",
     )  # fmt: skip
     return _compared(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
@@ -202,7 +201,3 @@ def _compared(
     steps.keep_runs(out)
     steps.module("recipe.report", "online", out, "--reach", steps.options.reach or task.reach, *report)
     return steps.failed
-
-
-def _listed(words: str) -> str:
-    return ",".join(words.split())

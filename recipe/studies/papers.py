@@ -7,9 +7,9 @@ its study, so they keep their order and spelling (docs/evidence).
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, files_in
+from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed
+from recipe.studies.steps import MadeWith, Steps, Stopped, files_in
 
-ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
 ORDERS = {"forward": "[write,repair,trace,sql]", "backward": "[sql,trace,repair,write]"}
 EPSILONS = "0.01 0.03 0.1 0.3"
 ARMS_A = "grpo delete truncate shapley shuffled inverted"
@@ -35,10 +35,10 @@ def evidence_a(steps: Steps, *overrides: str) -> None:
     steps.take_kept(out)
     steps.study = _study(steps, out, data, overrides)
     steps.multirun(
-        "experiment=evidence_a", f"data.seed={_listed(given.seeds or '0 1 2 3 4')}",
-        f"arm={_listed(given.arms or ARMS_A)}", f"run.experiment={name}", f"run.name={ARM}.{SEED}",
+        "experiment=evidence_a", f"data.seed={listed(given.seeds or '0 1 2 3 4')}",
+        f"arm={listed(given.arms or ARMS_A)}", f"run.experiment={name}", f"run.name={ARM}.{SEED}",
         f"data.train_files={data}/train.parquet", f"data.val_files={data}/val.parquet",
-        f"actor_rollout_ref.model.path={data}/model", f"skills.names=[{_listed(suite)}]", *overrides,
+        f"actor_rollout_ref.model.path={data}/model", f"skills.names=[{listed(suite)}]", *overrides,
     )  # fmt: skip
     steps.keep_runs(out)
     _report(steps, "speed", out, "--reach", given.reach or "0.8")
@@ -49,9 +49,7 @@ def evidence_b(steps: Steps, *overrides: str) -> None:
     given, out = steps.options, "outputs/evidence_b"
     steps.micro_start()
     arms, epsilons = _chosen(given.arms, ARMS_B), _chosen(given.epsilons, EPSILONS)
-    orders = (given.orders or " ".join(ORDERS)).split()
-    if unknown := set(orders) - set(ORDERS):
-        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
+    orders = orders_of(given.orders or " ".join(ORDERS), ORDERS)
     steps.take_kept(out)
     steps.study = _study(steps, out, "data/micro", overrides)
     # Seeds outside: a study that is stopped can be compared as far as it went.
@@ -168,14 +166,11 @@ def _paper_b(steps: Steps, out: str, common: Sequence[str], arms: Sequence[str],
 def _report(steps: Steps, *arguments: str) -> None:
     """The study's table, also where a run failed; the study's status is then that run's."""
     steps.module("recipe.report", *arguments)
-    if steps.failed:
-        raise CommandFailed(
-            "a run failed: its message is above; start the study again to run what is missing", steps.failed
-        )
+    stop_if_a_run_failed(steps.failed)
 
 
 def _seeds(steps: Steps, out: str) -> list[str]:
-    return [f"run.experiment={Path(out).name}", f"data.seed={_listed(steps.options.seeds or '0')}"]
+    return [f"run.experiment={Path(out).name}", f"data.seed={listed(steps.options.seeds or '0')}"]
 
 
 def _arms_and_epsilons(
@@ -202,7 +197,3 @@ def _arms_and_epsilons(
 def _chosen(given: str | None, default: str) -> list[str]:
     """What the user names; of an empty choice nothing."""
     return (default if given is None else given).split()
-
-
-def _listed(words: str) -> str:
-    return ",".join(words.split())

@@ -9,9 +9,9 @@ study that was stopped resumes.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recipe.studies.papers import ARM, SEED
+from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
 from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_english, supervised_start
-from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
+from recipe.studies.steps import MadeWith, Steps, Stopped
 
 RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
@@ -56,10 +56,7 @@ def _one_order(stage: Stage, steps: Steps) -> list[Words]:
 def _both_orders(stage: Stage, steps: Steps) -> list[Words]:
     """Every arm in both orders of a seed before the next seed."""
     given = steps.options
-    orders = (given.orders or " ".join(ORDERS)).split()
-    if unknown := set(orders) - set(ORDERS):
-        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
-    arms = ",".join((given.arms or stage.arms).split())
+    orders, arms = orders_of(given.orders or " ".join(ORDERS), ORDERS), listed(given.arms or stage.arms)
     return [
         (seed, f"protocol.skill_sequence={ORDERS[order]}", f"arm={arms}", f"run.name={ARM}.{order}.{SEED}")
         for seed in _seeds(stage, steps)
@@ -69,7 +66,7 @@ def _both_orders(stage: Stage, steps: Steps) -> list[Words]:
 
 def _rates(stage: Stage, steps: Steps) -> list[Words]:
     """Plain GRPO at each rate."""
-    rates = ",".join((steps.options.rates or "1e-4 3e-4 1e-3").split())
+    rates = listed(steps.options.rates or "1e-4 3e-4 1e-3")
     return [
         (seed, "arm=grpo", f"{RATE}={rates}", f"run.name=grpo_lr${{{RATE}}}.{SEED}") for seed in _seeds(stage, steps)
     ]
@@ -77,9 +74,7 @@ def _rates(stage: Stage, steps: Steps) -> list[Words]:
 
 def _strengths(stage: Stage, steps: Steps) -> list[Words]:
     """Every arm that has a strength, at three values of it."""
-    arms = (steps.options.arms or stage.arms).split()
-    if unknown := set(arms) - set(STRENGTHS):
-        raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(STRENGTHS)}")
+    arms = tuned_arms(steps.options.arms or "", STRENGTHS)
     return [
         (seed, f"protocol.skill_sequence={ORDERS['forward']}", f"arm={arm}", f"{key}={values}",
          f"run.name={arm}_${{{key}}}.forward.{SEED}")
@@ -110,7 +105,7 @@ FOLDERS = {"both": "safe"}
 
 
 def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
-    """STAGE `rates` and `tune`, then `credit`, `safe` and `both`; then `general SEED`."""
+    """STAGE `rates` and `tune`, then `credit`, `safe` and `both`; then `general RUN ...`."""
     if stage == "general":
         return _general(steps, overrides)
     if stage not in STAGES:
@@ -135,10 +130,7 @@ def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
     steps.module("recipe.report", report, out, *options)
     if report == "online":
         steps.module("recipe.report", "speed", out, "--reach", "0.5")
-    if steps.failed:
-        raise CommandFailed(
-            "a run failed: its message is above; start the study again to run what is missing", steps.failed
-        )
+    stop_if_a_run_failed(steps.failed)
 
 
 def _start(steps: Steps) -> str:

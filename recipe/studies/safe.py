@@ -6,8 +6,9 @@ batch holds 8 memory prompts a skill, and `baselines` each skill alone (and the 
 one after the other. A stopped study resumes.
 """
 
-from recipe.studies.papers import ARM, ORDERS, SEED
-from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped
+from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.papers import ORDERS
+from recipe.studies.steps import MadeWith, Steps, Stopped
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -53,10 +54,7 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
-    if steps.failed:
-        raise CommandFailed(
-            "a run failed: its message is above; start the study again to run what is missing", steps.failed
-        )
+    stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
         _merge_single_runs(steps, out)
 
@@ -67,9 +65,7 @@ Runs = list[tuple[str, tuple[str, ...]]]
 def _tune(steps: Steps) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
     seeds = (steps.options.seeds or TUNING_SEEDS).split()
-    arms = (steps.options.arms or " ".join(STRENGTHS)).split()
-    if unknown := set(arms) - set(STRENGTHS):
-        raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(STRENGTHS)}")
+    arms = tuned_arms(steps.options.arms or "", STRENGTHS)
     return [
         (seed, (*_in_order("forward"), f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
         for seed in seeds
@@ -99,7 +95,7 @@ def _baselines(steps: Steps) -> Runs:
             runs.append((seed, alone))
         mixed = ("protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={MIXED_STEPS}")
         name = f"run.name={ARM}_mixed.forward.{SEED}"
-        runs.append((seed, (*mixed, f"arm={_listed(steps.options.arms or MIXED)}", name)))
+        runs.append((seed, (*mixed, f"arm={listed(steps.options.arms or MIXED)}", name)))
         runs.append((seed, (*_in_order("forward"), "arm=grpo", f"run.name={ARM}.forward.{SEED}")))
     return runs
 
@@ -125,12 +121,9 @@ def _merge_single_runs(steps: Steps, out: str) -> None:
 
 def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
-    chosen = (given.orders or orders).split()
-    if unknown := set(chosen) - set(ORDERS):
-        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(ORDERS)}")
-    listed = _listed(given.arms or arms)
+    chosen, named = orders_of(given.orders or orders, ORDERS), listed(given.arms or arms)
     return [
-        (seed, (*_in_order(order), *overrides, f"arm={listed}", f"run.name={ARM}.{order}.{SEED}"))
+        (seed, (*_in_order(order), *overrides, f"arm={named}", f"run.name={ARM}.{order}.{SEED}"))
         for seed in (given.seeds or seeds).split()
         for order in chosen
     ]
@@ -138,10 +131,6 @@ def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) 
 
 def _in_order(order: str) -> tuple[str, str]:
     return f"protocol.skill_sequence={ORDERS[order]}", FEWER
-
-
-def _listed(arms: str) -> str:
-    return ",".join(arms.split())
 
 
 STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates, "memory": _memory, "baselines": _baselines}

@@ -80,7 +80,7 @@ def idle(code: str) -> list[str]:
         # With `yield` the function is a generator, even where it is not reached.
         ("def f(x):\n    return x\n    yield x", []),
         ("def f(x):\n    g()\n    return x\ndef g():\n    x = 1\n    yield x\n    return x", ["x = 1", "return x"]),
-        # The inner `nonlocal` needs the name, and g is a scope of its own that never ran.
+        # The inner `nonlocal` needs the name, and g is another scope, which never ran.
         ("def f(x):\n    if x > 5:\n        a = 1\n    def g():\n        nonlocal a\n        a = 2\n    return x", []),
         ("def f(x):\n    if x > 5:\n        global a\n        a = 2\n    return x", []),
         ("def f(x):\n    return x\ndef g():\n    'Text.'\n    return 1", ["return 1"]),
