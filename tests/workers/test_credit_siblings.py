@@ -129,7 +129,7 @@ def test_a_small_difference_moves_little_and_a_large_one_much() -> None:
 
 
 def test_where_all_rewards_are_equal_the_other_groups_say_what_is_small() -> None:
-    """One of 8 siblings differs by 0.02 in one of 16 steps; the other group's rewards have a standard deviation of 0.5."""
+    """One of 8 siblings differs by 0.02 in one of 16 steps; the other group's rewards have a deviation of 0.5."""
     credits = [[0.0] * 16 for _ in range(8)]
     credits[0][3] = 0.02
     equal = group(credits, [0.0] * 8, [0.5] * 8)
