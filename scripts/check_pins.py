@@ -70,7 +70,7 @@ def read_pins(path: Path) -> dict[str, Version]:
     """Name -> version of an exactly pinned file, and of its ``*_flash_attn.txt`` neighbour if there is one.
 
     Raises:
-        ValueError: a line is no exact pin, or a name is pinned twice.
+        ValueError: a line is not an exact pin, or a name is pinned twice.
     """
     pins: dict[str, Version] = {}
     for file in (path, path.with_name(f"{path.stem}_flash_attn.txt")):
