@@ -34,6 +34,10 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     problems = [*_check_files(folder)]
     if not problems:
         problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
+        cpu = config.trainer.device == "cpu"
+        problems += [
+            PreflightFinding(*found) for found in wrong_on_a_cpu(folder, config.actor_rollout_ref.model) if cpu
+        ]
     problems += _check_continued(config, run, folder)
     return problems
 
@@ -149,6 +153,30 @@ def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]
         return []
     what = f"vLLM on a CPU has no attention for heads of size {size}"
     return [PreflightFinding(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
+
+
+def wrong_on_a_cpu(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
+    """Parts of the architecture that a CPU's fast passes would leave out: what, the key, how to fix it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
+    from workers.cpu.attention import NAME
+
+    try:
+        with torch.device("meta"):
+            built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    except Exception:  # of an architecture that transformers does not know: left to the engine
+        return []
+    found = []
+    if model.use_fused_kernels and model.use_remove_padding and (lacking := beyond_fast_head(built)):
+        fix = "set use_fused_kernels=false in the model's group, or use another model"
+        found.append((f"the fused kernels of a CPU do not compute {', '.join(lacking)}", KEY, fix))
+    if model.override_config.get("attn_implementation") == NAME and (lacking := beyond_packed_attention(built)):
+        settings = "use_fused_kernels=false use_remove_padding=false override_config.attn_implementation=eager"
+        fix = f"set {settings} in the model's group, or use another model"
+        found.append((f"attn_implementation={NAME} does not compute {', '.join(lacking)}", KEY, fix))
+    return found
 
 
 def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[PreflightFinding]:
