@@ -34,10 +34,8 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     problems = [*_check_files(folder)]
     if not problems:
         problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
-        cpu = config.trainer.device == "cpu"
-        problems += [
-            PreflightFinding(*found) for found in wrong_on_a_cpu(folder, config.actor_rollout_ref.model) if cpu
-        ]
+        if config.trainer.device == "cpu":
+            problems += [PreflightFinding(*found) for found in wrong_on_a_cpu(folder, config.actor_rollout_ref.model)]
     problems += _check_continued(config, run, folder)
     return problems
 
