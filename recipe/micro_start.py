@@ -36,6 +36,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
     overrides = [option for option in options if re.match(r"[\w.+]+=", option)]
     of_data = [option for option in options if option not in overrides]
+    duration = "" if options else " (about 5 minutes)"
     return [
         StartPart(
             "micro data: four skills, train, validation and test",
@@ -51,7 +52,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
             ),
         ),
         StartPart(
-            "supervised start on demonstrations of which a part is wrong (about 5 minutes)",
+            f"supervised start on demonstrations of which a part is wrong{duration}",
             MadeFiles(
                 folder, "3", ("model/**/*",),
                 (

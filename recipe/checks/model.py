@@ -87,7 +87,14 @@ def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
     return kept
 
 
+def gguf_fix(name: str) -> str:
+    """The command that makes a folder from a GGUF file."""
+    return f"first make a folder: python -m data_prep.pretrained --source {name} --out FOLDER"
+
+
 def _check_hub_name(name: str) -> list[PreflightFinding]:
+    if name.lower().endswith(".gguf"):
+        return [PreflightFinding(f"{name} is a GGUF file, not a model folder", KEY, gguf_fix(name))]
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         return [
             PreflightFinding(
@@ -230,6 +237,8 @@ def described_model(name: str) -> str:
 
 
 def _snapshot(name: str, files: list[str] | None = None) -> Path:
+    if name.lower().endswith(".gguf"):
+        raise ModelError(f"{name} is a GGUF file, not a model folder; {gguf_fix(name)}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise ModelError(f"no such model folder: {name}; give a Hugging Face folder or a hub name (owner/model)")
     import huggingface_hub
