@@ -47,7 +47,8 @@ class CpuWeightsExtension(vLLMColocateWorkerExtension):
             try:
                 received.extend((name, tensor.clone()) for name, tensor in bucket)  # the bucket's memory is reused
             except Exception as error:  # such as too little memory
-                failures.append(error)
+                # Its traceback holds the bucket's memory, which the receiver frees before its last receipt.
+                failures.append(error.with_traceback(None))
                 received.clear()
 
         receiver = BucketedWeightReceiver(self._get_zmq_handle(), torch.device("cpu"), use_shm)
