@@ -42,6 +42,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     given, options = _given_model(options)
     overrides = [option for option in options if re.match(r"[\w.+]+=", option)]
     of_data = [option for option in options if option not in overrides]
+    duration = "" if options else " (about 5 minutes)"
     return [
         StartPart(
             "micro data: four skills, train, validation and test",
@@ -57,7 +58,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
             ),
         ),
         _copied(folder, given) if given else StartPart(
-            "supervised start on demonstrations of which a part is wrong (about 5 minutes)",
+            f"supervised start on demonstrations of which a part is wrong{duration}",
             MadeFiles(
                 folder, "3", ("model/**/*",),
                 (

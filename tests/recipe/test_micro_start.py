@@ -155,6 +155,11 @@ def test_the_records_of_earlier_releases_are_a_key_alone(tree: Path) -> None:
     assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
 
 
+def test_only_the_default_supervised_start_has_a_duration() -> None:
+    titles = [micro_start.parts(Path("made"), words)[2].title for words in ([], ["trainer.total_training_steps=5400"])]
+    assert [title.endswith("(about 5 minutes)") for title in titles] == [True, False]
+
+
 def test_an_option_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [micro_start.main([option]) for option in ("--help", "--skills")] == [0, 2]
