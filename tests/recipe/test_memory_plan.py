@@ -332,7 +332,7 @@ def test_the_planned_activations_are_those_of_a_pass_on_a_cpu(rank: int, dtype: 
 def packed_model(rank: int, dtype: torch.dtype) -> tuple[Any, ModelShape]:
     """A model as the trainer runs it on a CPU, with adapters of this rank, and its shape."""
     register_packed_attention()
-    wide = {"hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 8}
+    wide: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 8}
     model: Any = tiny_model(dtype=dtype, attn_implementation=NAME, **wide)
     use_fast_head(model)
     if rank:
