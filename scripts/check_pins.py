@@ -92,13 +92,15 @@ def read_roots(path: Path) -> list[Requirement]:
 
 
 def read_metadata(path: Path) -> dict[str, Package]:
-    """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file."""
+    """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file.
+
+    By name: the version, then every requirement that the file keeps; one of Python itself starts with ``python``.
+    """
     packages = {}
-    for entry in json.loads(path.with_suffix(".requires.json").read_text()):
-        requires = tuple(Requirement(text) for text in entry.get("requires", []))
-        packages[entry["name"]] = Package(
-            entry["name"], Version(entry["version"]), requires, entry.get("requires_python", "")
-        )
+    for name, (version, *texts) in json.loads(path.with_suffix(".requires.json").read_text()).items():
+        python = "".join(text.removeprefix("python ") for text in texts if text.startswith("python "))
+        requires = tuple(Requirement(text) for text in texts if not text.startswith("python "))
+        packages[name] = Package(name, Version(version), requires, python)
     return packages
 
 
@@ -191,8 +193,12 @@ def ask_index(path: Path, resolve: bool = True) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry["name"])
 
 
-def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dict[str, Any]]:
-    """The same metadata without the requirements that hold on other machines or belong to extras not in use."""
+def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> dict[str, list[str]]:
+    """The metadata as `read_metadata` reads it, without what the target machine and the roots make needless.
+
+    Left out: requirements of other machines and of extras not in use, markers that hold on the target, and the range
+    of Python where it holds the target's.
+    """
     packages = {
         entry["name"]: Package(
             entry["name"], Version(entry["version"]), tuple(Requirement(text) for text in entry["requires"])
@@ -200,17 +206,26 @@ def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dic
         for entry in entries
     }
     extras = extras_in_use(packages, roots)
-    kept = []
+    kept = {}
     for entry in entries:
-        requires = [str(need) for need in active(packages[entry["name"]].requires, extras[entry["name"]])]
-        kept.append({key: value for key, value in (entry | {"requires": requires}).items() if value})
+        name, python = entry["name"], entry.get("requires_python", "")
+        fits = SpecifierSet(python).contains(TARGET["python_full_version"])
+        requires = [_without_marker(need) for need in active(packages[name].requires, extras[name])]
+        kept[name] = [entry["version"], *([] if fits else [f"python {python}"]), *requires]
     return kept
 
 
-def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
-    """Write ``<stem>.requires.json``, one package a line, so that a diff shows what an upgrade changed."""
-    lines = ",\n".join(json.dumps(entry) for entry in entries)
-    path.with_suffix(".requires.json").write_text(f"[\n{lines}\n]\n")
+def _without_marker(need: Requirement) -> str:
+    """An active requirement's text; its marker stays where it depends on an extra."""
+    if need.marker is None or "extra" in str(need.marker):
+        return str(need)
+    return str(need).partition(";")[0].strip()
+
+
+def write_metadata(path: Path, kept: dict[str, list[str]]) -> None:
+    """Write ``<stem>.requires.json``, one line per package, so that a diff shows what an upgrade changed."""
+    lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(texts, separators=(',', ':'))}" for name, texts in kept.items())
+    path.with_suffix(".requires.json").write_text(f"{{\n{lines}\n}}\n")
 
 
 def main() -> int:
