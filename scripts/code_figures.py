@@ -1,10 +1,17 @@
-"""Figures of a checkout's code and documents: ``python -m scripts.code_figures [FOLDER]`` (docs/architecture.md)."""
+"""Figures of a checkout's code and documents (docs/architecture.md).
 
+python -m scripts.code_figures                                    # this project
+python -m scripts.code_figures CHECKOUT FOLDER ...                # those folders of any checkout
+python -m scripts.code_figures CHECKOUT FOLDER --leave-out 'test_*' --leave-out '*_test.py'
+"""
+
+import argparse
 import ast
 import io
 import sys
 import tokenize
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -16,9 +23,21 @@ _NO_CODE = {
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def figures(root: Path) -> dict[str, float]:
-    """Every figure by its name. Modules without `__init__.py`; a function's lines with its docstring."""
-    files = [path for name in PACKAGES for path in sorted((root / name).rglob("*.py")) if path.name != "__init__.py"]
+def figures(root: Path, folders: Sequence[str] = PACKAGES, leave_out: Sequence[str] = ()) -> dict[str, float]:
+    """Every figure by its name. Modules without `__init__.py`; a function's lines with its docstring.
+
+    Args:
+        root: the checkout.
+        folders: where its code stands.
+        leave_out: patterns of names of files and folders below `folders` that do not count.
+    """
+    files = [
+        path
+        for name in folders
+        for path in sorted((root / name).rglob("*.py"))
+        if path.name != "__init__.py"
+        and not any(fnmatch(part, one) for part in path.relative_to(root / name).parts for one in leave_out)
+    ]
     texts = [path.read_text() for path in files]
     lines = [len(text.splitlines()) for text in texts]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, FunctionNode)]
@@ -66,10 +85,16 @@ def _tokens(text: str) -> tuple[int, int]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit status."""
-    if {"-h", "--help"} & set(arguments):
-        print(__doc__)
-        return 0
-    for name, value in figures(Path(arguments[0] if arguments else ".")).items():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", nargs="?", type=Path, default=Path("."))
+    parser.add_argument("folders", nargs="*", default=PACKAGES, help="where its code stands (default: ours)")
+    parser.add_argument(
+        "--leave-out", action="append", default=[], help="pattern of files and folders that do not count"
+    )
+    given = parser.parse_args(arguments)
+    if missing := [name for name in given.folders if not (given.checkout / name).is_dir()]:
+        parser.error(f"{given.checkout} has no folder {missing[0]}: name the folders of its code")
+    for name, value in figures(given.checkout, given.folders, given.leave_out).items():
         print(f"{name:38} {value:9,.{0 if value == int(value) else 1}f}")
     return 0
 
