@@ -18,6 +18,7 @@ HOUSE = (
 )
 RECIPE = (
     Layer("studies"),
+    Layer("reports"),
     Layer("checks", "evaluation", independent=True),
     Layer("capacity"),
     Layer("training"),
@@ -53,6 +54,11 @@ DATA_PREP = (
     Layer("files", "splits", independent=True),
 )
 
+# What computes and nothing else: no Ray, no verl. The exception measures levels with verl's engine, which it imports
+# when called.
+PURE = ("workers.credit", "workers.projection", "workers.safety", "rewards.verifiers")
+IMPURE = ("workers.safety.verification", "workers.constraints", "verl")
+
 
 @pytest.fixture(scope="module")
 def graph() -> ImportGraph:
@@ -85,6 +91,17 @@ def test_the_sandbox_imports_nothing_else_of_the_project(graph: ImportGraph) -> 
     assert len(inside) > 40
     imported = set().union(*(graph.find_modules_directly_imported_by(module) for module in inside))
     assert imported <= inside
+
+
+def test_what_computes_reaches_neither_ray_nor_verl() -> None:
+    graph = grimp.build_graph(
+        *PACKAGES, cache_dir=None, exclude_type_checking_imports=True, include_external_packages=True
+    )
+    assert {"ray", "verl"} <= graph.modules
+    modules = {module for name in PURE for module in (name, *graph.find_descendants(name))}
+    assert len(modules) > 30
+    chains = [graph.find_shortest_chain(module, one) for module in sorted(modules) for one in ("ray", "verl")]
+    assert [chain for chain in chains if chain] == [IMPURE]
 
 
 def test_commands_are_imported_by_no_room(graph: ImportGraph) -> None:
