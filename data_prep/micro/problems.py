@@ -26,6 +26,7 @@ from data_prep.micro.programs import (
     unit_tests,
 )
 from data_prep.micro.queries import COLUMNS, hidden_tables, random_query
+from data_prep.schema import Demonstration, ExtraInfo, Message, RewardModel, Row
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.trace import TraceTruth
 
@@ -56,6 +57,22 @@ class MicroProblem:
     truth: Callable[[], BaseModel]
     redundant: tuple[str, ...] = ()
     with_wrong_lines: Callable[[random.Random, float], tuple[str, bool]] | None = None
+
+    def row(self, extra_info: ExtraInfo) -> Row:
+        """The problem as a row for reinforcement learning."""
+        return Row(
+            data_source=self.verifier,
+            prompt=[Message(role="user", content=self.prompt)],
+            ability=self.skill,
+            reward_model=RewardModel(ground_truth=self.truth().model_dump_json()),
+            skill=self.skill,
+            extra_info=extra_info,
+        )
+
+    def demonstration(self, answer: str, correct: bool, extra_info: ExtraInfo) -> Demonstration:
+        """The problem with one of its answers, for supervised training."""
+        messages = [Message(role="user", content=self.prompt), Message(role="assistant", content=answer)]
+        return Demonstration(messages=messages, skill=self.skill, correct=correct, extra_info=extra_info)
 
 
 def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:

@@ -18,7 +18,7 @@ from rich.progress import track
 
 from data_prep.micro.lines import REDUNDANT_SHARE
 from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
-from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, write_rows
 from data_prep.sources.agents import for_agent
 from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
@@ -68,20 +68,8 @@ def rows(
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    made = [row(problem, split, index) for index, problem in enumerate(drawn)]
+    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(drawn)]
     return [for_agent(one) for one in made] if agents else made
-
-
-def row(problem: MicroProblem, split: str, index: int) -> Row:
-    """A problem as a row for reinforcement learning."""
-    return Row(
-        data_source=problem.verifier,
-        prompt=[Message(role="user", content=problem.prompt)],
-        ability=problem.skill,
-        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
-        skill=problem.skill,
-        extra_info=_extra_info(problem, split, index),
-    )
 
 
 def demonstrations(
@@ -102,7 +90,9 @@ def demonstrations(
     levels = range(1, difficulty + 1) if easier else (difficulty,)
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
-        _demonstration(problem, split, *_answer(problem, rng, wrong_shares[skill], line_wrong_share))
+        problem.demonstration(
+            *_answer(problem, rng, wrong_shares[skill], line_wrong_share), extra_info(problem, split, 0)
+        )
         for skill, count in counts.items()
         for level in levels
         for problem in problems(skill, split, seed=seed, count=count // len(levels), difficulty=level)
@@ -124,14 +114,8 @@ def _answer(
     return answer, correct
 
 
-def _demonstration(problem: MicroProblem, split: str, answer: str, correct: bool) -> Demonstration:
-    messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
-    return Demonstration(
-        messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
-    )
-
-
-def _extra_info(problem: MicroProblem, split: str, index: int) -> ExtraInfo:
+def extra_info(problem: MicroProblem, split: str, index: int) -> ExtraInfo:
+    """Where the problem is from."""
     digest = hashlib.sha256(problem.prompt.encode()).hexdigest()[:12]
     return ExtraInfo(split=split, index=index, id=f"micro/{problem.skill}/{digest}")
 

@@ -29,10 +29,6 @@ class Signal:
     entropy: float | None
     pass_ratio: float
 
-    @property
-    def in_range(self) -> bool:
-        return not verdict(self)
-
 
 def signal(samples: Sequence[Sample]) -> Signal:
     """Signal of one problem, from its judged samples (at least one); entropy is a mean over tokens."""

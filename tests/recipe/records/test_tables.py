@@ -9,11 +9,13 @@ from matplotlib.collections import FillBetweenPolyCollection
 from recipe.records.pages import skill_table
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
-from recipe.records.tables import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
+from recipe.records.tables import LARGEST_ERROR, cautions
 from recipe.training.skill_accuracy import share_error
 from tests.composing import composed
 
 STUDIES = {"paper_b": 51, "evidence_a": 51, "paper_b_real": 157}  # held-out prompts of each skill
+
+SAMPLES_OF_A_SKILL = 625  # of any accuracy a standard error of at most LARGEST_ERROR
 
 
 def finished(folder: Path, name: str, *errors: float | None, greedy: bool = True) -> RunDirectory:
