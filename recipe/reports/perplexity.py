@@ -22,7 +22,7 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
     """Loss of each block of the text by model, in the given order.
 
     Raises:
-        TextError: a folder is no model, or two of them have different tokenizers.
+        TextError: a folder is not a model, or two of them have different tokenizers.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

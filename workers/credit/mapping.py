@@ -57,9 +57,7 @@ def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Ten
     return shift_B_K
 
 
-def sign_safe(
-    shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: Tensor | None) -> tuple[Tensor, Tensor]:
     """Shifts that do not take A past 0 against the sign that A and the credit share; and where they were held back.
 
     rewards: (B,) pass ratios, which decide where A is 0.
