@@ -1,7 +1,7 @@
 """Versions of a run's records, and upgrades of old configurations to the current settings.
 
-1: ``config.yaml`` has no version.
-2: ``config.yaml`` has ``records_version``; finished runs can be packed into one file (`recipe.records.kept_runs`).
+In version 1 ``config.yaml`` has no version; from 2 on it has ``records_version``, and finished runs can be packed into
+one file (`recipe.records.kept_runs`). What each version changed in the settings stands in ``CHANGES``.
 
 To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs behaved before.
 """
