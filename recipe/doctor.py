@@ -1,8 +1,8 @@
 """What is wrong with a run, in words: ``python -m recipe.doctor RUN_DIRECTORY ...``.
 
 Looks at metrics, events and configuration, also of a run that is under way, and says what is outside its healthy range
-and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder is not a
-run.
+and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
+is not a run.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
     """The text about a run directory, and the exit status it calls for.
 
     Raises:
-        RecordsError: the folder is not a run directory, or one that this release cannot read.
+        RecordsError: the folder is not a run directory, or is one that this release cannot read.
     """
     record = Record.of(RunDirectory.existing(path), now)
     found = list(findings(record))

@@ -70,7 +70,7 @@ def read_pins(path: Path) -> dict[str, Version]:
     """Name -> version of an exactly pinned file, and of its ``*_flash_attn.txt`` neighbour if there is one.
 
     Raises:
-        ValueError: a line is no exact pin, or a name is pinned twice.
+        ValueError: a line is not an exact pin, or a name is pinned twice.
     """
     pins: dict[str, Version] = {}
     for file in (path, path.with_name(f"{path.stem}_flash_attn.txt")):
@@ -92,15 +92,10 @@ def read_roots(path: Path) -> list[Requirement]:
 
 
 def read_metadata(path: Path) -> dict[str, Package]:
-    """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file.
-
-    By name: the version, then every requirement that the file keeps; one of Python itself starts with ``python``.
-    """
+    """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file."""
     packages = {}
-    for name, (version, *texts) in json.loads(path.with_suffix(".requires.json").read_text()).items():
-        python = "".join(text.removeprefix("python ") for text in texts if text.startswith("python "))
-        requires = tuple(Requirement(text) for text in texts if not text.startswith("python "))
-        packages[name] = Package(name, Version(version), requires, python)
+    for name, (version, python, *requires) in json.loads(path.with_suffix(".requires.json").read_text()).items():
+        packages[name] = Package(name, Version(version), tuple(map(Requirement, requires)), python)
     return packages
 
 
@@ -193,12 +188,8 @@ def ask_index(path: Path, resolve: bool = True) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry["name"])
 
 
-def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> dict[str, list[str]]:
-    """The metadata as `read_metadata` reads it, without what the target machine and the roots make needless.
-
-    Left out: requirements of other machines and of extras not in use, markers that hold on the target, and the range
-    of Python where it holds the target's.
-    """
+def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dict[str, Any]]:
+    """The same metadata without the requirements that hold on other machines or belong to extras not in use."""
     packages = {
         entry["name"]: Package(
             entry["name"], Version(entry["version"]), tuple(Requirement(text) for text in entry["requires"])
@@ -206,26 +197,32 @@ def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> dict[str
         for entry in entries
     }
     extras = extras_in_use(packages, roots)
-    kept = {}
+    kept = []
     for entry in entries:
-        name, python = entry["name"], entry.get("requires_python", "")
-        fits = SpecifierSet(python).contains(TARGET["python_full_version"])
-        requires = [_without_marker(need) for need in active(packages[name].requires, extras[name])]
-        kept[name] = [entry["version"], *([] if fits else [f"python {python}"]), *requires]
+        requires = [str(need) for need in active(packages[entry["name"]].requires, extras[entry["name"]])]
+        kept.append({key: value for key, value in (entry | {"requires": requires}).items() if value})
     return kept
 
 
-def _without_marker(need: Requirement) -> str:
-    """An active requirement's text; its marker stays where it depends on an extra."""
-    if need.marker is None or "extra" in str(need.marker):
-        return str(need)
-    return str(need).partition(";")[0].strip()
+def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
+    """Write ``<stem>.requires.json``, one line per package, so that a diff shows what an upgrade changed.
+
+    Each is name -> [version, Python versions, requirement, ...]. A marker that holds on the target machine without
+    any extra is left out.
+    """
+    lines = []
+    for entry in entries:
+        needs = [_without_marker(need) for need in entry.get("requires", [])]
+        values = [entry["version"], entry.get("requires_python", ""), *needs]
+        lines.append(f"{json.dumps(entry['name'])}:{json.dumps(values, separators=(',', ':'))}")
+    path.with_suffix(".requires.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def write_metadata(path: Path, kept: dict[str, list[str]]) -> None:
-    """Write ``<stem>.requires.json``, one line per package, so that a diff shows what an upgrade changed."""
-    lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(texts, separators=(',', ':'))}" for name, texts in kept.items())
-    path.with_suffix(".requires.json").write_text(f"{{\n{lines}\n}}\n")
+def _without_marker(text: str) -> str:
+    need = Requirement(text)
+    if need.marker and need.marker.evaluate(TARGET | {"extra": ""}):
+        need.marker = None
+    return str(need)
 
 
 def main() -> int:

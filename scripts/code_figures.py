@@ -1,17 +1,16 @@
-"""Figures of a checkout's code and documents (docs/architecture.md).
+"""Figures of the code and documents of checkouts, side by side (docs/architecture.md):
 
-python -m scripts.code_figures                                    # this project
-python -m scripts.code_figures CHECKOUT FOLDER ...                # those folders of any checkout
-python -m scripts.code_figures CHECKOUT FOLDER --leave-out 'test_*' --leave-out '*_test.py'
+    python -m scripts.code_figures [CHECKOUT[:FOLDER,FOLDER...] ...]
+
+FOLDERs hold the code (default: this project's packages). Left out: `__init__.py`, tests (folders `tests`, files
+`test_*.py`, `*_test.py` and `conftest.py`).
 """
 
-import argparse
 import ast
 import io
 import sys
 import tokenize
 from collections.abc import Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -23,21 +22,15 @@ _NO_CODE = {
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def figures(root: Path, folders: Sequence[str] = PACKAGES, leave_out: Sequence[str] = ()) -> dict[str, float]:
-    """Every figure by its name. Modules without `__init__.py`; a function's lines with its docstring.
+def figures(root: Path, folders: Sequence[str] = PACKAGES) -> dict[str, float]:
+    """Every figure of a checkout by its name, from the modules in these folders. A function's lines: with docstring.
 
-    Args:
-        root: the checkout.
-        folders: where its code stands.
-        leave_out: patterns of names of files and folders below `folders` that do not count.
+    Raises:
+        ValueError: the folders hold no module.
     """
-    files = [
-        path
-        for name in folders
-        for path in sorted((root / name).rglob("*.py"))
-        if path.name != "__init__.py"
-        and not any(fnmatch(part, one) for part in path.relative_to(root / name).parts for one in leave_out)
-    ]
+    files = [path for name in folders for path in sorted((root / name).rglob("*.py")) if _is_counted(path, root)]
+    if not files:
+        raise ValueError(f"{root} has no module in {', '.join(folders)}")
     texts = [path.read_text() for path in files]
     lines = [len(text.splitlines()) for text in texts]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, FunctionNode)]
@@ -58,9 +51,15 @@ def figures(root: Path, folders: Sequence[str] = PACKAGES, leave_out: Sequence[s
     }
 
 
+def _is_counted(path: Path, root: Path) -> bool:
+    name, parts = path.name, path.relative_to(root).parts
+    is_test = "tests" in parts or name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    return name != "__init__.py" and not is_test
+
+
 def words_of_pages(root: Path) -> dict[str, int]:
     """Words of README and docs by page. Rules and bars of tables are no words; tables of evidence are a command's."""
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    pages = [*root.glob("README.md"), *sorted((root / "docs").rglob("*.md"))]
     return {
         str(page.relative_to(root)): sum(
             any(map(str.isalnum, word))
@@ -85,17 +84,17 @@ def _tokens(text: str) -> tuple[int, int]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", nargs="?", type=Path, default=Path("."))
-    parser.add_argument("folders", nargs="*", default=PACKAGES, help="where its code stands (default: ours)")
-    parser.add_argument(
-        "--leave-out", action="append", default=[], help="pattern of files and folders that do not count"
-    )
-    given = parser.parse_args(arguments)
-    if missing := [name for name in given.folders if not (given.checkout / name).is_dir()]:
-        parser.error(f"{given.checkout} has no folder {missing[0]}: name the folders of its code")
-    for name, value in figures(given.checkout, given.folders, given.leave_out).items():
-        print(f"{name:38} {value:9,.{0 if value == int(value) else 1}f}")
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    columns = {}
+    for argument in arguments or ["."]:
+        root, _, folders = argument.partition(":")
+        columns[root] = figures(Path(root), folders.split(",") if folders else PACKAGES)
+    print(" | ".join(["measure", *columns]))
+    for name in next(iter(columns.values())):
+        values = (column[name] for column in columns.values())
+        print(" | ".join([name, *(f"{value:,.{0 if value == int(value) else 1}f}" for value in values)]))
     return 0
 
 

@@ -1,7 +1,7 @@
 """The documentation names what there is, its links resolve, and it stays short."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,16 +14,12 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path(configs.__path__[0])
 RUNNING = ROOT / "docs" / "reference" / "running.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOOR = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]  # these also name commands of earlier releases, and patterns
 WORDS = 18_000
 WIDTH = 120
-AT_THE_DOOR = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 
-
-def each_of(pages: Sequence[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-each_page = each_of([*PAGES, *AT_THE_DOOR])
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+each_page_and_door = pytest.mark.parametrize("page", [*PAGES, *DOOR], ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def test_the_table_names_every_group_of_the_configuration_and_only_files_that_exist():
@@ -106,17 +102,17 @@ def long_lines(text: str) -> list[str]:
     return [line for line in shown if len(line) > WIDTH and not re.fullmatch(r"\S*https?://\S+", line.strip())]
 
 
-@each_page
+@each_page_and_door
 def test_links_resolve(page: Path):
     assert broken(page) == []
 
 
-@each_of(PAGES)  # the changelog names earlier commands
+@each_page
 def test_commands_exist(page: Path):
     assert missing_commands(page.read_text()) == []
 
 
-@each_page
+@each_page_and_door
 def test_lines_fit_the_width(page: Path):
     assert long_lines(page.read_text()) == []
 

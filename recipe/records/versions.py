@@ -1,7 +1,7 @@
 """Versions of a run's records, and upgrades of old configurations to the current settings.
 
-In version 1 ``config.yaml`` has no version; from 2 on it has ``records_version``, and finished runs can be packed into
-one file (`recipe.records.kept_runs`). What each version changed in the settings stands in ``CHANGES``.
+The version is ``records_version`` in ``config.yaml``; a run without one has version 1. `CHANGES` has what each later
+version changed.
 
 To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs behaved before.
 """

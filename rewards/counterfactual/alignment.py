@@ -4,10 +4,10 @@ A key is made of the keys of the headers around a step, its role, and a number i
 (`step_keys`); the last of them has none. So most steps of siblings have equal keys without any comparison, and of two
 definitions of a name the one in force has the name's key: a line that overrides another is not mistaken for it.
 
-Beside siblings, order matters less: of several steps of a role that define nothing, one takes the number of a sibling's
-step with equal code. And a step that no sibling has under its key, such as an assignment to a local name, is aligned: it
-takes the key of an earlier solution's step of the same kind that stands at the same distance after the same common
-step, unless some solution has both.
+Beside siblings, order matters less: of several steps of a role that define nothing, one takes the number of a
+sibling's step with equal code. And a step that no sibling has under its key, such as an assignment to a local name, is
+aligned: it takes the key of an earlier solution's step of the same kind that stands at the same distance after the same
+common step, unless some solution has both.
 """
 
 import hashlib

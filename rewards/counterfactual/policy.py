@@ -1,4 +1,4 @@
-"""Access to the policy from reward workers: it continues a prefix of its answer (credit.methods=[resample]).
+"""Access to the policy from reward workers: it continues a prefix of its own answer (credit.methods=[resample]).
 
 The engines belong to verl's agent loops, which start a named actor in front of them for the run's workers.
 """

@@ -13,12 +13,10 @@ from scripts.check_pins import (
     DELIBERATE,
     PROJECT,
     Package,
-    compact,
     contradictions,
     read_metadata,
     read_pins,
     read_roots,
-    write_metadata,
 )
 
 GPU = PROJECT / "requirements" / "gpu.txt"
@@ -127,14 +125,3 @@ def test_a_pin_that_is_not_exact_or_is_there_twice_is_refused(tmp_path: Path) ->
         (tmp_path / "pins.txt").write_text(text)
         with pytest.raises(ValueError, match="not an exact pin"):
             read_pins(tmp_path / "pins.txt")
-
-
-def test_what_is_written_is_read_and_keeps_what_the_target_does_not_settle(tmp_path: Path) -> None:
-    needs = ["b[fast]>=2; python_version < '3.13'", 'w; sys_platform == "win32"', 'c; extra == "tests"']
-    fits = {"name": "a", "version": "1.0", "requires_python": ">=3.10", "requires": needs}
-    new = {"name": "b", "version": "2.0", "requires_python": ">=3.12", "requires": ['d>1; extra == "fast"']}
-    path = tmp_path / "pins.txt"
-    write_metadata(path, compact([fits, new], [Requirement("a")]))
-    read = read_metadata(path)
-    assert read["a"] == package("a", "1.0", "b[fast]>=2")
-    assert read["b"] == Package("b", Version("2.0"), (Requirement('d>1; extra == "fast"'),), ">=3.12")

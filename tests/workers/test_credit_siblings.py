@@ -129,12 +129,12 @@ def test_a_small_difference_moves_little_and_a_large_one_much() -> None:
 
 
 def test_where_all_rewards_are_equal_the_other_groups_say_what_is_small() -> None:
-    """One of 8 siblings differs by 0.02 in one of 16 steps; the other group's rewards have a standard deviation of 0.5."""
+    """One of 8 siblings differs by 0.02 in one of 16 steps; the other group's rewards have a deviation of 0.5."""
     credits = [[0.0] * 16 for _ in range(8)]
     credits[0][3] = 0.02
     equal = group(credits, [0.0] * 8, [0.5] * 8)
     other = group([[0.5] * 16] * 8, [1.0, -1.0] * 4, [1.0, 0.0645857] * 4)
-    options = {"zero_advantage": True, "mapping": "redistribute"}
+    options: dict[str, Any] = {"zero_advantage": True, "mapping": "redistribute"}
     # Alone: |c - mean| is the scale. Beside the other: 0.02 * 7 / 8 / (0.02 / sqrt(8) + 0.5 / 4).
     assert shaped(equal, **options)[0, 3] == pytest.approx(1.0, abs=1e-3)
     assert shaped(together(equal, other), **options)[0, 3] == pytest.approx(0.0175 / (0.0070711 + 0.125), abs=1e-3)

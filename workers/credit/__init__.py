@@ -4,7 +4,7 @@ Shapes: B responses, T response tokens, K steps (of the response with the most).
 
 Three parts, one module each: credits are compared (`contrast` within a response, `siblings` with the same step of the
 group's other responses), which gives u in [-1, 1] per step; u and the advantage A give A_t (`mapping`); and A_t goes to
-the tokens of the step (`tokens`). With ``add`` and ``signed``, for a response whose step k has n_k tokens and credit c_k:
+the tokens of the step (`tokens`). For ``add`` and ``signed``, where step k has n_k tokens and credit c_k:
 
     cbar = sum_k n_k c_k / sum_k n_k        over the steps that have a credit and a token
     u_k  = (c_k - cbar) / (max_j |c_j - cbar| + tolerance)
@@ -79,8 +79,8 @@ def shape_advantages(
         groups: (B,) integer, the prompt that each response answers; without it, each is a group of one.
         step_keys: (B, K) integer, equal for the same step of the same group, -1 for a step without key; a response has
             each at most once. For ``siblings`` alone, which requires it.
-        rewards: (B,) floating, pass ratios in [0, 1], NaN if unknown. ``siblings`` requires it; elsewhere it keeps signs
-            of responses without advantage.
+        rewards: (B,) floating, pass ratios in [0, 1], NaN if unknown. ``siblings`` requires it; elsewhere it decides
+            the sign of responses without advantage.
         min_valid: number of credits that a contrast needs, in the response or of a key, >= 2.
         zero_advantage: also shift the advantages of responses (``siblings``: of groups) whose own advantage is 0.
 

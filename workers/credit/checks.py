@@ -60,4 +60,4 @@ def check_numbers(strength: float, tolerance: float, min_valid: int) -> None:
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance must be finite and > 0, got {tolerance}")
     if min_valid < 2:
-        raise ValueError(f"min_valid must be >= 2 (one credit is not a contrast), got {min_valid}")
+        raise ValueError(f"min_valid must be >= 2 (one credit is no contrast), got {min_valid}")

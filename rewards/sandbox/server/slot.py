@@ -62,7 +62,7 @@ class SlotWasBroken(SlotFailed):
 
 
 class ForeignAnswer(SlotWasBroken):
-    """A worker's message belongs to another job: its later messages do not count."""
+    """A worker's message belongs to another job: nothing that this worker says counts from here on."""
 
 
 @dataclass

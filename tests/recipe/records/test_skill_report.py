@@ -42,7 +42,7 @@ def is_png(path: Path) -> bool:
 def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable, of: Any) -> Figure:
     """The figure that would be saved."""
     found: list[Figure] = []
-    monkeypatch.setattr(skill_pictures, "save", lambda figure, path: found.append(figure))
+    monkeypatch.setattr(skill_pictures, "save", lambda figure, path, colours=40: found.append(figure))
     draw(of, Path("unused.png"))
     return found[0]
 
