@@ -71,8 +71,10 @@ def set_keys() -> set[str]:
     """Every ``group.key`` that an experiment, arm, platform or study sets, or a how-to page shows."""
     keys = set()
     for path in (path for folder in ("arm", "experiment", "platform") for path in FOLDER.glob(f"{folder}/*.yaml")):
-        for group, values in OmegaConf.to_container(OmegaConf.load(path)).items():
-            keys |= {f"{group}.{key}" for key in values} if isinstance(values, dict) else set()
+        config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
+        for group, values in config.items():
+            keys |= {f"{group!s}.{key!s}" for key in values} if isinstance(values, DictConfig) else set()
     folders = (FOLDER.parent / name for name in ("scripts", "recipe/studies", "docs/how-to"))
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".sh", ".py", ".md")]
     return keys.union(*(re.findall(r"\b(\w+\.\w+)=", path.read_text(encoding="utf-8")) for path in files))
@@ -82,7 +84,7 @@ def test_every_option_is_set_somewhere_or_marked_or_at_its_default_on_purpose():
     declared = {
         f"{group}.{key}"
         for group, field in Settings.model_fields.items()
-        for key in field.annotation.model_fields
+        for key in getattr(field.annotation, "model_fields", {})
         if key not in CHOSEN_BY_FILE
     }
     listed = {f"{group}.{key}" for group, keys in AT_DEFAULT.items() for key in keys}
