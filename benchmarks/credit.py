@@ -42,7 +42,7 @@ from rewards.counterfactual.replay import Sibling, estimate  # noqa: E402
 from rewards.counterfactual.service import CreditService, RolloutSample  # noqa: E402
 from rewards.verifiers.code import CodeTruth  # noqa: E402
 
-PROMPTS, ANSWERS, WRONG = 16, 8, 0.12
+PROMPTS, ANSWERS, WRONG = 16, 8, 0.16
 BUDGETS = (0, 4, 20)
 TOKENIZER = make_tokenizer()
 REPLAYS = (1, 2, 4, 8, 16)

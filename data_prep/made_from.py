@@ -106,7 +106,7 @@ class MadeFiles:
         run()
         made = self.found()
         if not made:
-            raise MadeFilesError(f"{' '.join(self.command)} ended well, but made no {' or '.join(self.patterns)}")
+            raise MadeFilesError(f"{' '.join(self.command)} succeeded, but wrote no {' or '.join(self.patterns)}")
         # Inputs that changed while the command ran belong to no file: the key is that of its start.
         self._write([self.key, *(f"{file_hash(path)}  {path.relative_to(self.folder)}" for path in made)])
         return True

@@ -1,7 +1,8 @@
 """What is wrong with a run, in words: ``python -m recipe.doctor RUN_DIRECTORY ...``.
 
 Looks at metrics, events and configuration, also of a run that is under way, and says what is outside its healthy range
-and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder is no run.
+and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
+is not a run.
 """
 
 import argparse
@@ -29,7 +30,7 @@ def rules_table() -> str:
     return "\n".join([head, "|---|---|---|", *body])
 
 
-def told(run: Path, found: Sequence[Finding], updates: int) -> str:
+def report_text(run: Path, found: Sequence[Finding], updates: int) -> str:
     """The findings of a run as text."""
     state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "healthy"
     lines = [f"{run} ({updates} updates): {state}"]
@@ -47,11 +48,11 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
     """The text about a run directory, and the exit status it calls for.
 
     Raises:
-        RecordsError: the folder is no run directory, or one that this release cannot read.
+        RecordsError: the folder is not a run directory, or is one that this release cannot read.
     """
     record = Record.of(RunDirectory.existing(path), now)
     found = list(findings(record))
-    return told(path, found, record.updates), FOUND if found else HEALTHY
+    return report_text(path, found, record.updates), FOUND if found else HEALTHY
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

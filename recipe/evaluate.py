@@ -38,7 +38,7 @@ from recipe.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
 from rewards.environments import ENVIRONMENTS
 from rewards.settings import JudgeSettings
-from workers.cpu.processor import Precision, hardware_precision
+from workers.cpu.processor import Precision, hardware_precision, precision_note
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -189,8 +189,10 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
         return
     name = str(local_model(options))
     options.out.mkdir(parents=True, exist_ok=True)
-    log, more = options.out / "vllm.log", shlex.split(options.vllm)
-    with vllm_server(name, options.platform, log, more, precision_of(options)) as url:
+    log, more, precision = options.out / "vllm.log", shlex.split(options.vllm), precision_of(options)
+    if precision is not None:
+        print(precision_note(precision, "--precision"), file=sys.stderr)
+    with vllm_server(name, options.platform, log, more, precision) as url:
         yield [url], name
 
 

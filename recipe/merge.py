@@ -58,7 +58,7 @@ def merge(base: Path, models: Sequence[Path], out: Path, weight: float | None) -
 
     for folder in (base, *models):
         if not (folder / "config.json").is_file():
-            raise MergeError(f"{folder} is no model: it has no config.json; export a run with python -m recipe.export")
+            raise MergeError(f"{folder} is not a model: it has no config.json; export one with python -m recipe.export")
     if out.exists():
         raise MergeError(f"{out} exists already; remove it, or choose another --out")
     chosen = 1 / len(models) if weight is None else weight

@@ -1,8 +1,9 @@
 """The micro suite and its starting model: ``python -m recipe.micro_start [FOLDER [options ...]]``.
 
 Makes the problems, then tokenizer and random weights, then a supervised start. An option ``key=value`` is an override
-of recipe.sft, any other one belongs to data_prep.micro. Each part is reused unless its modules, options or inputs have
-changed (``data_prep.made_from``). Only one process at a time works on a folder.
+of recipe.sft, ``--model FOLDER`` takes a model that was trained earlier in place of the supervised start, any other one
+belongs to data_prep.micro. Each part is reused unless its modules, options or inputs have changed
+(``data_prep.made_from``). Only one process at a time works on a folder.
 """
 
 import re
@@ -22,20 +23,26 @@ STEPS = 4
 
 @dataclass(frozen=True)
 class StartPart:
-    """One part of the start. scratch: a folder that its command fills. finish: called after the command."""
+    """One part of the start.
+
+    scratch: a folder that its command fills. finish: called after the command. copies: `finish` does all of it.
+    """
 
     title: str
     files: MadeFiles
     scratch: Path | None = None
     finish: Callable[[], None] = lambda: None
+    copies: bool = False
 
 
 def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     """The parts of a start, in order."""
     model, initial, scratch = folder / "model", folder / "initial_model", folder / "sft"
     train, validation = folder / "sft_train.parquet", folder / "sft_val.parquet"
+    given, options = _given_model(options)
     overrides = [option for option in options if re.match(r"[\w.+]+=", option)]
     of_data = [option for option in options if option not in overrides]
+    duration = "" if options else " (about 5 minutes)"
     return [
         StartPart(
             "micro data: four skills, train, validation and test",
@@ -50,8 +57,8 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
                 ("data_prep.micro.model",),
             ),
         ),
-        StartPart(
-            "supervised start on demonstrations of which a part is wrong (about 5 minutes)",
+        _copied(folder, given) if given else StartPart(
+            f"supervised start on demonstrations of which a part is wrong{duration}",
             MadeFiles(
                 folder, "3", ("model/**/*",),
                 (
@@ -67,6 +74,33 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
     ]  # fmt: skip
 
 
+def _given_model(options: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The folder after `--model`, and the other options; MadeFilesError if it has no model."""
+    rest = list(options)
+    if "--model" not in rest:
+        return None, rest
+    place = rest.index("--model")
+    model = Path(*rest[place + 1 : place + 2])
+    del rest[place : place + 2]
+    if not (model / "config.json").is_file():
+        raise MadeFilesError(f"--model: {model} has no config.json; name the folder of a trained model")
+    return model, rest
+
+
+def _copied(folder: Path, given: Path) -> StartPart:
+    """A model that was trained earlier, by any version of the code: its files are all that it depends on."""
+    files = tuple(path for path in sorted(given.rglob("*")) if path.is_file())
+    model = MadeFiles(folder, "3", ("model/**/*",), (f"copying {given}",), inputs=files)
+    return StartPart(
+        f"starting model: a copy of {given}", model, copies=True,
+        finish=lambda: _copy(given, folder / "model"),
+    )  # fmt: skip
+
+
+def _copy(given: Path, model: Path) -> None:
+    shutil.copytree(given, model, dirs_exist_ok=True)
+
+
 def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
     """Make a part unless it exists, made from the same inputs; `run` gets the arguments after ``python -m``.
 
@@ -79,7 +113,8 @@ def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
         print(title, flush=True)
         if part.scratch is not None:
             shutil.rmtree(part.scratch, ignore_errors=True)
-        run(part.files.command)
+        if not part.copies:
+            run(part.files.command)
         part.finish()
 
     if not part.files.make(begin):

@@ -1,8 +1,8 @@
 """Learning signal of data sets: ``python -m recipe.probe --model FOLDER --data FILE.parquet ... --out DIR``.
 
 Takes the options of ``recipe.evaluate``, samples every prompt several times (``--samples``), and reports accuracy,
-share of tests passed, reward variance and entropy of each data set and prompt. ``DIR/<data set>.parquet`` gets the
-prompts that carry signal and may be trained on.
+share of tests passed, share of mixed groups, reward variance and entropy of each data set and prompt.
+``DIR/<data set>.parquet`` gets the prompts that carry signal and may be trained on.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -65,13 +65,13 @@ def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: 
 
 def table(signals: Signals) -> Table:
     """A table of the data sets: mean signal and verdict."""
-    names = ("data set", "prompts", "accuracy", "tests passed", "variance", "entropy", "verdict")
+    names = ("data set", "prompts", "accuracy", "tests passed", "mixed groups", "variance", "entropy", "verdict")
     result = Table(*names, title="learning signal")
     for dataset, found in signals.items():
         mean = mean_signal(list(found.values()))
         entropy = "-" if mean.entropy is None else f"{mean.entropy:.2f}"
         verdicts = "\n".join(verdict(mean)) or "in range"
-        shares = f"{mean.accuracy:.1%}", f"{mean.pass_ratio:.1%}"
+        shares = f"{mean.accuracy:.1%}", f"{mean.pass_ratio:.1%}", f"{mean.mixed:.1%}"
         result.add_row(dataset, str(len(found)), *shares, f"{mean.variance:.3f}", entropy, verdicts)
     return result
 

@@ -70,7 +70,7 @@ def read_pins(path: Path) -> dict[str, Version]:
     """Name -> version of an exactly pinned file, and of its ``*_flash_attn.txt`` neighbour if there is one.
 
     Raises:
-        ValueError: a line is no exact pin, or a name is pinned twice.
+        ValueError: a line is not an exact pin, or a name is pinned twice.
     """
     pins: dict[str, Version] = {}
     for file in (path, path.with_name(f"{path.stem}_flash_attn.txt")):
@@ -94,11 +94,8 @@ def read_roots(path: Path) -> list[Requirement]:
 def read_metadata(path: Path) -> dict[str, Package]:
     """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file."""
     packages = {}
-    for entry in json.loads(path.with_suffix(".requires.json").read_text()):
-        requires = tuple(Requirement(text) for text in entry.get("requires", []))
-        packages[entry["name"]] = Package(
-            entry["name"], Version(entry["version"]), requires, entry.get("requires_python", "")
-        )
+    for name, (version, python, *requires) in json.loads(path.with_suffix(".requires.json").read_text()).items():
+        packages[name] = Package(name, Version(version), tuple(map(Requirement, requires)), python)
     return packages
 
 
@@ -208,9 +205,24 @@ def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dic
 
 
 def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
-    """Write ``<stem>.requires.json``, one package a line, so that a diff shows what an upgrade changed."""
-    lines = ",\n".join(json.dumps(entry) for entry in entries)
-    path.with_suffix(".requires.json").write_text(f"[\n{lines}\n]\n")
+    """Write ``<stem>.requires.json``, one line per package, so that a diff shows what an upgrade changed.
+
+    Each is name -> [version, Python versions, requirement, ...]. A marker that holds on the target machine without
+    any extra is left out.
+    """
+    lines = []
+    for entry in entries:
+        needs = [_without_marker(need) for need in entry.get("requires", [])]
+        values = [entry["version"], entry.get("requires_python", ""), *needs]
+        lines.append(f"{json.dumps(entry['name'])}:{json.dumps(values, separators=(',', ':'))}")
+    path.with_suffix(".requires.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _without_marker(text: str) -> str:
+    need = Requirement(text)
+    if need.marker and need.marker.evaluate(TARGET | {"extra": ""}):
+        need.marker = None
+    return str(need)
 
 
 def main() -> int:

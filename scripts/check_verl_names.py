@@ -105,7 +105,7 @@ def problems(uses: list[Use], snapshot: dict[str, str]) -> list[str]:
         else:
             found += [f"{use.place}: {use.name} {text}" for text in _member_problems(use, snapshot)]
     stale = sorted(snapshot.keys() - {use.name for use in uses})
-    found += [f"{SNAPSHOT.name}: {name} is not overridden any more; {REGENERATE}" for name in stale]
+    found += [f"{SNAPSHOT.name}: {name} is no longer overridden; {REGENERATE}" for name in stale]
     return list(dict.fromkeys(found))
 
 
@@ -123,7 +123,7 @@ def _member_problems(use: Use, snapshot: dict[str, str]) -> Iterator[str]:
         if use.kind == "super":
             yield "is called through super(), but does not exist"
         elif use.name in snapshot:
-            yield "was overridden here, but does not exist any more"
+            yield "was overridden here, but no longer exists"
         return
     now, then = signature_of(member), snapshot.get(use.name)
     if then is None:

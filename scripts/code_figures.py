@@ -1,4 +1,10 @@
-"""Figures of a checkout's code and documents: ``python -m scripts.code_figures [FOLDER]`` (docs/architecture.md)."""
+"""Figures of the code and documents of checkouts, side by side (docs/architecture.md):
+
+    python -m scripts.code_figures [CHECKOUT[:FOLDER,FOLDER...] ...]
+
+FOLDERs hold the code (default: this project's packages). Left out: `__init__.py`, tests (folders `tests`, files
+`test_*.py`, `*_test.py` and `conftest.py`).
+"""
 
 import ast
 import io
@@ -16,9 +22,15 @@ _NO_CODE = {
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def figures(root: Path) -> dict[str, float]:
-    """Every figure by its name. Modules without `__init__.py`; a function's lines with its docstring."""
-    files = [path for name in PACKAGES for path in sorted((root / name).rglob("*.py")) if path.name != "__init__.py"]
+def figures(root: Path, folders: Sequence[str] = PACKAGES) -> dict[str, float]:
+    """Every figure of a checkout by its name, from the modules in these folders. A function's lines: with docstring.
+
+    Raises:
+        ValueError: the folders hold no module.
+    """
+    files = [path for name in folders for path in sorted((root / name).rglob("*.py")) if _is_counted(path, root)]
+    if not files:
+        raise ValueError(f"{root} has no module in {', '.join(folders)}")
     texts = [path.read_text() for path in files]
     lines = [len(text.splitlines()) for text in texts]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, FunctionNode)]
@@ -39,9 +51,15 @@ def figures(root: Path) -> dict[str, float]:
     }
 
 
+def _is_counted(path: Path, root: Path) -> bool:
+    name, parts = path.name, path.relative_to(root).parts
+    is_test = "tests" in parts or name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    return name != "__init__.py" and not is_test
+
+
 def words_of_pages(root: Path) -> dict[str, int]:
     """Words of README and docs by page. Rules and bars of tables are no words; tables of evidence are a command's."""
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    pages = [*root.glob("README.md"), *sorted((root / "docs").rglob("*.md"))]
     return {
         str(page.relative_to(root)): sum(
             any(map(str.isalnum, word))
@@ -69,8 +87,14 @@ def main(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
-    for name, value in figures(Path(arguments[0] if arguments else ".")).items():
-        print(f"{name:38} {value:9,.{0 if value == int(value) else 1}f}")
+    columns = {}
+    for argument in arguments or ["."]:
+        root, _, folders = argument.partition(":")
+        columns[root] = figures(Path(root), folders.split(",") if folders else PACKAGES)
+    print(" | ".join(["measure", *columns]))
+    for name in next(iter(columns.values())):
+        values = (column[name] for column in columns.values())
+        print(" | ".join([name, *(f"{value:,.{0 if value == int(value) else 1}f}" for value in values)]))
     return 0
 
 

@@ -31,7 +31,7 @@ e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
 together() { # runs of pytest side by side, their arguments apart by --: the last prints as it goes, the others at their end
     local run=() logs=() jobs=() status=0 number
-    set -m # jobs with process groups of their own: otherwise the shell would make them ignore SIGINT, which tests notice
+    set -m # jobs in separate process groups: otherwise the shell would make them ignore SIGINT, which tests notice
     while [ $# -gt 0 ]; do
         if [ "$1" = -- ]; then
             logs+=("$(mktemp)")

@@ -108,7 +108,7 @@ def audit(tasks: Sequence[Task], findings: Sequence[AuditFinding], threshold: fl
         f"{len(tasks):,} tasks. Alike means: the same normal form (exact), or a Jaccard similarity of shingles of at "
         f"least {threshold:g} (near). Roles: train may be trained on, dev may be chosen by, test is for the end.",
         verdict,
-        "## What there is",
+        "## Tasks",
         _inventory(tasks, findings),
         "## What was found",
         _kinds(findings),

@@ -77,8 +77,8 @@ def _require_convertible(path: Path, header: Header) -> None:
         )
     if not header.chat_template:
         raise PretrainedError(
-            f"{path}: its tokenizer has no chat template (tokenizer.chat_template), so it is no instruct model; take "
-            "an instruct version of the model"
+            f"{path}: its tokenizer has no chat template (tokenizer.chat_template), so it is not an instruct model; "
+            "take an instruct version of the model"
         )
     if header.tokenizer not in ("gpt2", "llama") or "eos" not in header.special:
         raise PretrainedError(

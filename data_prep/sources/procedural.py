@@ -5,8 +5,9 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
+from data_prep.governance.audit import TaskPart
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
@@ -29,7 +30,7 @@ def drafts(
     *,
     limit: int,
     seed: int,
-    split_by: Literal["prompt", "solution"] = "prompt",
+    split_by: TaskPart = "prompt",
 ) -> Iterator[dict[str, Any]]:
     """`limit` problems for train and a tenth of that for dev and for test each, no two with the same prompt.
 
@@ -50,7 +51,7 @@ def _held_out(limit: int) -> int:
 
 
 def deal(
-    source: str, problems: Iterator[dict[str, Any]], *, limit: int, split_by: Literal["prompt", "solution"] = "prompt"
+    source: str, problems: Iterator[dict[str, Any]], *, limit: int, split_by: TaskPart = "prompt"
 ) -> Iterator[dict[str, Any]]:
     """Like `drafts`, from an endless sequence of problems, of which it takes only as many as it needs."""
     wanted = {"train": limit, "dev": _held_out(limit), "test": _held_out(limit)}

@@ -137,16 +137,37 @@ def deferred_gradients(shape: ModelShape, sizes: RunSizes) -> int:
 
 
 def activations(shape: ModelShape, sizes: PassSizes) -> int:
-    """Activations saved for backward with flash attention: T c (9 H + 3 Q + 3 K + 4 I) per block.
+    """Activations saved for backward: those of all blocks.
 
-    Counted as in Korthikanti et al. 2022 (section 4.1) for RMSNorm in fp32, rotary embedding and a gated MLP. With
-    checkpointing each block keeps its input (T c H), and one block at a time the rest, plus the MLP's gradients.
+    With checkpointing each block keeps its input (T c H), and one block at a time the rest, plus the MLP's gradients.
     """
-    tokens, width = sizes.update_tokens, sizes.actor.compute_bytes
-    inner = 9 * shape.hidden_size + 3 * shape.query_size + 3 * shape.key_value_size + 4 * shape.intermediate_size
+    tokens, width, blocks = sizes.update_tokens, sizes.actor.compute_bytes, shape.num_hidden_layers
+    block = _packed_block(shape, sizes) if sizes.packed else _block(shape, sizes)
     if not sizes.checkpointing:
-        return tokens * width * inner * shape.num_hidden_layers
-    return tokens * width * (shape.num_hidden_layers * shape.hidden_size + inner + 3 * shape.intermediate_size)
+        return block * blocks
+    return block + tokens * width * (blocks * shape.hidden_size + 3 * shape.intermediate_size)
+
+
+def _block(shape: ModelShape, sizes: PassSizes) -> int:
+    """Of one block with flash attention: T c (9 H + 3 Q + 3 K + 4 I).
+
+    Counted as in Korthikanti et al. 2022 (section 4.1) for RMSNorm in fp32, rotary embedding and a gated MLP.
+    """
+    inner = 9 * shape.hidden_size + 3 * shape.query_size + 3 * shape.key_value_size + 4 * shape.intermediate_size
+    return sizes.update_tokens * sizes.actor.compute_bytes * inner
+
+
+def _packed_block(shape: ModelShape, sizes: PassSizes) -> int:
+    """Of one block by workers.cpu: T (c (4 H + Q + 4 I) + 4 (2 Q)) + 8 K for each token of the sequences.
+
+    Attention is in fp32 and has each sequence's own keys and values. In addition the norms' inputs in fp32 (T 8 H)
+    where c is less, and if their weights are trained what these multiply (T 2 c H).
+    """
+    hidden, query, width = shape.hidden_size, shape.query_size, sizes.actor.compute_bytes
+    token = width * (4 * hidden + query + 4 * shape.intermediate_size) + 8 * query
+    token += 8 * hidden if width < 4 else 0
+    token += 0 if sizes.actor.lora_rank else 2 * width * hidden
+    return sizes.update_tokens * token + sizes.attended_tokens * 8 * shape.key_value_size
 
 
 def logits(shape: ModelShape, sizes: PassSizes) -> int:

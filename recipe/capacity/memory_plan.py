@@ -275,10 +275,8 @@ def _changes_on_a_cpu(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
     changes: dict[str, RunSizes] = {}
     if sizes.micro_batch and sizes.micro_batch > 1:
         for count in (sizes.micro_batch // 2, 1):
-            tokens = count * sizes.sequence // sizes.sequence_parallel
-            changes[f"{ACTOR}.ppo_micro_batch_size_per_gpu={count}"] = replace(
-                sizes, micro_batch=count, update_tokens=tokens
-            )
+            smaller = sizes.with_micro_batches(count, sizes.log_prob_micro_batch or 1)
+            changes[f"{ACTOR}.ppo_micro_batch_size_per_gpu={count}"] = smaller
     if not sizes.actor.lora_rank:
         actor = replace(sizes.actor, lora_rank=16, target_modules="all-linear")
         changes["adaptation=lora_small"] = replace(sizes, actor=actor)

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Linear layers of one block, by the names that PEFT's target_modules use.
-ATTENTION_LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj")
-MLP_LINEARS = ("gate_proj", "up_proj", "down_proj")
-
 
 class UnknownShapeError(ValueError):
     """The model's architecture cannot be known without a download."""

@@ -1,7 +1,8 @@
 """Sizes read from a composed configuration, on which memory and batches depend."""
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -29,14 +30,20 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class PassSizes:
-    """Sizes of a forward and backward pass over one micro-batch, in tokens of one rank."""
+    """Sizes of a forward and backward pass over one micro-batch, in tokens of one rank.
+
+    packed: by workers.cpu, on sequences end to end. update_tokens: that are computed. attended_tokens: of the same
+    sequences, with those tokens of equal prefixes that are computed once (workers/cpu/prefixes.py).
+    """
 
     actor: TrainedModel
     checkpointing: bool
     fused_logits: bool
     chunked_entropy: bool
     entropy_in_loss: bool
+    packed: bool
     update_tokens: int
+    attended_tokens: int
     log_prob_tokens: int
 
 
@@ -46,6 +53,7 @@ class RunSizes(PassSizes):
 
     constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
     adam_metric, random_signs: whether projection uses them (``projection.metric``, ``projection.control``).
+    shared_prompt: tokens of a prompt that a pass computes once for all samples of its group; 0: once per sample.
     """
 
     on_cpu: bool
@@ -63,6 +71,7 @@ class RunSizes(PassSizes):
     sequence_parallel: int
     deferred_gradients: bool
     sequence: int
+    shared_prompt: int
     dynamic: bool
     micro_batch: int | None
     log_prob_micro_batch: int | None
@@ -111,6 +120,31 @@ class RunSizes(PassSizes):
         tokens = self.samples_per_rank * self.sequence
         return max(1, min(self.samples_per_rank, -(-tokens // (self.update_tokens * self.sequence_parallel))))
 
+    def computed_tokens(self, samples: int) -> int:
+        """Tokens of a micro-batch of so many samples that a rank computes, if every sequence is full.
+
+        One rank has the samples of a group one after the other, so a micro-batch has parts of at most two groups.
+        Several ranks deal the samples of a group by length.
+        """
+        answers = self.answers
+        if self.data_parallel == 1:
+            prompts = -(-(samples + answers - math.gcd(samples, answers)) // answers)
+        else:
+            prompts = min(samples, self.mini_batch_prompts)
+        repeated = (samples - prompts) * self.shared_prompt
+        return (samples * self.sequence - repeated) // self.sequence_parallel
+
+    def with_micro_batches(self, update: int, log_prob: int) -> "RunSizes":
+        """These sizes with so many samples in the micro-batches of an update and of log-probabilities."""
+        return replace(
+            self,
+            micro_batch=update,
+            update_tokens=self.computed_tokens(update),
+            attended_tokens=update * self.sequence // self.sequence_parallel,
+            log_prob_micro_batch=log_prob,
+            log_prob_tokens=self.computed_tokens(log_prob),
+        )
+
 
 def read_sizes(config: DictConfig) -> RunSizes:
     """Read the sizes of a configuration that Hydra composed for ``recipe.train``.
@@ -128,14 +162,13 @@ def read_sizes(config: DictConfig) -> RunSizes:
     sequence = config.data.max_prompt_length + config.data.max_response_length
     dynamic = actor.use_dynamic_bsz
     sequence_parallel = max(actor.ulysses_sequence_parallel_size, engine.ulysses_sequence_parallel_size)
-    micro = None if dynamic else actor.ppo_micro_batch_size_per_gpu
-    log_prob_micro = None if dynamic else rollout.log_prob_micro_batch_size_per_gpu
     trained = training_options(model, engine)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
     environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
-    return RunSizes(
+    packed = is_packed(model, config.trainer.device)
+    sizes = RunSizes(
         on_cpu=config.trainer.device == "cpu",
         nodes=config.trainer.nnodes,
         gpus_per_node=config.trainer.n_gpus_per_node,
@@ -156,13 +189,14 @@ def read_sizes(config: DictConfig) -> RunSizes:
         chunked_entropy=actor.entropy_from_logits_with_chunking,
         entropy_in_loss=bool(actor.entropy_coeff) or actor.calculate_entropy,
         sequence=sequence,
-        update_tokens=actor.ppo_max_token_len_per_gpu if dynamic else (micro or 1) * sequence // sequence_parallel,
-        log_prob_tokens=(
-            rollout.log_prob_max_token_len_per_gpu if dynamic else (log_prob_micro or 1) * sequence // sequence_parallel
-        ),
+        packed=packed,
+        shared_prompt=config.data.max_prompt_length if packed and _only_groups(settings) else 0,
+        update_tokens=actor.ppo_max_token_len_per_gpu,
+        attended_tokens=actor.ppo_max_token_len_per_gpu,
+        log_prob_tokens=rollout.log_prob_max_token_len_per_gpu,
         dynamic=dynamic,
-        micro_batch=micro,
-        log_prob_micro_batch=log_prob_micro,
+        micro_batch=None,
+        log_prob_micro_batch=None,
         prompts=config.data.train_batch_size,
         mini_batch_prompts=actor.ppo_mini_batch_size,
         answers=rollout.n,
@@ -176,6 +210,23 @@ def read_sizes(config: DictConfig) -> RunSizes:
         max_num_batched_tokens=rollout.max_num_batched_tokens,
         cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
     )
+    if dynamic:
+        return sizes
+    update, log_prob = actor.ppo_micro_batch_size_per_gpu, rollout.log_prob_micro_batch_size_per_gpu
+    counted = sizes.with_micro_batches(update or 1, log_prob or 1)
+    return replace(counted, micro_batch=update, log_prob_micro_batch=log_prob)
+
+
+def is_packed(model: DictConfig, device: str) -> bool:
+    """Whether workers.cpu computes the passes of a model: sequences end to end, equal prefixes once."""
+    return device == "cpu" and bool(model.use_remove_padding and model.use_fused_kernels)
+
+
+def _only_groups(settings: Settings) -> bool:
+    """Whether all passes are over samples of groups; stored solutions have a prompt each."""
+    projection = settings.projection
+    from_solutions = projection.method != "off" and projection.constraint_source != "rollouts"
+    return not from_solutions and settings.penalty.kind == "off"
 
 
 def _constraint_names(settings: Settings, batch: int) -> list[set[str]]:

@@ -8,7 +8,7 @@ from recipe.capacity import memory_parts as parts
 from recipe.capacity.memory_plan import too_little
 from recipe.capacity.model_shape import ModelShape
 from recipe.capacity.room import disk_refusals, machine_memory
-from recipe.capacity.sizes import PassSizes, training_options
+from recipe.capacity.sizes import PassSizes, is_packed, training_options
 
 # The command, torchrun's agent.
 OTHER_PROCESSES = 2
@@ -26,7 +26,9 @@ def supervised_parts(config: DictConfig, shape: ModelShape, tokens: int) -> dict
         fused_logits=config.model.use_fused_kernels,
         chunked_entropy=False,
         entropy_in_loss=False,
+        packed=is_packed(config.model, config.trainer.device),
         update_tokens=tokens,
+        attended_tokens=tokens,
         log_prob_tokens=0,
     )
     state = parts.training_state(shape, model, ranks)

@@ -34,6 +34,8 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     problems = [*_check_files(folder)]
     if not problems:
         problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
+        if config.trainer.device == "cpu":
+            problems += [PreflightFinding(*found) for found in wrong_on_a_cpu(folder, config.actor_rollout_ref.model)]
     problems += _check_continued(config, run, folder)
     return problems
 
@@ -85,7 +87,14 @@ def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
     return kept
 
 
+def gguf_fix(name: str) -> str:
+    """The command that makes a folder from a GGUF file."""
+    return f"first make a folder: python -m data_prep.pretrained --source {name} --out FOLDER"
+
+
 def _check_hub_name(name: str) -> list[PreflightFinding]:
+    if name.lower().endswith(".gguf"):
+        return [PreflightFinding(f"{name} is a GGUF file, not a model folder", KEY, gguf_fix(name))]
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         return [
             PreflightFinding(
@@ -151,6 +160,30 @@ def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]
     return [PreflightFinding(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
 
 
+def wrong_on_a_cpu(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
+    """Parts of the architecture that a CPU's fast passes would leave out: what, the key, how to fix it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
+    from workers.cpu.attention import NAME
+
+    try:
+        with torch.device("meta"):
+            built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    except Exception:  # of an architecture that transformers does not know: left to the engine
+        return []
+    found = []
+    if model.use_fused_kernels and model.use_remove_padding and (lacking := beyond_fast_head(built)):
+        fix = "set use_fused_kernels=false in the model's group, or use another model"
+        found.append((f"the fused kernels of a CPU do not compute {', '.join(lacking)}", KEY, fix))
+    if model.override_config.get("attn_implementation") == NAME and (lacking := beyond_packed_attention(built)):
+        settings = "use_fused_kernels=false use_remove_padding=false override_config.attn_implementation=eager"
+        fix = f"set {settings} in the model's group, or use another model"
+        found.append((f"attn_implementation={NAME} does not compute {', '.join(lacking)}", KEY, fix))
+    return found
+
+
 def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[PreflightFinding]:
     kept = run.checkpoints / "model.json"
     if run.last_checkpoint is None or not kept.exists():
@@ -204,6 +237,8 @@ def described_model(name: str) -> str:
 
 
 def _snapshot(name: str, files: list[str] | None = None) -> Path:
+    if name.lower().endswith(".gguf"):
+        raise ModelError(f"{name} is a GGUF file, not a model folder; {gguf_fix(name)}")
     if name.startswith(("/", ".", "~")) or name.count("/") != 1:
         raise ModelError(f"no such model folder: {name}; give a Hugging Face folder or a hub name (owner/model)")
     import huggingface_hub

@@ -21,17 +21,15 @@ class Signal:
     """Learning signal; for a data set, means over its problems.
 
     accuracy: share of accepted answers. variance: of the reward over answers. entropy: in nats per generated token,
-    None if the server returned no log-probabilities. pass_ratio: mean share of tests passed.
+    None if the server returned no log-probabilities. pass_ratio: mean share of tests passed. mixed: share of problems
+    with accepted and other answers, so with a gradient.
     """
 
     accuracy: float
     variance: float
     entropy: float | None
     pass_ratio: float
-
-    @property
-    def in_range(self) -> bool:
-        return not verdict(self)
+    mixed: float = 0.0
 
 
 def signal(samples: Sequence[Sample]) -> Signal:
@@ -43,16 +41,16 @@ def signal(samples: Sequence[Sample]) -> Signal:
     tokens = sum(count for _, count in measured)
     entropy = sum(value * count for value, count in measured) / tokens if tokens else None
     accuracy, pass_ratio = (float(np.mean([reward[name] for reward in rewards])) for name in ("acc", "pass_ratio"))
-    return Signal(accuracy, float(np.var([reward["score"] for reward in rewards])), entropy, pass_ratio)
+    variance = float(np.var([reward["score"] for reward in rewards]))
+    return Signal(accuracy, variance, entropy, pass_ratio, float(0 < accuracy < 1))
 
 
 def mean_signal(signals: Sequence[Signal]) -> Signal:
     """Signal of a data set, from its problems (at least one)."""
     entropies = [found.entropy for found in signals if found.entropy is not None]
-    accuracy, variance, pass_ratio = (
-        float(np.mean([getattr(item, name) for item in signals])) for name in ("accuracy", "variance", "pass_ratio")
-    )
-    return Signal(accuracy, variance, float(np.mean(entropies)) if entropies else None, pass_ratio)
+    names = ("accuracy", "variance", "pass_ratio", "mixed")
+    means = {name: float(np.mean([getattr(item, name) for item in signals])) for name in names}
+    return Signal(entropy=float(np.mean(entropies)) if entropies else None, **means)
 
 
 def verdict(found: Signal) -> list[str]:

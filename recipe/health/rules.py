@@ -78,7 +78,7 @@ def _entropy(run: Record) -> str | None:
     first, last = run.first("actor/entropy"), run.last("actor/entropy")
     if first is None or last is None or last >= 0.1 * first or (run.last("reward/acc") or 0.0) > 0.9:
         return None
-    return f"fell from {first:.3g} to {last:.3g} nats a token"
+    return f"fell from {first:.3g} to {last:.3g} nats per token"
 
 
 def _gradient(run: Record) -> str | None:

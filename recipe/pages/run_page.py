@@ -32,7 +32,7 @@ NAME = "run.html"
 def write_run_page(runs: Sequence[RunDirectory], out: Path | None = None, samples: int = SAMPLES) -> Path:
     """Write the page of these runs; returns its path, ``run.html`` in the first run unless `out` names another.
 
-    samples: at most so many of all runs together.
+    samples: the largest number of them, of all runs together.
 
     Raises:
         RecordsError: this release cannot read a run's configuration.

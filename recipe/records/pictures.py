@@ -38,32 +38,35 @@ TRAINING_CURVES = {
 }
 
 
-def save(figure: plt.Figure, path: Path, dpi: int = 130) -> Path:
-    """Write the PNG and an SVG next to it, each atomically (readers never see a partial file); close the figure."""
+def save(figure: plt.Figure, path: Path, dpi: int = 130, colours: int = 40) -> Path:
+    """Write the PNG and an SVG next to it, each atomically (readers never see a partial file); close the figure.
+
+    colours: of the PNG; 256 where a colour bar shows fine steps.
+    """
     for file, metadata in ((path, {}), (path.with_suffix(".svg"), {"Date": None})):
         partial = file.with_name(f".{file.name}")
         figure.savefig(partial, dpi=dpi, format=file.suffix[1:], metadata=metadata)
         if file.suffix == ".png":
-            _reduce_colours(partial)
+            _reduce_colours(partial, colours)
         partial.replace(file)
     plt.close(figure)
     return path
 
 
-def _reduce_colours(file: Path) -> None:
-    """Store a PNG with 256 colours: a third of its size; a colour bar shows fine steps.
+def _reduce_colours(file: Path, colours: int) -> None:
+    """Store a PNG with a palette of this size: 40 colours take a fifth of its size.
 
     Colours are chosen by how many pixels have them, so those of thin lines and small points are added as they are.
     """
     kept = [to_rgb(color) for color in (*PALETTE, *TABLEAU_COLORS, "white", "black")]
     with Image.open(file) as picture:
         full = picture.convert("RGB")
-    common = np.array(full.quantize(256 - len(kept)).getpalette(), dtype=np.int64).reshape(-1, 3)
+    common = np.array(full.quantize(colours - len(kept)).getpalette(), dtype=np.int64).reshape(-1, 3)
     palette = np.concatenate([np.rint(255 * np.array(kept)).astype(np.int64), common])
     pixels = np.asarray(full).reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
-    colours, where = np.unique(pixels, return_inverse=True)
+    shown, where = np.unique(pixels, return_inverse=True)
     # Pillow's own search rounds colours, which turns white into gray.
-    nearest = [((palette - (colour >> 16, colour >> 8 & 255, colour & 255)) ** 2).sum(1).argmin() for colour in colours]
+    nearest = [((palette - (colour >> 16, colour >> 8 & 255, colour & 255)) ** 2).sum(1).argmin() for colour in shown]
     reduced = Image.fromarray(np.array(nearest, dtype=np.uint8)[where].reshape(full.height, full.width))
     reduced.putpalette(palette.astype(np.uint8).tobytes())
     reduced.save(file, format="PNG", optimize=True)

@@ -58,7 +58,7 @@ class RunDirectory:
         run = cls(path)
         if not (run.path / "config.yaml").exists():
             raise RecordsError(
-                f"{run.path} is no run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)"
+                f"{run.path} is not a run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)"
             )
         return run
 

@@ -29,7 +29,7 @@ from workers.skill_metrics import Array
 _POINTS, _SMALL = ".1f", ".3g"  # number formats of a heat map
 _PREDICTED = {
     "rollouts": "predicted change of the skill\n(in advantages)",
-    "solutions": "predicted change of solutions'\nlog-likelihood (nats a token)",
+    "solutions": "predicted change of solutions'\nlog-likelihood (nats per token)",
 }
 
 
@@ -104,7 +104,7 @@ def draw_interference(record: SkillRecord, path: Path) -> Path:
         over = "" if record.trained is None else " between skills"
         title = f"{_PREDICTED[record.predicted_by]}\n(correlation{over}: {correlation})"
         panels.append(_Panel(title, found.predicted, record.stages, _SMALL))
-    return save(_heat_maps(panels, record.skills, "stage"), path)
+    return save(_heat_maps(panels, record.skills, "stage"), path, colours=256)
 
 
 def draw_mean_interference(records: Sequence[SkillRecord], path: Path, predicting: Sequence[SkillRecord] = ()) -> Path:
@@ -117,7 +117,7 @@ def draw_mean_interference(records: Sequence[SkillRecord], path: Path, predictin
     panels = [_mean_panel("mean change of the accuracy in a stage (points)", records, names, 100, _POINTS)]
     if predicting:
         panels.append(_mean_panel(_PREDICTED[predicting[0].predicted_by], predicting, names, 1, _SMALL, predicted=True))
-    return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path)
+    return save(_heat_maps(panels, names, "trained in the stage (number of runs)"), path, colours=256)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recipe.records.intervals import Interval, t_interval
+from recipe.settings.projection import ConstraintOrigin
 from workers import skill_metrics
 from workers.skill_metrics import Array, Interference, Spread, Stages, seed_spread
 
@@ -36,7 +37,7 @@ class SkillRecord:
     initial: ArrayLike
     trained: Stages | None = None
     predicted: ArrayLike | None = None
-    predicted_by: Literal["rollouts", "solutions"] = "rollouts"
+    predicted_by: ConstraintOrigin = "rollouts"
     protected: Sequence[str] = ()
     greedy: ArrayLike | None = None
     errors: ArrayLike | None = None

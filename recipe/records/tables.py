@@ -53,7 +53,6 @@ def cut_warnings(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
 # Largest standard error of an accuracy that supports a claim. sqrt(p (1 - p) / samples) is largest at p = 1/2, so
 # 1 / (4 * 0.02^2) = 625 samples per skill suffice for any accuracy.
 LARGEST_ERROR = 0.02
-SAMPLES_OF_A_SKILL = 625
 
 
 def cautions(runs: Sequence[RunDirectory]) -> list[str]:

@@ -1,7 +1,7 @@
 """Versions of a run's records, and upgrades of old configurations to the current settings.
 
-1: ``config.yaml`` has no version.
-2: ``config.yaml`` has ``records_version``; finished runs can be packed into one file (`recipe.records.kept_runs`).
+The version is ``records_version`` in ``config.yaml``; a run without one has version 1. `CHANGES` has what each later
+version changed.
 
 To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs behaved before.
 """

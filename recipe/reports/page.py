@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN_DIRECTORY")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page to write")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="at most so many samples (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="largest number of samples (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> None:

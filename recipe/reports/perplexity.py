@@ -22,7 +22,7 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
     """Loss of each block of the text by model, in the given order.
 
     Raises:
-        TextError: a folder is no model, or two of them have different tokenizers.
+        TextError: a folder is not a model, or two of them have different tokenizers.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -31,7 +31,7 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
     known: Sequence[int] | None = None
     for folder in models:
         if not (folder / "config.json").exists():
-            raise TextError(f"{folder} is no Hugging Face folder; python -m recipe.export RUN makes one of a run")
+            raise TextError(f"{folder} is not a Hugging Face folder; python -m recipe.export RUN makes one of a run")
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         ids = tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"]
         if known is not None and ids != known:

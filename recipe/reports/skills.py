@@ -144,7 +144,7 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     headers = ["arm", "runs"]
     for column in COLUMNS:
         headers += [column.name, f"against {against}"] if column.paired else [column.name]
-    headers += ["samples a run", "step time"]
+    headers += ["samples per run", "step time"]
     rows = []
     others = {run.repeat: run for run in runs if run.arm == against}
     for arm, own in _by(runs, lambda run: run.arm).items():

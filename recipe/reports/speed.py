@@ -106,7 +106,7 @@ def speed_table(rows: Sequence[SpeedRow], reach: float, against: str, budget: fl
     headers = [
         "arm", "runs", f"accuracy at {budget / 1000:,.0f} k tokens (%)", f"against {against}, paired (points)",
         f"updates to {reach:.0%}", f"against {against}, paired", f"sandbox seconds to {reach:.0%}", "reached",
-        "k tokens a run", "greedy at the end (%)",
+        "k tokens per run", "greedy at the end (%)",
     ]  # fmt: skip
     lines = []
     for row in rows:

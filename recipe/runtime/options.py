@@ -70,6 +70,7 @@ class Options:
         ""  # file of recipe.keep whose runs count as done, and to which new ones are added (evidence_credit: folder)
     )
     rates: str = ""  # learning rates that evidence_credit compares
+    start: str = ""  # of evidence_credit: a folder with the starting model of each task (parts16/model), made earlier
     refresh_steps: str = ""  # of the arm refresh, with a real model
     train_files: str = ""  # parquet, of paper B with a real model
     val_files: str = ""

@@ -175,8 +175,8 @@ def _compare(
     steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
 ) -> int:
     """Make the task's start and compare runs from it; see `_compared`."""
-    task = TASKS[name]
-    steps.micro_start(task.data, *task.start)
+    task, earlier = TASKS[name], Path(steps.options.start, name, "model")
+    steps.micro_start(task.data, *task.start, *(("--model", str(earlier)) if steps.options.start else ()))
     return _compared(steps, task, f"credit_{name}", title, runs, overrides, *report)
 
 

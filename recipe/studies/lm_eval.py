@@ -1,4 +1,4 @@
-"""Sets of other domains by lm-eval's command line, in an environment of its own (`bash scripts/setup.sh lm_eval`)."""
+"""Sets of other domains by lm-eval's command line, in a separate environment (`bash scripts/setup.sh lm_eval`)."""
 
 import json
 from pathlib import Path

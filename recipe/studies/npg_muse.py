@@ -157,7 +157,7 @@ def smoke(steps: Steps) -> None:
     command = ("data_prep.micro.model", "--out", model, "--max-length", "8192")
     files = MadeFiles(Path("data/npg_muse"), "model", ("model/**/*",), command, command[:1])
     steps.make(files, lambda: steps.module(*command))
-    # A byte is a token: the largest prompts have some thousand. Short answers, few prompts a step.
+    # A byte is a token: the largest prompts have some thousand. Short answers, few prompts per step.
     overrides = (
         "data.max_prompt_length=5000 data.train_batch_size=16 actor_rollout_ref.actor.ppo_mini_batch_size=16 "
         "actor_rollout_ref.rollout.n=2 data.val_max_samples=10 "

@@ -140,7 +140,7 @@ def learning(steps: Steps, *overrides: str) -> None:
     steps.micro_start()
     steps.take_kept(out)
     steps.study = _study(steps, out, "data/micro", overrides)
-    # 13 samples a prompt, 663 a skill: a standard error of at most 1.94 points.
+    # 13 samples per prompt, 663 per skill: a standard error of at most 1.94 points.
     steps.multirun(
         "experiment=quickstart", "run.experiment=learning", f"data.seed={','.join(seeds)}",
         "run.name=seed${data.seed}", "actor_rollout_ref.rollout.val_kwargs.n=13", "trainer.total_training_steps=36",

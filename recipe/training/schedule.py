@@ -186,11 +186,6 @@ def _refuse_idle_protection(settings: Settings, named: Sequence[str], plan: Prom
         )
 
 
-def stage_names(stages: Sequence[Sequence[str]]) -> list[str]:
-    """Name of each stage: the skills that it trains."""
-    return ["+".join(skills) for skills in stages]
-
-
 @dataclass(frozen=True)
 class StepPrompts:
     """Rows of one step, with a flag for memory: answered for constraint gradients, not trained on."""

@@ -1,9 +1,13 @@
 """Keys of steps that name the same step in all solutions of a group.
 
 A key is made of the keys of the headers around a step, its role, and a number if the place has several of that role
-(`step_keys`). So most steps of siblings have equal keys without any comparison. A step that no sibling has under its
-key, such as an assignment to a local name, is aligned: it takes the key of an earlier solution's step of the
-same kind that stands at the same distance after the same common step, unless some solution has both.
+(`step_keys`); the last of them has none. So most steps of siblings have equal keys without any comparison, and of two
+definitions of a name the one in force has the name's key: a line that overrides another is not mistaken for it.
+
+Beside siblings, order matters less: of several steps of a role that define nothing, one takes the number of a
+sibling's step with equal code. And a step that no sibling has under its key, such as an assignment to a local name, is
+aligned: it takes the key of an earlier solution's step of the same kind that stands at the same distance after the same
+common step, unless some solution has both.
 """
 
 import hashlib
@@ -27,8 +31,7 @@ def aligned_keys(group: Sequence[Sequence[StepContent | None]]) -> list[Keys]:
     levels = [_by_level(parts) for parts in group]
     for level in range(max(map(len, levels), default=0)):
         here = [found[level] if level < len(found) else [] for found in levels]
-        for parts, own, steps in zip(group, keys, here, strict=True):
-            _name(parts, own, steps)
+        _name(group, keys, here)
         for _ in range(_PASSES if len(group) > 1 else 0):
             if not _align(group, keys, here):
                 break
@@ -47,16 +50,46 @@ def _by_level(parts: Sequence[StepContent | None]) -> list[list[int]]:
     return levels
 
 
-def _name(parts: Sequence[StepContent | None], keys: Keys, steps: Sequence[int]) -> None:
+def _name(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here: Sequence[Sequence[int]]) -> None:
     """Set the keys of the steps of one level, given those of the levels above."""
-    taken: Counter[str] = Counter()
-    for index in steps:
-        part = parts[index]
-        assert part is not None
-        place = f"{keys[part.parent]}/" if part.parent >= 0 else ""
-        key = f"{place}{part.branch + ': ' if part.branch else ''}{part.role}"
-        taken[key] += 1
-        keys[index] = _short(f"{key} #{taken[key]}" if taken[key] > 1 else key)
+    members: defaultdict[str, dict[int, list[tuple[int, StepContent]]]] = defaultdict(dict)
+    for solution, steps in enumerate(here):
+        for index in steps:
+            part = group[solution][index]
+            assert part is not None
+            place = f"{keys[solution][part.parent]}/" if part.parent >= 0 else ""
+            role = f"{place}{part.branch + ': ' if part.branch else ''}{part.role}"
+            members[role].setdefault(solution, []).append((index, part))
+    for role, found in members.items():
+        for solution, index, number in _numbered(found):
+            keys[solution][index] = _short(f"{role} #{number}" if number > 1 else role)
+
+
+def _numbered(found: Mapping[int, Sequence[tuple[int, StepContent]]]) -> Iterator[tuple[int, int, int]]:
+    """Solution, step and number of all steps of one role, from the last of each solution; equal code, equal number.
+
+    Solutions with the fewest come first: what they have is what the others' numbers refer to.
+    """
+    of_code: dict[tuple[str, int], int] = {}  # of the first, second, ... step with this code
+    for solution in sorted(found, key=lambda one: len(found[one])):
+        times: Counter[str] = Counter()
+        numbers: dict[int, int] = {}
+        waiting: list[tuple[int, tuple[str, int]]] = []
+        taken: set[int] = set()
+        for index, part in reversed(found[solution]):
+            times[part.code] += 1
+            same = (part.code, times[part.code])
+            number = 0 if part.defines else of_code.get(same, 0)
+            if number and number not in taken:
+                numbers[index] = number
+                taken.add(number)
+            else:
+                waiting.append((index, same))
+        free = (number for number in count(1) if number not in taken)
+        for (index, same), number in zip(waiting, free, strict=False):
+            numbers[index] = number
+            of_code.setdefault(same, number)
+        yield from ((solution, index, number) for index, number in numbers.items())
 
 
 def _short(key: str) -> str:

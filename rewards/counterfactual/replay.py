@@ -118,7 +118,8 @@ async def estimate(
         seconds = time.perf_counter() - started
         return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, seconds=seconds)
 
-    if len(steps) < 2 and plan.methods != ("returns",):
+    # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
+    if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
         return without_credit("unparsable" if _unparsable(solution, plan) else "one_step")
     replayer = Replayer(verify, resume, measure)
     outcome = score if isinstance(score, Outcome) else Outcome(score)

@@ -13,6 +13,7 @@ from rewards.analysis.parsing import LineOffsets, parse, statements, stripped
 from rewards.extraction import find_block
 
 Unit = Literal["statement", "line", "paragraph", "turn", "token"]
+StepKind = Literal["code", "text", "turn"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
 # A solution with more steps gets no credit: the few that a budget covers are no evidence about the rest.
@@ -25,7 +26,7 @@ class Step:
 
     start: int
     end: int
-    kind: Literal["code", "text", "turn"] = "code"
+    kind: StepKind = "code"
 
 
 class NoSteps(ValueError):
@@ -51,7 +52,7 @@ def segment(
         raise ValueError(f"unknown unit '{unit}' of steps; valid: {', '.join(UNITS)}")
     if unit in ("turn", "token"):
         spans = turns or [(0, len(solution))]
-        kind: Literal["text", "turn"] = "turn" if unit == "turn" else "text"
+        kind: StepKind = "turn" if unit == "turn" else "text"
         may_be_blank = unit == "token" and bool(turns)
         steps = [Step(start, end, kind) for start, end in spans if may_be_blank or solution[start:end].strip()]
     elif unit == "paragraph":

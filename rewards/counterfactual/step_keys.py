@@ -2,7 +2,7 @@
 
 Place: the headers around the statement. Role: what it defines, changes or calls, or the kind of statement. Code: its
 header without layout and comments, with names that it binds locally replaced (`rewards.analysis.local_names`). The same
-step of two solutions has the same place and role; its code may differ. Two lines of one role in one place are numbered.
+step of two solutions has the same place and role; its code may differ. Steps of one role in one place are numbered.
 
 A turn's key is the state before its action, as in GiGPO (Feng et al., arXiv 2505.10978): the observations so far.
 """
@@ -45,6 +45,11 @@ class StepContent:
     binds: tuple[str, ...] = ()
     fixed: bool = False
     reached: bool = True
+
+    @property
+    def defines(self) -> bool:
+        """Whether a later step of the same role replaces it."""
+        return self.role.endswith(" =") or self.role.startswith(("define ", "import "))
 
 
 def parts_of(solution: str, steps: Sequence[Step], asked: frozenset[str] = frozenset()) -> list[StepContent | None]:

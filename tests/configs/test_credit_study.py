@@ -35,8 +35,9 @@ def test_the_control_differs_from_credit_in_the_order_of_the_credits_only():
     ))  # fmt: skip
     assert (found.credit.ablation, control.credit.ablation) == ("none", "shuffled")
     assert found.credit.model_copy(update={"ablation": "shuffled"}) == control.credit
-    assert found.credit.zero_advantage
-    assert found.credit.budget >= 16
+    stated = (found.credit.mapping, found.credit.normalization, found.credit.methods, found.credit.choice)
+    assert stated == ("redistribute", "siblings", ("delete",), "longest")
+    assert (found.credit.strength, found.credit.zero_advantage, found.credit.budget) == (1.0, True, 20)
 
 
 def test_rivals_have_the_settings_of_their_papers():

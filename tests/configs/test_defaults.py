@@ -78,4 +78,8 @@ def test_the_libraries_below_have_the_same_defaults():
     # mapping, normalization and zero_advantage: the function is the plain formula, which needs no groups.
     for name in ("tolerance", "min_valid"):
         assert parameters[name].default == getattr(credit, name), name
-    assert (Protection.space, Protection.average) == (projection.space, projection.average)
+    shared = [one for one in dataclasses.fields(Protection) if one.name in ProjectionSettings.model_fields]
+    stated = {one.name: one.default for one in shared if one.default is not dataclasses.MISSING}
+    del stated["control"]  # the seed of its signs in place of its name
+    assert stated.keys() >= {"space", "average", "closed_loop", "recovery", "metric", "noise", "agreement"}
+    assert stated == {name: getattr(projection, name) for name in stated}

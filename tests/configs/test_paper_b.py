@@ -48,7 +48,9 @@ PROTECTING = {
     "credit_closed_loop": ("qp", "solutions", "displacement"),
 }
 CREDIT = {"delete", "truncate", "shapley", "shuffled", "inverted"}  # test_paper_a.py
-CREDIT |= {"credit", "credit_shuffled", "partial", "credit_turns", "vineppo", "spo", "gigpo"}  # test_credit_study.py
+# test_credit_study.py
+CREDIT |= {"credit", "credit_shuffled", "partial", "credit_turns", "credit_truncate", "credit_both"}
+CREDIT |= {"vineppo", "spo", "gigpo"}
 
 
 def paper_b(*words: str) -> DictConfig:

@@ -155,7 +155,7 @@ def test_a_damaged_record_is_refused(verifier: Path, folder: Path, text: str):
 
 
 def test_a_command_that_makes_nothing_is_an_error(verifier: Path, folder: Path):
-    with pytest.raises(MadeFilesError, match=r"data_prep\.made ended well, but made no \*\.parquet"):
+    with pytest.raises(MadeFilesError, match=r"data_prep\.made succeeded, but wrote no \*\.parquet"):
         files(folder).make(lambda: None)
     assert files(folder).make(writing(folder))
 

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -21,7 +22,11 @@ from recipe.capacity.memory_plan import MemoryPlan, plan_memory, plan_sizes
 from recipe.capacity.model_shape import KNOWN_SHAPES, ModelShape
 from recipe.capacity.sizes import RunSizes, read_sizes
 from tests.composing import composed
+from tests.workers.cpu.models import tiny_model
 from workers.constraints import GradientAverages, no_gradients
+from workers.cpu.adapter import use_lora_products
+from workers.cpu.attention import NAME, register_packed_attention
+from workers.cpu.head import use_fast_head
 from workers.displacement import snapshot
 from workers.penalties import Penalty
 from workers.safe_update import Constraint, Protection, SafeUpdate
@@ -253,7 +258,8 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.peak, self._live = 0, WeakKeyDictionary[torch.UntypedStorage, int]()
+        self.peak = self.live = 0
+        self._live = WeakKeyDictionary[torch.UntypedStorage, int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -261,7 +267,8 @@ class LiveBytes(TorchDispatchMode):
         for each in tree_leaves(made):
             if isinstance(each, torch.Tensor) and each.untyped_storage() not in given:
                 self._live.setdefault(each.untyped_storage(), each.untyped_storage().nbytes())
-        self.peak = max(self.peak, sum(self._live.values()))
+        self.live = sum(self._live.values())
+        self.peak = max(self.peak, self.live)
         return made
 
 
@@ -295,6 +302,85 @@ def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
     assert memory_parts.projection(MICRO, sizes) * 2_000_000 == planned * memory_parts.trainable_parameters(
         MICRO, sizes.actor
     )
+
+
+@pytest.mark.parametrize("answers", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_the_planned_activations_are_those_of_a_pass_on_a_cpu(rank: int, dtype: torch.dtype, answers: int) -> None:
+    """Eight blocks, so that what one of them needs in the backward pass is little; four prompts of 24 tokens."""
+    model, shape = packed_model(rank, dtype)
+    prompts = [[1 + prompt] * 24 for prompt in range(4)]
+    rows = [prompt + [9 + answer] * 12 for prompt in prompts for answer in range(answers)]
+    sizes = replace(
+        read_sizes(composed("experiment=pretrained", "data.max_prompt_length=24", "data.max_response_length=12")),
+        answers=answers,
+    ).with_micro_batches(len(rows), len(rows))
+    sizes = replace(sizes, actor=replace(sizes.actor, lora_rank=rank, compute_bytes=dtype.itemsize))
+    assert sizes.update_tokens == 4 * 24 + 12 * len(rows)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    with LiveBytes() as live:
+        found = model(**packed_rows(rows, 12))
+        kept = live.live
+        found.log_probs.sum().backward()
+    planned = memory_parts.activations(shape, sizes)
+    assert kept == pytest.approx(planned, rel=0.15)
+    assert planned <= 1.15 * live.peak
+
+
+def packed_model(rank: int, dtype: torch.dtype) -> tuple[Any, ModelShape]:
+    """A model as the trainer runs it on a CPU, with adapters of this rank, and its shape."""
+    register_packed_attention()
+    wide = {"hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 8}
+    model: Any = tiny_model(dtype=dtype, attn_implementation=NAME, **wide)
+    use_fast_head(model)
+    if rank:
+        model = get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear"), autocast_adapter_dtype=False)
+        use_lora_products(model)
+    return model, ModelShape.from_config(model.config.to_dict())
+
+
+def packed_rows(rows: list[list[int]], responses: int) -> dict[str, Any]:
+    """A micro-batch whose rows end with so many generated tokens, as verl's engine passes it on."""
+    tokens = torch.tensor(rows).flatten()
+    places = torch.arange(len(tokens)).view(len(rows), -1)[:, -responses - 1 : -1].flatten()
+    return {
+        "input_ids": tokens[None],
+        "position_ids": torch.arange(len(rows[0])).repeat(len(rows))[None],
+        "positions": places,
+        "shift_labels": tokens.roll(-1)[None],
+        "temperature": 1.0,
+        "use_cache": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("samples", "answers", "prompts"), [(32, 8, 4), (12, 8, 2), (5, 8, 2), (4, 8, 1), (1, 8, 1), (6, 1, 6), (16, 12, 2)]
+)
+def test_the_prompts_of_a_micro_batch_are_those_of_consecutive_samples(samples: int, answers: int, prompts: int):
+    sizes = replace(sizes_of("platform=cpu"), answers=answers, sequence=300, shared_prompt=200)
+    starts = range(0, samples * answers, samples)
+    most = max(len({row // answers for row in range(start, start + samples)}) for start in starts)
+    assert prompts == most
+    assert sizes.computed_tokens(samples) == 200 * prompts + 100 * samples
+    assert replace(sizes, gpus_per_node=2, mini_batch_prompts=3).computed_tokens(samples) == (
+        200 * min(samples, 3) + 100 * samples
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "actor_rollout_ref.model.use_fused_kernels=false",
+        "actor_rollout_ref.model.use_remove_padding=false",
+        "projection=qp projection.constraint_source=solutions projection.protected=[trace]",
+        "protocol=sequential penalty=l2 penalty.strength=1",
+    ],
+)
+def test_prompts_count_once_a_sample_where_a_pass_shares_none(words: str) -> None:
+    sizes = read_sizes(composed("experiment=pretrained", *words.split()))
+    assert sizes.update_tokens == sizes.log_prob_tokens == 32 * 384
 
 
 def test_a_measured_outer_product_holds_a_gradient_a_part_and_is_named_where_it_is_too_much() -> None:

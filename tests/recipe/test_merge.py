@@ -61,4 +61,4 @@ def test_a_model_that_moved_is_merged_with_one_that_did_not_and_can_be_loaded(tm
     torch.testing.assert_close(found.detach(), before + 0.5)
     assert main([str(base), str(moved), "--out", str(out)]) == 2
     assert main([str(base), str(tmp_path), "--out", str(tmp_path / "other")]) == 2
-    assert "is no model: it has no config.json" in capsys.readouterr().err
+    assert "is not a model: it has no config.json" in capsys.readouterr().err

@@ -72,6 +72,27 @@ def test_a_start_is_made_once_and_keeps_the_last_checkpoint(tree: Path) -> None:
     assert (tree / "made/train.parquet").read_text() == "data_prep.micro --out made --limit 8"
 
 
+def test_a_model_trained_earlier_takes_the_place_of_the_supervised_start_whatever_the_code(tree: Path) -> None:
+    given = tree / "given"
+    given.mkdir()
+    (given / "config.json").write_text("{}")
+    assert start(tree, "--limit", "8", "--model", "given") == ["data_prep.micro"]
+    assert [path.name for path in (tree / "made/model").iterdir()] == ["config.json"]
+    console = tree / "recipe/runtime/console.py"
+    text = console.read_text()
+    console.write_text(text + "# changed\n")
+    try:
+        assert start(tree, "--limit", "8", "--model", "given") == []
+        (given / "config.json").write_text("[]")
+        assert start(tree, "--limit", "8", "--model", "given") == []
+        assert (tree / "made/model/config.json").read_text() == "[]"
+    finally:
+        console.write_text(text)
+    command = [sys.executable, "-c", RUN, "--model", "nowhere"]
+    done = subprocess.run(command, cwd=tree, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True)
+    assert (done.returncode, "nowhere has no config.json" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("changed", "again"),
     [
@@ -132,6 +153,11 @@ def test_the_records_of_earlier_releases_are_a_key_alone(tree: Path) -> None:
         record.write_text(record.read_text().splitlines()[0] + "\n")
     assert start(tree) == []
     assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
+
+
+def test_only_the_default_supervised_start_has_a_duration() -> None:
+    titles = [micro_start.parts(Path("made"), words)[2].title for words in ([], ["trainer.total_training_steps=5400"])]
+    assert [title.endswith("(about 5 minutes)") for title in titles] == [True, False]
 
 
 def test_an_option_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

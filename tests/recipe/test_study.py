@@ -142,6 +142,13 @@ def test_a_folder_is_itself_once_it_is_complete(tmp_path):
         model_folder(str(folder))
 
 
+@pytest.mark.parametrize("name", ["models/x.gguf", "/models/x.GGUF", "x.gguf"])
+def test_a_gguf_file_is_not_a_hub_name(name):
+    wanted = f"{name} is a GGUF file, not a model folder; first make a folder: python -m data_prep.pretrained --source"
+    with pytest.raises(ModelError, match=wanted):
+        model_folder(name)
+
+
 @pytest.mark.parametrize("name", ["nowhere", "/no/folder", "./m", "a/b/c"])
 def test_a_name_of_neither_kind_is_refused(name):
     with pytest.raises(ModelError, match="no such model folder"):

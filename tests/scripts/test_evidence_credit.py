@@ -84,3 +84,10 @@ def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_se
     assert report.endswith("--contrasts credit_turns:grpo credit_turns:gigpo gigpo:grpo")
     status, _, printed = study("evidence_credit", "agents", TASKS="parts16")
     assert (status, "unknown task 'parts16'; valid ones: agents" in printed) == (2, True)
+
+
+def test_weights_of_an_earlier_start_are_taken_from_a_folder_per_task():
+    commands = dry("evidence_credit", "arms", TASKS="parts16", START="starts")
+    (start,) = [command for command in commands if "micro_start.sh" in command]
+    assert start.endswith("--model starts/parts16/model")
+    assert not any("micro_start.sh" in command and "--model" in command for command in dry("evidence_credit", "arms"))

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -441,6 +442,24 @@ def test_another_model_takes_the_place_of_the_fetched_one(tmp_path, arguments, o
     assert status == 0, printed
     assert not of_module(commands, "data_prep.pretrained")
     assert "model.path=mine " in of_module(commands, "recipe.sft")[0]
+
+
+@pytest.mark.slow
+def test_a_model_without_a_chat_template_stops_the_study_before_anything_is_made(tiny_suite, tmp_path):
+    shutil.copytree(tiny_suite / "initial_model", model := tmp_path / "base")
+    (model / "chat_template.jinja").unlink()
+    status, commands, printed = study("pretrained", str(model), dry=False, OUT=f"{tmp_path}/o", FOLDER=f"{tmp_path}/d")
+    assert status == 2, printed
+    assert [command.split()[0] for command in commands] == ["recipe.memory"]
+    assert f"stopped: {model}: the tokenizer has no chat template; take an instruct version of the model" in printed
+    assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_gguf_file_is_not_taken_for_a_hub_name(tmp_path):
+    status, commands, printed = study("pretrained", "models/x.gguf", dry=False, OUT=f"{tmp_path}/o")
+    assert (status, commands) == (2, [])
+    assert "stopped: models/x.gguf is a GGUF file, not a model folder; first make a folder: python -m" in printed
 
 
 def test_the_supervised_start_is_there_whole_or_not_at_all(tmp_path):

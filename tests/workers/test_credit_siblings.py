@@ -128,6 +128,40 @@ def test_a_small_difference_moves_little_and_a_large_one_much() -> None:
     assert large[0, 0] - 1 > 0.4
 
 
+def test_where_all_rewards_are_equal_the_other_groups_say_what_is_small() -> None:
+    """One of 8 siblings differs by 0.02 in one of 16 steps; the other group's rewards have a deviation of 0.5."""
+    credits = [[0.0] * 16 for _ in range(8)]
+    credits[0][3] = 0.02
+    equal = group(credits, [0.0] * 8, [0.5] * 8)
+    other = group([[0.5] * 16] * 8, [1.0, -1.0] * 4, [1.0, 0.0645857] * 4)
+    options: dict[str, Any] = {"zero_advantage": True, "mapping": "redistribute"}
+    # Alone: |c - mean| is the scale. Beside the other: 0.02 * 7 / 8 / (0.02 / sqrt(8) + 0.5 / 4).
+    assert shaped(equal, **options)[0, 3] == pytest.approx(1.0, abs=1e-3)
+    assert shaped(together(equal, other), **options)[0, 3] == pytest.approx(0.0175 / (0.0070711 + 0.125), abs=1e-3)
+
+
+def test_lines_that_a_right_program_needs_are_not_blamed_where_all_are_right() -> None:
+    rows = [[0.2, 0.5]] + [[0.1, 0.5]] * 3  # the first program needs its step 0 for more tests
+    result = shaped(group(rows, [0.0] * 4, [1.0] * 4), "redistribute", zero_advantage=True)
+    assert result[0, 0] > 0
+    assert result[1:, 0].tolist() == [0.0] * 3
+    failed = shaped(group(rows, [0.0] * 4, [0.5] * 4), "redistribute", zero_advantage=True)
+    assert (failed[1:, 0] < 0).all()
+    harmful = shaped(group([[-0.2, 0.0], [-0.1, 0.0]], [0.0] * 2, [0.0] * 2), "redistribute", zero_advantage=True)
+    assert harmful[:, 0].tolist() == [pytest.approx(-0.41421, abs=1e-4), 0.0]
+
+
+def test_the_line_that_harms_is_blamed_and_not_the_right_one_that_it_overrides() -> None:
+    """Two of eight programs override the right line c; deleting either c leaves what the other gives."""
+    harmed, right = [1 / 8, 1 / 8, 0.0, -1 / 8], [1 / 8, 1 / 8, NAN, 1 / 8]  # a, b, the overridden c, c in force
+    arguments = group([harmed] * 2 + [right] * 6, [0.0] * 8, [0.75] * 2 + [0.875] * 6)
+    arguments["step_keys"][2:, 2] = -1
+    arguments["step_ids"][2:, 2] = -1
+    result = shaped(arguments, "redistribute", zero_advantage=True)
+    assert result[0].tolist() == pytest.approx([0.0, 0.0, 0.0, -1.0], abs=1e-4)
+    assert result[2, 3] == pytest.approx(1 / 3, abs=1e-4)
+
+
 def test_a_mean_over_few_siblings_counts_less() -> None:
     # Half of the siblings have credit 1, the others 0; all rewards are equal.
     gains = []
@@ -248,7 +282,9 @@ def test_order_padding_and_the_rest_of_the_batch_change_nothing(
     wide = drawn | {name: torch.nn.functional.pad(drawn[name], (0, 3), value=fill) for name, fill in fills.items()}
     torch.testing.assert_close(shaped(wide, mapping, zero_advantage=gate)[:, :-3], expected)
 
-    # Groups with advantage depend on nothing outside.
+    # Groups with advantage and different rewards depend on nothing outside.
+    drawn["rewards"][4::4], drawn["rewards"][5::4] = 0.125, 0.875
+    expected = shaped(drawn, mapping, zero_advantage=gate)
     part = {name: value[4:] for name, value in drawn.items()}
     torch.testing.assert_close(shaped(part, mapping, zero_advantage=gate), expected[4:])
     numbered = drawn | {"step_keys": torch.where(drawn["step_keys"] < 0, -1, 7 + 3 * drawn["step_keys"])}

@@ -29,6 +29,8 @@ def packed_attention(
     scaling: float | None = None,
     position_ids: Tensor | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     prefixes: SharedPrefixes | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
@@ -45,8 +47,14 @@ def packed_attention(
         (1, tokens, heads, head size), and no attention weights.
 
     Raises ValueError for several rows, which would be padded, without positions, or for a sequence that is longer than
-    the model's sliding window.
+    the model's sliding window; for scores with a soft cap or a sink, which it does not compute.
     """
+    if softcap is not None or s_aux is not None:
+        what = f"a soft cap of scores ({softcap})" if softcap is not None else "attention sinks (s_aux)"
+        raise ValueError(
+            f"attn_implementation={NAME} does not compute {what}: set attn_implementation=eager and "
+            "use_remove_padding=false in the model's group, or use another model"
+        )
     if query.shape[0] != 1 or attention_mask is not None or position_ids is None:
         raise ValueError(
             f"attn_implementation={NAME} takes sequences packed into one row with their positions, not a batch of "

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from verl.models.transformers.dense_common import CausalLMOutputForPPO
 
+from workers.cpu.architecture import beyond_fast_head
 from workers.cpu.prefixes import shared_prefixes
 
 BLOCK = 1 << 22
@@ -109,7 +110,15 @@ def predicting_positions(batch: TensorDict) -> Tensor:
 
 
 def use_fast_head(model: PreTrainedModel) -> None:
-    """Give one causal model the forward below, in place of verl's fused one."""
+    """Give one causal model the forward below, in place of verl's fused one.
+
+    Raises ValueError for a model whose logits are not hidden states times the head's weight.
+    """
+    if lacking := beyond_fast_head(model):
+        raise ValueError(
+            f"the fused kernels of a CPU do not compute {', '.join(lacking)} of {type(model).__name__}: set "
+            "use_fused_kernels=false in the model's group, or use another model"
+        )
     model.forward = types.MethodType(_forward, model)
 
 

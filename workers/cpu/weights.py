@@ -16,8 +16,8 @@ from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColoca
 class CpuWeightsExtension(vLLMColocateWorkerExtension):
     """verl's part of a vLLM worker: receives all weights before it loads the first.
 
-    verl loads while it receives. When that fails, the trainer waits for ever for a receipt; here the transfer is over
-    by then, and the error reaches the trainer.
+    verl loads while it receives. When that fails, the trainer waits for ever for a receipt; here the transfer always
+    comes to its end, and an error reaches the trainer after it.
     """
 
     # Of the vLLM worker that this extends:
@@ -39,12 +39,22 @@ class CpuWeightsExtension(vLLMColocateWorkerExtension):
 
     def _receive(self, use_shm: bool) -> list[tuple[str, Tensor]]:
         received: list[tuple[str, Tensor]] = []
+        failures: list[Exception] = []
 
         def keep(bucket: list[tuple[str, Tensor]], is_last: bool) -> None:
-            received.extend((name, tensor.clone()) for name, tensor in bucket)  # the bucket's memory is reused
+            if failures:
+                return
+            try:
+                received.extend((name, tensor.clone()) for name, tensor in bucket)  # the bucket's memory is reused
+            except Exception as error:  # such as too little memory
+                # Its traceback holds the bucket's memory, which the receiver frees before its last receipt.
+                failures.append(error.with_traceback(None))
+                received.clear()
 
         receiver = BucketedWeightReceiver(self._get_zmq_handle(), torch.device("cpu"), use_shm)
         receiver.receive_weights(on_bucket_received=keep)
+        if failures:
+            raise failures[0]
         return received
 
 

@@ -4,7 +4,7 @@ Shapes: B responses, T response tokens, K steps (of the response with the most).
 
 Three parts, one module each: credits are compared (`contrast` within a response, `siblings` with the same step of the
 group's other responses), which gives u in [-1, 1] per step; u and the advantage A give A_t (`mapping`); and A_t goes to
-the tokens of the step (`tokens`). By default, for a response whose step k has n_k tokens and credit c_k:
+the tokens of the step (`tokens`). For ``add`` and ``signed``, where step k has n_k tokens and credit c_k:
 
     cbar = sum_k n_k c_k / sum_k n_k        over the steps that have a credit and a token
     u_k  = (c_k - cbar) / (max_j |c_j - cbar| + tolerance)
@@ -79,7 +79,8 @@ def shape_advantages(
         groups: (B,) integer, the prompt that each response answers; without it, each is a group of one.
         step_keys: (B, K) integer, equal for the same step of the same group, -1 for a step without key; a response has
             each at most once. For ``siblings`` alone, which requires it.
-        rewards: (B,) floating, pass ratios in [0, 1], NaN if unknown. For ``siblings`` alone, which requires it.
+        rewards: (B,) floating, pass ratios in [0, 1], NaN if unknown. ``siblings`` requires it; elsewhere it decides
+            the sign of responses without advantage.
         min_valid: number of credits that a contrast needs, in the response or of a key, >= 2.
         zero_advantage: also shift the advantages of responses (``siblings``: of groups) whose own advantage is 0.
 
@@ -99,7 +100,7 @@ def shape_advantages(
     causes = _causes_of_fallback(batch, contrast, open_B, tolerance)
     fallback_B_1 = torch.stack(list(causes.values())).any(0)[:, None]
     plain = mapping == "add" and normalization != "siblings"
-    shift_B_K, shares = _mapped(batch, contrast, fallback_B_1, strength, None if plain else mapping)
+    shift_B_K, shares = _mapped(batch, contrast, fallback_B_1, strength, None if plain else mapping, rewards)
     shift_B_K = shift_B_K.masked_fill(fallback_B_1, 0.0)
     shaped = add_to_tokens(advantages, shift_B_K, step_ids, batch.in_response)
     return shaped, statistics(batch.credits_B_K, batch.tokens_B_K1, shift_B_K, causes, shares)
@@ -152,8 +153,9 @@ def _compared(
     if not batch.grouped or step_keys is None or rewards is None:
         raise ValueError("normalization 'siblings' compares siblings: pass groups, step_keys and rewards")
     return against_siblings(
-        batch.credits_B_K, batch.tokens_B_K, step_keys, batch.group_B, rewards, tolerance, min_valid
-    )
+        batch.credits_B_K, batch.tokens_B_K, step_keys, batch.group_B, rewards, batch.in_response.any(1), tolerance,
+        min_valid,
+    )  # fmt: skip
 
 
 def _with_advantage(batch: _CreditBatch, normalization: str) -> Tensor:
@@ -185,8 +187,9 @@ def _causes_of_fallback(
 
 
 def _mapped(
-    batch: _CreditBatch, contrast: CreditContrast, fallback_B_1: Tensor, strength: float, mapping: str | None
-) -> tuple[Tensor, dict[str, Tensor]]:
+    batch: _CreditBatch, contrast: CreditContrast, fallback_B_1: Tensor, strength: float, mapping: str | None,
+    rewards: Tensor | None,
+) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
     """Shifts (B, K) of the advantages, and masks (B, K) whose shares are reported.
 
     mapping: None adds within the response, where the bound is `strength` itself and no sign is held.
@@ -197,5 +200,5 @@ def _mapped(
     level_B = mean_advantages(batch.advantages, batch.in_response, length_B)
     scale_B = group_scales(level_B, length_B > 0, batch.group_B)
     shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
-    shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, batch.credits_B_K)
+    shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, batch.credits_B_K, rewards)
     return shift_B_K, {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}

@@ -10,7 +10,9 @@ Shapes: B responses, K steps. For a response with mean advantage A whose group h
 (``strength`` below 1 takes ``redistribute`` that part of the way from A.) A response without advantage takes
 ``strength * a * u`` in each; a group without advantage has the a of the batch's others. So shifts scale with A.
 
-Sign-safe: where A and the credit c of a step have the same sign, A_t does not get the other sign; it stops at 0. With
+Sign-safe: where A and the credit c of a step have the same sign, A_t does not get the other sign; it stops at 0. For a
+response with A = 0 a pass ratio of 1 counts as positive and one of 0 as negative: the lines that a right program needs
+are not blamed for earning less than a sibling's. With
 ``add`` within the response, a is 1 and nothing is held back, so that the mean over the response stays A.
 """
 
@@ -55,9 +57,16 @@ def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Ten
     return shift_B_K
 
 
-def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor) -> tuple[Tensor, Tensor]:
-    """Shifts that do not take A past 0 against the sign that A and the credit share; and where they were held back."""
+def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Shifts that do not take A past 0 against the sign that A and the credit share; and where they were held back.
+
+    rewards: (B,) pass ratios, which decide where A is 0.
+    """
     level_B_1 = level_B[:, None]
-    agree_B_K = level_B_1 * credits_B_K.nan_to_num(0.0).sign() > 0
-    held_B_K = agree_B_K & ((level_B_1 + shift_B_K) * level_B_1.sign() < 0)
+    sign_B = level_B.sign()
+    if rewards is not None:
+        of_rewards_B = (rewards >= 1).to(sign_B) - (rewards <= 0).to(sign_B)
+        sign_B = torch.where(level_B == 0, of_rewards_B, sign_B)
+    agree_B_K = sign_B[:, None] * credits_B_K.nan_to_num(0.0).sign() > 0
+    held_B_K = agree_B_K & ((level_B_1 + shift_B_K) * sign_B[:, None] < 0)
     return torch.where(held_B_K, -level_B_1, shift_B_K), held_B_K

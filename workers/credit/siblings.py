@@ -12,8 +12,9 @@ up to 0 over the siblings, and two siblings count half.
 
 delta makes magnitude count. It is the spread that each step has if the K steps of a response share the spread of the
 group equally: delta = spread / sqrt(K) + tolerance, where spread is the standard deviation of the group's rewards, or
-the root of the summed variances of its keys if that is larger (all rewards may be equal). A difference that is small
-beside delta moves little.
+the root of the summed variances of its keys if that is larger. A difference that is small beside delta moves little. A
+group whose rewards are all equal has the root mean square spread of the batch's other groups; without such groups its
+credits alone say what is small.
 
 A step that fewer responses have is compared with its own response: mean and std over the response's tokens.
 
@@ -46,13 +47,17 @@ def against_siblings(
     step_keys: Tensor,
     group_B: Tensor,
     rewards: Tensor,
+    answered_B: Tensor,
     tolerance: float,
     min_valid: int,
 ) -> CreditContrast:
     """The contrast of each step with its siblings.
 
+    Groups with equal rewards depend on the batch: compute it before the batch is split over ranks.
+
     credits_B_K: double, NaN without credit. step_keys: (B, K), equal for the same step of the same group, -1: none.
-    group_B: numbers of the groups, from 0. rewards: (B,) pass ratios, NaN if unknown.
+    group_B: numbers of the groups, from 0. rewards: (B,) pass ratios, NaN if unknown. answered_B: whether a response
+    has tokens.
     """
     valid_B_K = ~credits_B_K.isnan()
     with_key_B_K = valid_B_K & (step_keys >= 0)
@@ -63,7 +68,7 @@ def against_siblings(
 
     deviation_M, variance_S, enough_S = _key_moments(keyed, min_valid, tolerance)
     shared_B_K = torch.zeros_like(valid_B_K).masked_scatter(with_key_B_K, enough_S[key_M])
-    delta_G = _delta(keyed, variance_S, valid_B_K, group_B, rewards) + tolerance
+    delta_G = _delta(keyed, variance_S, valid_B_K, group_B, rewards, tolerance) + tolerance
 
     group_S = group_B.new_zeros(keyed.keys).scatter_(0, key_M, keyed.group)
     bound_S = variance_S.new_zeros(keyed.keys).scatter_reduce_(0, key_M, deviation_M.abs(), "amax")
@@ -81,15 +86,17 @@ def against_siblings(
         spread=largest(torch.where(alone_B_K, own_B_K, deviation_B_K)),
         comparable=(shared_B_K | alone_B_K).any(1),
         silent=most_G[group_B] < tolerance,
-        shared=shared_B_K & ~_equal_but_lacked(names[variance_S == 0], tokens_B_K, step_keys, group_B),
+        shared=shared_B_K & ~_equal_but_lacked(names[variance_S == 0], tokens_B_K, step_keys, group_B, answered_B),
     )
 
 
-def _equal_but_lacked(equal_S: Tensor, tokens_B_K: Tensor, step_keys: Tensor, group_B: Tensor) -> Tensor:
-    """Whether a step (B, K) has one of these keys and some response of its group that has steps lacks it."""
+def _equal_but_lacked(
+    equal_S: Tensor, tokens_B_K: Tensor, step_keys: Tensor, group_B: Tensor, answered_B: Tensor
+) -> Tensor:
+    """Whether a step (B, K) has one of these keys and some response of its group lacks it, such as one without code."""
     with_key_B_K = (step_keys >= 0) & (tokens_B_K > 0)
     _, key_M, count_S = step_keys[with_key_B_K].unique(return_inverse=True, return_counts=True)
-    responses_G = _sums((tokens_B_K.sum(1) > 0).long(), group_B, int(group_B.max()) + 1)
+    responses_G = _sums(answered_B.long(), group_B, int(group_B.max()) + 1)
     rows_M = with_key_B_K.nonzero()[:, 0]
     lacked_M = count_S[key_M] < responses_G[group_B[rows_M]]
     lacked_B_K = torch.zeros_like(with_key_B_K).masked_scatter(with_key_B_K, lacked_M)
@@ -111,7 +118,9 @@ def _key_moments(keyed: _Keyed, min_valid: int, tolerance: float) -> tuple[Tenso
     return deviation_M, variance_S, enough_S
 
 
-def _delta(keyed: _Keyed, variance_S: Tensor, valid_B_K: Tensor, group_B: Tensor, rewards: Tensor) -> Tensor:
+def _delta(
+    keyed: _Keyed, variance_S: Tensor, valid_B_K: Tensor, group_B: Tensor, rewards: Tensor, tolerance: float
+) -> Tensor:
     """The spread of each group (G,) divided by the root of its mean number of credits per response."""
     known_B = rewards.isfinite()
     reward_B = torch.where(known_B, rewards, 0.0).double()
@@ -119,6 +128,9 @@ def _delta(keyed: _Keyed, variance_S: Tensor, valid_B_K: Tensor, group_B: Tensor
     mean_G = _sums(reward_B, group_B, keyed.groups) / count_G.clamp(min=1)
     squares_B = (reward_B - mean_G[group_B]).square() * known_B
     of_rewards_G = _sums(squares_B, group_B, keyed.groups) / (count_G - 1).clamp(min=1)
+    differ_G = of_rewards_G > tolerance**2
+    of_others = (of_rewards_G * differ_G).sum() / differ_G.sum().clamp(min=1)
+    of_rewards_G = torch.where(differ_G, of_rewards_G, of_others)
 
     group_S = group_B.new_zeros(keyed.keys).scatter_(0, keyed.key, keyed.group)
     of_credits_G = _sums(variance_S, group_S, keyed.groups)

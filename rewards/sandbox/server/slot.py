@@ -62,7 +62,7 @@ class SlotWasBroken(SlotFailed):
 
 
 class ForeignAnswer(SlotWasBroken):
-    """A worker's message belongs to another job: nothing that this worker says counts any more."""
+    """A worker's message belongs to another job: nothing that this worker says counts from here on."""
 
 
 @dataclass

@@ -51,6 +51,7 @@ def drawn():
     ]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
     make(tmp_path, seed=3, limit=16, demonstration_count=16)
     for name in (*(f"{split}.parquet" for split in FILES), MANIFEST):
@@ -76,6 +77,7 @@ def test_a_problem_has_one_split_whatever_the_seed(skill):
             assert split_of(skill, one.key) == "val"
 
 
+@pytest.mark.slow
 async def test_reference_answers_earn_everything_and_planted_wrong_ones_fail(drawn):
     rng = random.Random(0)
     truths = [one.truth().model_dump_json() for one in drawn]

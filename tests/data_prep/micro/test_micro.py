@@ -26,6 +26,7 @@ def prompts_of(folder, split):
     return {row.prompt[0].content for row in read_rows(folder / f"{split}.parquet")}
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
     make(tmp_path, seed=3, limit=40, demonstration_count=175)
     for name in FILES:

@@ -148,6 +148,7 @@ def test_sixteen_lines_fit_the_response_the_prompt_and_the_model():
     assert len(source_of(flawed(rng, random_lines(rng, NAMES[3])))) + 1 <= 16 * 15 + 3 * 15
 
 
+@pytest.mark.slow
 def test_four_lines_are_the_data_from_which_the_kept_runs_of_paper_a_started(tmp_path: Path):
     suite.main(["--out", str(tmp_path), "--skills", "parts", "--demonstrations", "2000"])
     assert (digest(tmp_path / "train.parquet", Row), digest(tmp_path / "val.parquet", Row)) == (

@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from datasets import Dataset
+from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, open_dict
 
-from recipe import preflight
+from recipe import preflight, sft
 from recipe.checks import cluster, combinations, data, machine, model, names, protocol, reward, sandbox
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
@@ -233,6 +234,41 @@ def test_the_sizes_that_vllm_is_not_asked_about_are_sizes_that_it_serves():
     from recipe.checks.model import COMMON_HEAD_SIZES
 
     assert set(COMMON_HEAD_SIZES) <= set(CPUAttentionBackend.get_supported_head_sizes())
+
+
+def _capped(tiny_suite: Path, folder: Path) -> Path:
+    """The tiny model's folder with the configuration of an architecture with soft caps."""
+    shutil.copytree(tiny_suite / "initial_model", folder)
+    shape = json.loads((folder / "config.json").read_text())
+    keys = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    named = {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "head_dim": 32, "vocab_size": 512}
+    (folder / "config.json").write_text(json.dumps(named | {key: shape[key] for key in keys}))
+    return folder
+
+
+def test_an_architecture_whose_log_probabilities_would_be_wrong_on_a_cpu(tiny_arguments, tiny_suite, run, tmp_path):
+    words = f"actor_rollout_ref.model.path={_capped(tiny_suite, tmp_path / 'model')}"
+    found = [str(problem) for problem in model.check(_config(tiny_arguments, words), run)]
+    assert len(found) == 2
+    assert "kernels of a CPU do not compute final_logit_softcapping=30.0 [actor_rollout_ref.model.path]" in found[0]
+    assert "attn_implementation=packed does not compute attn_logit_softcapping=50.0" in found[1]
+    assert "-> set use_fused_kernels=false use_remove_padding=false override_config.attn_impl" in found[1]
+    plain = [
+        "use_fused_kernels=false", "use_remove_padding=false", "override_config.attn_implementation=eager"
+    ]  # fmt: skip
+    changed = _config(tiny_arguments, words, *(f"actor_rollout_ref.model.{word}" for word in plain))
+    assert model.check(changed, run) == []
+
+
+def test_the_supervised_training_of_such_an_architecture_is_refused(tiny_suite, tmp_path, capsys):
+    folder = _capped(tiny_suite, tmp_path / "model")
+    with initialize_config_module("configs", version_base=None):
+        config = compose(
+            "sft", ["sft_experiment=english", f"model.path={folder}", f"trainer.default_local_dir={tmp_path}/out"]
+        )
+    assert sft.launch(config) == 2
+    assert "refused before training: the fused kernels of a CPU do not compute" in (said := capsys.readouterr().err)
+    assert "final_logit_softcapping=30.0" in said
 
 
 def test_a_head_size_that_vllm_cannot_serve_on_a_cpu(tiny_arguments, tiny_suite, run, tmp_path):

@@ -291,6 +291,26 @@ def test_vllm_multiplies_in_the_precision_of_training(
     assert (environment.get("VLLM_CPU_NUM_OF_RESERVED_CPU") == "0") == ("gpu" not in words)
 
 
+@pytest.mark.parametrize(
+    ("flags", "words", "said"),
+    [
+        ("flags\t\t: fpu avx2\n", ["--precision", "bfloat16"], "warning: --precision=bfloat16, but this processor has"),
+        ("flags\t\t: fpu avx2\n", [], "precision: float32 (--precision), because this processor has neither AMX nor"),
+        (AMX, [], "precision: bfloat16 (--precision)"),
+    ],
+)
+def test_the_precision_on_a_cpu_is_said(tmp_path, data, monkeypatch, capsys, flags, words, said):
+    (tmp_path / "cpuinfo").write_text(flags)
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+
+    def start(*_, **__):
+        raise OSError("started")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    run(tmp_path / "out", data, "--model", str(make_model(tmp_path / "m")), *words)
+    assert said in capsys.readouterr().err
+
+
 def test_an_evaluation_does_not_resume_in_another_precision(tmp_path, data, monkeypatch, capsys):
     folder = make_model(tmp_path / "m")
 

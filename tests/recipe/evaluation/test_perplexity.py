@@ -86,6 +86,6 @@ def test_what_is_no_model_or_no_block_is_refused(tmp_path: Path, capsys):
     (tmp_path / "text.md").write_text("text of several tokens")
     text = ["--text", str(tmp_path / "text.md")]
     assert main(["perplexity", "--models", str(tmp_path), *text]) == REFUSED
-    assert "is no Hugging Face folder; python -m recipe.export" in capsys.readouterr().err
+    assert "is not a Hugging Face folder; python -m recipe.export" in capsys.readouterr().err
     assert main(["perplexity", "--models", str(tmp_path), *text, "--block", "1"]) == REFUSED
     assert "at least two tokens" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -22,7 +23,8 @@ def sample(score: float, tokens: int = 1, entropy: float | None = None) -> Sampl
 
 def test_the_signal_of_a_problem():
     found = signal([sample(1.0, 3, 0.2), sample(0.5, 1, 1.0), sample(0.0), sample(0.5)])
-    assert (found.accuracy, found.variance, found.pass_ratio) == (0.25, 0.125, 0.75)
+    assert (found.accuracy, found.variance, found.pass_ratio, found.mixed) == (0.25, 0.125, 0.75, 1.0)
+    assert [signal([sample(score)] * 2).mixed for score in (0.0, 0.5, 1.0)] == [0.0, 0.0, 0.0]
     assert found.entropy == pytest.approx((3 * 0.2 + 1 * 1.0) / 4)
 
 
@@ -32,7 +34,8 @@ def test_answers_that_all_earn_the_same_carry_none():
 
 
 def test_a_data_set_is_the_mean_of_its_problems():
-    assert mean_signal([Signal(0.0, 0.1, None, 0.5), Signal(1.0, 0.3, 0.5, 1.0)]) == Signal(0.5, 0.2, 0.5, 0.75)
+    found = mean_signal([Signal(0.0, 0.1, None, 0.5, 0.0), Signal(1.0, 0.3, 0.5, 1.0, 1.0)])
+    assert found == Signal(0.5, 0.2, 0.5, 0.75, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,6 @@ def test_the_verdict_names_what_is_out_of_range_and_what_to_do(found, words):
     told = verdict(found)
     assert len(told) == len(words)
     assert all(word in line for word, line in zip(words, told, strict=True))
-    assert found.in_range == (not words)
 
 
 def test_the_command_keeps_the_prompts_that_carry_signal_and_may_be_trained_on(tmp_path, capsys):
@@ -65,4 +67,6 @@ def test_the_command_keeps_the_prompts_that_carry_signal_and_may_be_trained_on(t
     assert prompts["own/1"]["variance"] > 0.05 < prompts["own/2"]["variance"]
     assert prompts["own/1"]["entropy"] == 0.5
     assert [row.extra_info.id for row in read_rows(out / "own.parquet")] == ["own/1"]
-    assert "1 more carry signal but may not be trained on" in capsys.readouterr().out
+    assert "1 more carry signal but may not be trained on" in (printed := capsys.readouterr().out)
+    assert json.loads((out / "probe.json").read_text())["own"]["mixed"] == pytest.approx(2 / 3)
+    assert re.search(r"mixed groups.* 66\.7% ", printed, re.DOTALL)

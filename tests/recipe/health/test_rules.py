@@ -158,7 +158,7 @@ def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsy
     assert main([str(run.path)]) == HEALTHY
     assert "(0 updates): healthy" in capsys.readouterr().out
     assert main([str(tmp_path), str(run.path)]) == REFUSED
-    assert f"{tmp_path} is no run directory" in capsys.readouterr().err
+    assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
 
 
 def test_half_written_records_are_read_as_far_as_they_go(tmp_path):

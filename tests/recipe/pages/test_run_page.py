@@ -221,10 +221,10 @@ def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
 
 @pytest.mark.slow
 def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
-    with pytest.raises(RecordsError, match="is no run directory"):
+    with pytest.raises(RecordsError, match="is not a run directory"):
         RunDirectory.existing(tmp_path)
     assert report.main(["page", str(tmp_path / "none")]) == 2
-    assert "none is no run directory: it has no config.yaml" in capsys.readouterr().err
+    assert "none is not a run directory: it has no config.yaml" in capsys.readouterr().err
     config = run.path / "config.yaml"
     config.write_text(config.read_text().replace(f"records_version: {VERSION}", "records_version: 99"))
     assert report.main(["page", str(run.path)]) == 2

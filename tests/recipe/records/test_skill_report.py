@@ -42,7 +42,7 @@ def is_png(path: Path) -> bool:
 def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable, of: Any) -> Figure:
     """The figure that would be saved."""
     found: list[Figure] = []
-    monkeypatch.setattr(skill_pictures, "save", lambda figure, path: found.append(figure))
+    monkeypatch.setattr(skill_pictures, "save", lambda figure, path, colours=40: found.append(figure))
     draw(of, Path("unused.png"))
     return found[0]
 
@@ -219,7 +219,7 @@ def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "report/interference.svg").read_text()
 
 
-@pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats a token")])
+@pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats per token")])
 def test_the_panel_of_predictions_says_what_they_are_of(monkeypatch, source, unit: str) -> None:
     record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, np.ones((3, 3)), source)
     _, panel, *_ = drawn(monkeypatch, skill_pictures.draw_interference, record).axes

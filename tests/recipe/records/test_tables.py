@@ -9,10 +9,11 @@ from matplotlib.collections import FillBetweenPolyCollection
 from recipe.records.pages import skill_table
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
-from recipe.records.tables import LARGEST_ERROR, SAMPLES_OF_A_SKILL, cautions
+from recipe.records.tables import LARGEST_ERROR, cautions
 from recipe.training.skill_accuracy import share_error
 from tests.composing import composed
 
+SAMPLES_PER_SKILL = 625
 STUDIES = {"paper_b": 51, "evidence_a": 51, "paper_b_real": 157}  # held-out prompts of each skill
 
 
@@ -52,11 +53,11 @@ def test_validations_between_may_be_rough_and_the_first_and_last_may_not(tmp_pat
 
 @pytest.mark.slow
 def test_the_studies_of_the_papers_ask_for_enough_samples_of_each_skill():
-    halves = [float(number % 2) for number in range(SAMPLES_OF_A_SKILL - 1)]
+    halves = [float(number % 2) for number in range(SAMPLES_PER_SKILL - 1)]
     assert share_error(halves) > LARGEST_ERROR >= share_error([*halves, 0.0])
     for study, prompts in STUDIES.items():
         config = composed(f"experiment={study}")
-        assert prompts * config.actor_rollout_ref.rollout.val_kwargs.n >= SAMPLES_OF_A_SKILL, study
+        assert prompts * config.actor_rollout_ref.rollout.val_kwargs.n >= SAMPLES_PER_SKILL, study
         assert config.run.greedy_validation, study
 
 

@@ -67,7 +67,7 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
     assert lines[0] == "Percent: means over runs [95% intervals, Student's t]."
     assert lines[2] == (
         "| arm | runs | average | against grpo | greedy average | worst skill | forgetting | against grpo "
-        "| most forgotten | new skill | against grpo | samples a run | step time |"
+        "| most forgotten | new skill | against grpo | samples per run | step time |"
     )
     # Averages 65 and 75 have a standard error of 5; the interval of two values is 12.7 of them to each side.
     assert lines[4] == (

@@ -288,6 +288,16 @@ def test_turns_are_replayed_as_the_actions_that_remain(method, expected):
     assert all(actions == tuple(sorted(actions, key=ACTIONS.index)) for actions in seen)
 
 
+def test_an_agent_that_is_right_in_its_first_turn_has_a_credit_to_compare_with():
+    async def verify(actions):
+        return float("good" in actions)
+
+    plan = Plan(("truncate",), unit="turn", budget=3)
+    found = asyncio.run(estimate("good", verify, plan, score=1.0, turns=[(0, 4)]))
+    assert (found.values, found.cause) == ([1.0], "")
+    assert found.keys == state_keys("bad|good", [(0, 3), (4, 8)])[:1]
+
+
 STATES = tuple(state_keys(TRAJECTORY, TURNS))
 
 

@@ -60,10 +60,28 @@ def test_a_key_says_what_a_step_defines_or_calls_and_where_it_stands():
     }
 
 
-def test_two_lines_that_define_one_name_are_the_same_step_and_duplicates_are_numbered():
-    first, second = keyed("a=lambda x:x+3\nb=1", "b=2\na=lambda x:x+4\na=lambda x:x+5")
+def test_the_definition_in_force_is_the_same_step_and_an_overridden_one_is_another():
+    first, second = keyed("a=lambda x:x+3\nb=1", "b=2\na=lambda x:x+3\na=lambda x:x+5")
     assert first == {"a =": "a=lambda x:x+3", "b =": "b=1"}
-    assert second == {"b =": "b=2", "a =": "a=lambda x:x+4", "a = #2": "a=lambda x:x+5"}
+    assert second == {"b =": "b=2", "a = #2": "a=lambda x:x+3", "a =": "a=lambda x:x+5"}
+
+
+BRANCHES = ("if low:\n    print(low)", "if high:\n    print(high)", "if mid:\n    check(mid)")
+
+
+@given(st.permutations(BRANCHES), st.permutations(BRANCHES))
+def test_independent_steps_of_one_role_have_the_keys_of_equal_code_in_any_order(first, second):
+    one, other = keyed("\n".join(first), "\n".join(second))
+    assert one == other
+    assert len(one) == 6
+
+
+def test_a_guard_before_other_branches_leaves_their_keys():
+    plain, guarded = keyed("if a:\n    f(a)\nif b:\n    f(b)", "if not n:\n    g(n)\nif a:\n    f(a)\nif b:\n    f(b)")
+    assert plain.items() <= guarded.items()
+    assert guarded["if #3"] == "if not n:"
+    (alone,) = keyed("if not n:\n    g(n)\nif a:\n    f(a)\nif b:\n    f(b)")
+    assert alone == guarded
 
 
 NAMES = ("values", "low", "total", "value")

@@ -72,6 +72,7 @@ def test_a_metric_in_parts_with_a_known_gram_and_in_place_is_that_of_one_vector(
         project(step, constraints, inverse_metric=torch.ones(3))
 
 
+@pytest.mark.slow
 @given(cases, st.lists(st.floats(0, 0.9), min_size=5, max_size=5), st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
 def test_noisy_constraints_give_the_nearest_point_of_their_cones(drawn, noises, epsilon):

@@ -64,6 +64,7 @@ def updated(network: SmallNetwork, optimizer, anchors: list[float], epsilon: flo
     return update
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10_000),
     st.sampled_from([0.0, 0.02, 0.3]),
