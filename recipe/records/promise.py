@@ -1,6 +1,6 @@
 """What a run promised its protected skills, and what it kept: levels, anchors, slack and multipliers.
 
-Read from the metrics ``actor/projection/*``. J is a constraint's level (`workers.safety.levels`), in nats per token or
+Read from the metrics ``actor/projection/*``. J is a constraint's level (`workers.safety.levels`), in nats per answer or
 in reward; a line is the least J that a verified step may end with.
 """
 

@@ -34,7 +34,7 @@ STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
     "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
-    "closed_loop": ("projection.epsilon", "0.001,0.003,0.01"),
+    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
 }
 
 

@@ -36,7 +36,7 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
     name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
-    assert any(f"arm=closed_loop projection.epsilon=0.001,0.003,0.01 {name}" in run for run in runs)
+    assert any(f"arm=closed_loop projection.epsilon=0.01,0.03,0.1 {name}" in run for run in runs)
 
 
 def test_the_plan_names_the_arms_and_all_of_them_have_files():

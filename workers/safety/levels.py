@@ -1,7 +1,7 @@
 """The closed loop of skill-safe updates: what a protected skill may still lose, and what a step must not fall below.
 
-J is a skill's level: the mean log-likelihood per token of its anchor set, in nats, or the verified mean reward of its
-samples. J_anchor is its level when protection began. A step may cost, to first order,
+J is a skill's level: the mean log-likelihood of its anchor set's answers, in nats per answer, or the verified mean
+reward of its samples. J_anchor is its level when protection began. A step may cost, to first order,
 
     epsilon_t = epsilon - (J_anchor - J_now),
 
@@ -21,7 +21,7 @@ class LevelError(ValueError):
 
 @dataclass(frozen=True)
 class SkillLevel:
-    """A skill's level J and its standard error; nats per token, or reward."""
+    """A skill's level J and its standard error; nats per answer, or reward."""
 
     value: float
     error: float = 0.0
