@@ -54,6 +54,8 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
+    if stage == "arms":
+        steps.module("recipe.report", "bars", out)
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
         _merge_single_runs(steps, out)

@@ -27,6 +27,7 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
             )
         ),
         "recipe.report skills outputs/evidence_safe.arms",
+        "recipe.report bars outputs/evidence_safe.arms",
     ]
 
 
