@@ -37,7 +37,17 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.safety.geometry import KEPT, METHODS, WITHOUT_SLACK, Geometry, GeometrySolution, Vector, keeps, slacks, solved
+from workers.safety.geometry import (
+    KEPT,
+    METHODS,
+    WITHOUT_SLACK,
+    Geometry,
+    GeometrySolution,
+    Vector,
+    keeps,
+    slacks,
+    solved,
+)
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]

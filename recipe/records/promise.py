@@ -58,12 +58,7 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     )
     if not verified:
         return None
-    margins = [
-        _margin(row, name)
-        for row in rows
-        for name in constraint_names(rows)
-        if f"{_METRICS}line/{name}" in row
-    ]
+    margins = [_margin(row, name) for row in rows for name in constraint_names(rows) if f"{_METRICS}line/{name}" in row]
     # A level that is no number is below every line.
     below = sum(not margin >= 0 for margin in margins)
     return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))

@@ -69,9 +69,7 @@ def test_each_bar_gets_a_verdict_by_hand():
         (True, "100.00% of 100 levels at it or above"),
         (True, "10.0% of 40 steps"),
     ]
-    assert found[0].line == (
-        "- forgetting at most 3 points, upper end at most 5: MET; 2.0 [2.0, 2.0] over 2 blocks"
-    )
+    assert found[0].line == ("- forgetting at most 3 points, upper end at most 5: MET; 2.0 [2.0, 2.0] over 2 blocks")
 
 
 @pytest.mark.parametrize(
