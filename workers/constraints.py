@@ -187,7 +187,7 @@ class PassLevels:
 def likelihood_levels(
     engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
 ) -> Tensor:
-    """(sets,) mean log-likelihood of each set of solutions, in nats per answer, by one forward pass; 0 for an empty set.
+    """(sets,) mean log-likelihood of each set of solutions, nats per answer, by one forward pass; 0 for an empty set.
 
     Collective; the ranks share the solutions.
     """

@@ -135,8 +135,8 @@ def project(
         inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
             d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
         noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.safety.geometry`. None: 0.
-        recovery: no epsilon asks for more than this cosine of gain, nor for a step longer than 2 |d| (the gain is scaled
-            down), so that a skill that fell is not won back at once. inf: no bound.
+        recovery: no epsilon asks for more than this cosine of gain, nor for a step longer than 2 |d| (the gain is
+            scaled down), so that a skill that fell is not won back at once. inf: no bound.
 
     Raises:
         NotFiniteError: NaN or infinity in the inputs of any rank.

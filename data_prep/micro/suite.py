@@ -166,17 +166,14 @@ def make(
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
     line_wrong_share: as in `demonstrations`; easier: too, in sft_train. demonstration_count: total of all skills,
-    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement learning
-    whose prompt is there are left out.
+    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement
+    learning whose prompt is there are left out.
 
     Raises:
         DataFileError: too few prompts, or no suite in `without`.
     """
-    taken = (
-        {row.prompt[0].content for split in RL_SPLITS for row in read_rows(without / f"{split}.parquet")}
-        if without
-        else set()
-    )
+    files = [] if without is None else [without / f"{split}.parquet" for split in RL_SPLITS]
+    taken = {row.prompt[0].content for file in files for row in read_rows(file)}
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}

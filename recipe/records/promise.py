@@ -35,7 +35,8 @@ _PANELS = (
 @dataclass(frozen=True)
 class Promise:
     """Verified optimiser steps of a run: their number, how many were shrunk and undone, and how many of the recorded
-    levels of a skill ended below its line, of how many (the lowest of an update's steps). lowest: the least J - line; infinite without any."""
+    levels of a skill ended below its line, of how many (an update's lowest). lowest: the least J - line; infinite
+    without any."""
 
     verified: int
     shrunk: int

@@ -1,4 +1,4 @@
-"""Verdicts on the bars of bounded forgetting, from runs named ``<arm>.<order>.s<seed>``: docs/evidence/skill_safe_plan.md.
+"""Verdicts on the bars of docs/evidence/skill_safe_plan.md, from runs named ``<arm>.<order>.s<seed>``.
 
 A block is a seed, its value the mean of its orders; a seed without a finished run of every order is left out. Printed
 and written to ``bars.md``: one arm's final average minus that of each other (paired t over blocks, Holm over the

@@ -82,8 +82,8 @@ class ProjectionSettings(Group):
             raise ValueError("closed_loop counts in units of J: set epsilon_kind=absolute and space=displacement")
         if self.anchored and self.when == "forgetting":
             raise ValueError(
-                "when=forgetting leaves skills without protection, so closed_loop and verify could promise nothing: set "
-                "when=always, or closed_loop=false and verify=false"
+                "when=forgetting leaves skills without protection, so closed_loop and verify could promise nothing: "
+                "set when=always, or closed_loop=false and verify=false"
             )
         if self.metric == "adam" and self.space != "displacement":
             raise ValueError("metric=adam is that of the optimiser's step: set space=displacement")
@@ -114,8 +114,8 @@ class ProjectionSettings(Group):
         nested = [name for name in get_args(ConstraintOrigin) if isinstance(self.epsilon_of.get(name), dict)]
         if nested:
             raise ValueError(
-                f"projection.epsilon_of gives the source {nested[0]} a mapping: give it a number, or name a skill first, "
-                "such as {sql: {rollouts: 0.1}}"
+                f"projection.epsilon_of gives the source {nested[0]} a mapping: give it a number, or name a skill "
+                "first, such as {sql: {rollouts: 0.1}}"
             )
         named = [name for name in self.epsilon_of if name not in get_args(ConstraintOrigin)]
         if self.method != "off" and (unknown := sorted(set(named) - set(protected))):

@@ -54,8 +54,10 @@ class Verification:
         self.margins = [math.inf] * len(self.before)
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
-        """Counts of steps, the share that remains of the last one, each anchor set's level, line and floor after it, and
-        its least margin over all steps."""
+        """Counts of steps, the share that remains of the last one, each anchor set's level, line and floor after it.
+
+        ``verified_margin``: the least level - line of all steps.
+        """
         counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
         numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
         numbers["projection/kept_share"] = self.kept

@@ -59,7 +59,7 @@ def test_a_level_that_was_lost_already_keeps_its_line_and_lowers_only_the_floor(
 
 @pytest.mark.parametrize("damaged", [-math.inf, math.inf])
 def test_a_first_step_whose_level_is_not_finite_is_an_error_and_no_set_is_none(damaged: float):
-    with pytest.raises(LevelError, match="constraint 0 is -?inf before the step"):
+    with pytest.raises(LevelError, match=r"constraint 0 is -?inf before the step"):
         lines([0.1], [damaged], [damaged])
     assert lines([0.1], [math.nan], [math.nan]) == [-math.inf]
 
