@@ -1,9 +1,9 @@
 """The evidence of bounded forgetting: docs/evidence/skill_safe_plan.md.
 
 `tune` finds the strength of each arm that has one, on seeds and prompts that the evidence does not use; `arms` compares
-the confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose larger
-batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all mixed,
-and one after the other. A stopped study resumes.
+the confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose
+larger batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all
+mixed, and one after the other. A stopped study resumes.
 """
 
 from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
