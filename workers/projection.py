@@ -37,7 +37,17 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, GeometrySolution, Vector, keeps, slacks, solved
+from workers.safety.geometry import (
+    KEPT,
+    METHODS,
+    WITHOUT_SLACK,
+    Geometry,
+    GeometrySolution,
+    Vector,
+    keeps,
+    slacks,
+    solved,
+)
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
@@ -54,6 +64,8 @@ _ACCELERATOR_BLOCK = 2**20
 _METRIC_BLOCK = 2**16
 _LEAST_METRIC_BLOCK = 2**14
 
+# |x| / |d| up to which a closed loop may ask for gain: nearly opposite gradients would ask for any length.
+LONGEST = 2.0
 # |x| / |d| below which the constraints leave nothing of the step.
 _STALLED = 1e-3
 
@@ -123,7 +135,8 @@ def project(
         inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
             d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
         noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.safety.geometry`. None: 0.
-        recovery: no epsilon asks for more than this cosine of gain, so that a skill that fell is not won back at once.
+        recovery: no epsilon asks for more than this cosine of gain, nor for a step longer than 2 |d| (the gain is
+            scaled down), so that a skill that fell is not won back at once. inf: no bound.
 
     Raises:
         NotFiniteError: NaN or infinity in the inputs of any rank.
@@ -138,7 +151,7 @@ def project(
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(geometry.cosines), method), epsilon_kind)
     eps = np.maximum(eps, -recovery)
     noises = _noise_of_each(noise, len(eps), method) * (not geometry.still)
-    solution = solved(geometry, eps, noises, method, sweeps)
+    solution = solved(geometry, eps, noises, method, sweeps, LONGEST if recovery < math.inf else math.inf)
     multipliers = geometry.to_multipliers(solution.mu)
     projected = step
     if solution.kept != 1 or multipliers.any():
@@ -173,7 +186,7 @@ def _reported(
         length=0.0 if geometry.still else geometry.step_norm,
         feasible=solution.feasible,
         missed=not keeps(certain, eps),
-        stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
+        stalled=bool((mu.any() or kept != 1) and geometry.length(kept, mu) < _STALLED),
     )
 
 
@@ -211,6 +224,20 @@ def constraint_gram(constraints: Parameters, process_group: dist.ProcessGroup | 
     tensors = [constraints] if isinstance(constraints, Tensor) else list(constraints)
     steps = [tensor.new_zeros(tensor.shape[1:]) for tensor in tensors]
     return torch.from_numpy(_inner_products(_pairs(steps, tensors), None, process_group)[2])
+
+
+def inner_products_of(constraints: Sequence[Tensor], step: Sequence[Tensor], process_group: Any = None) -> Tensor:
+    """<g_s, step> (S,) in float64 on the CPU, over all ranks."""
+    dots = [rows.flatten(1).double().mv(part.flatten().double()) for rows, part in zip(constraints, step, strict=True)]
+    total = torch.stack(dots).sum(0)
+    if process_group is not None:
+        dist.all_reduce(total, group=process_group)
+    return total.cpu()
+
+
+def left_violated(slack: Tensor, scale: Tensor) -> bool:
+    """Whether a constraint is violated beyond rounding. slack: <g_s, x> + eps_s. scale: |g_s| |d|."""
+    return bool((slack < -KEPT * scale).any())
 
 
 def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, method: str) -> Vector:

@@ -8,7 +8,7 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from rich.progress import track
 
 from data_prep.micro.lines import REDUNDANT_SHARE
 from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
-from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, write_rows
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, read_rows, write_rows
 from data_prep.sources.agents import for_agent
 from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
@@ -32,6 +32,7 @@ DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts":
 # A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
 # the prompts that reinforcement learning trains on, never those of val, test or sft_val.
 _SHARES = {"val": 10, "test": 10, "sft_val": 5, "train": 75}
+RL_SPLITS = ("train", "val", "test")
 _POOL = {"sft_train": "train"}
 _ATTEMPTS_PER_ROW = 400
 
@@ -61,14 +62,25 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
 
 
 def rows(
-    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, agents: bool = False
+    split: str,
+    skills: Sequence[str],
+    *,
+    seed: int,
+    count: int,
+    difficulty: int,
+    agents: bool = False,
+    taken: Collection[str] = (),
 ) -> list[Row]:
-    """`count` rows of every skill, shuffled. agents: for agents that act in several turns (`rewards.environments`)."""
+    """`count` rows of every skill, shuffled, without those whose prompt is taken.
+
+    agents: for agents that act in several turns (`rewards.environments`).
+    """
     drawn = [
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(drawn)]
+    kept = [problem for problem in drawn if problem.prompt not in taken]
+    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(kept)]
     return [for_agent(one) for one in made] if agents else made
 
 
@@ -132,18 +144,25 @@ def make(
     easier: bool = False,
     demonstration_count: int = 34_560,
     agents: bool = False,
+    without: Path | None = None,
 ) -> dict[str, int]:
     """Write the five files into `out` and return the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
     line_wrong_share: as in `demonstrations`; easier: too, in sft_train. demonstration_count: total of all skills,
-    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement
+    learning whose prompt is there are left out.
+
+    Raises:
+        DataFileError: too few prompts, or no suite in `without`.
     """
+    files = [] if without is None else [without / f"{split}.parquet" for split in RL_SPLITS]
+    taken = {row.prompt[0].content for file in files for row in read_rows(file)}
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
     drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
-        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents, taken=taken)
         for split, count in counts.items()
     } | {
         split: partial(
@@ -185,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--easier", action="store_true", help="as many demonstrations of each lower difficulty")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
+    parser.add_argument("--without", type=Path, metavar="DIR", help="leave out rows whose prompts the suite in DIR has")
     options = parser.parse_args(arguments)
     wrong = options.wrong_share
     try:
@@ -199,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             easier=options.easier,
             demonstration_count=options.demonstrations,
             agents=options.agents,
+            without=options.without,
         )
     except (DataFileError, OSError) as error:
         print(f"data_prep.micro.suite: {error}", file=sys.stderr)

@@ -1,12 +1,13 @@
 """The evidence of bounded forgetting: docs/evidence/skill_safe_plan.md.
 
-`tune` finds the strength of each arm that has one, on seeds that the evidence does not use; `arms` compares the
-confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose larger
-batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all mixed,
-and one after the other. A stopped study resumes.
+`tune` finds the strength of each arm that has one, on seeds and prompts that the evidence does not use; `arms` compares
+the confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose
+larger batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all
+mixed, and one after the other. A stopped study resumes.
 """
 
 from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
@@ -26,6 +27,7 @@ MIXED = "grpo closed_loop"
 SKILLS = ("write", "repair", "trace", "sql")
 # As many updates as the four stages of 8 together.
 MIXED_STEPS = 32
+TUNING_ROWS = "data/micro_tune"
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
@@ -34,7 +36,8 @@ STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
     "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
-    "closed_loop": ("projection.epsilon", "0.001,0.003,0.01"),
+    "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
+    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
 }
 
 
@@ -45,7 +48,13 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     out = f"outputs/evidence_safe.{stage}"
     steps.micro_start()
     steps.take_kept(out)
-    rows = {"train": "data/micro/train.parquet", "val": "data/micro/val.parquet"}
+    data = "data/micro"
+    if stage == "tune":
+        data, seed, few = TUNING_ROWS, ("--seed", "1"), ("--demonstrations", "8")  # the model is the study's
+        steps.make_rows(data, "micro", *seed, "--without", "data/micro", *few, files=MICRO_ROWS)
+    rows = {split: f"{data}/{split}.parquet" for split in ("train", "val")}
+    if stage == "tune":
+        overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": "data/micro/model"}, rows, settings)
     for seed, chosen in STAGES[stage](steps):
@@ -54,6 +63,8 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
+    if stage == "arms":
+        steps.module("recipe.report", "bars", out)
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
         _merge_single_runs(steps, out)

@@ -201,7 +201,8 @@ class Protector:
 
     def _on_solutions(self, constraint: Constraint, staged: bool) -> Constraint:
         """The constraint with its frozen anchor set first, then its newest other solutions."""
-        stored, size = list(constraint.solutions or []), self.settings.anchor_solutions
+        stored = list(constraint.solutions or [])
+        size = min(self.settings.anchor_solutions, self.settings.solutions_per_protected)
         if not self.settings.anchored:
             return constraint
         ready = bool(stored) if staged else len(stored) >= size

@@ -27,6 +27,7 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
             )
         ),
         "recipe.report skills outputs/evidence_safe.arms",
+        "recipe.report bars outputs/evidence_safe.arms",
     ]
 
 
@@ -36,7 +37,15 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
     name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
-    assert any(f"arm=closed_loop projection.epsilon=0.001,0.003,0.01 {name}" in run for run in runs)
+    assert any(f"arm=closed_loop projection.epsilon=0.01,0.03,0.1 {name}" in run for run in runs)
+
+
+def test_tuning_reads_prompts_that_the_study_does_not():
+    commands = dry("evidence_safe", "tune", ARMS="closed_loop", SEEDS="100")
+    making = "data_prep.micro --out data/micro_tune --seed 1 --without data/micro --demonstrations 8"
+    assert making in commands
+    (run,) = of_module(commands, "recipe.train")
+    assert run.endswith("data.train_files=data/micro_tune/train.parquet data.val_files=data/micro_tune/val.parquet")
 
 
 def test_the_plan_names_the_arms_and_all_of_them_have_files():
