@@ -120,13 +120,9 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 
 def solution_source(
-    solutions: Sequence[StoredSolution],
-    temperature: float,
-    rank: int,
-    ranks: int,
-    anchored: int = 0,
+    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0,
     per_token: bool = False,
-) -> GradientSource | None:
+) -> GradientSource | None:  # fmt: skip
     """This rank's share of stored solutions; None if none are stored.
 
     anchored: the first so many are an anchor set, whose mean log-likelihood the pass measures, too. per_token: the mean
@@ -354,8 +350,8 @@ def negative_log_likelihood(
 
 def log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
     """(B,) log-likelihood of each sample's trained tokens, their sum."""
+    log_probs_B_T: Tensor = no_padding_2_padding(model_output["log_probs"], data)
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
-    return (log_probs_B_T * data.select("response_mask").to_padded_tensor()["response_mask"]).sum(1)
 
 
 def token_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:

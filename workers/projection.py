@@ -37,17 +37,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.safety.geometry import (
-    KEPT,
-    METHODS,
-    WITHOUT_SLACK,
-    Geometry,
-    GeometrySolution,
-    Vector,
-    keeps,
-    slacks,
-    solved,
-)
+from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, GeometrySolution, Vector, keeps, slacks, solved
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
@@ -224,20 +214,6 @@ def constraint_gram(constraints: Parameters, process_group: dist.ProcessGroup | 
     tensors = [constraints] if isinstance(constraints, Tensor) else list(constraints)
     steps = [tensor.new_zeros(tensor.shape[1:]) for tensor in tensors]
     return torch.from_numpy(_inner_products(_pairs(steps, tensors), None, process_group)[2])
-
-
-def inner_products_of(constraints: Sequence[Tensor], step: Sequence[Tensor], process_group: Any = None) -> Tensor:
-    """<g_s, step> (S,) in float64 on the CPU, over all ranks."""
-    dots = [rows.flatten(1).double().mv(part.flatten().double()) for rows, part in zip(constraints, step, strict=True)]
-    total = torch.stack(dots).sum(0)
-    if process_group is not None:
-        dist.all_reduce(total, group=process_group)
-    return total.cpu()
-
-
-def left_violated(slack: Tensor, scale: Tensor) -> bool:
-    """Whether a constraint is violated beyond rounding. slack: <g_s, x> + eps_s. scale: |g_s| |d|."""
-    return bool((slack < -KEPT * scale).any())
 
 
 def _epsilon_of_each(epsilon: float | Sequence[float] | Tensor, skills: int, method: str) -> Vector:

@@ -26,7 +26,7 @@ MEASURES = ("average", "forgetting", "new_skill")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The measures of one run, shares of 1."""
 
     average: float
@@ -34,7 +34,7 @@ class Outcome:
     new_skill: float
 
 
-Arm = Mapping[str, Mapping[str, Outcome]]
+ArmRuns = Mapping[str, Mapping[str, RunOutcome]]
 """Runs of an arm: seed -> order -> outcome."""
 
 
@@ -54,7 +54,7 @@ class BlockContrast:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BarVerdict:
     """A bar, whether it is met (None: cannot be judged), and the numbers."""
 
     bar: str
@@ -67,12 +67,12 @@ class Verdict:
         return f"- {self.bar}: {'not judged' if self.met is None else 'MET' if self.met else 'MISSED'}; {self.text}"
 
 
-def orders_of(arms: Mapping[str, Arm]) -> list[str]:
+def orders_of(arms: Mapping[str, ArmRuns]) -> list[str]:
     """The orders of a study, those of all of its runs."""
     return sorted({order for own in arms.values() for orders in own.values() for order in orders})
 
 
-def block_means(own: Arm, measure: str, orders: Sequence[str]) -> dict[str, float]:
+def block_means(own: ArmRuns, measure: str, orders: Sequence[str]) -> dict[str, float]:
     """An arm's mean over orders for each seed that measured all of them."""
     found = {
         seed: [getattr(runs[order], measure) for order in orders] for seed, runs in own.items() if {*orders} <= {*runs}
@@ -80,7 +80,7 @@ def block_means(own: Arm, measure: str, orders: Sequence[str]) -> dict[str, floa
     return {seed: float(np.mean(values)) for seed, values in found.items() if all(map(math.isfinite, values))}
 
 
-def contrast(arms: Mapping[str, Arm], arm: str, against: str, measure: str) -> BlockContrast | None:
+def contrast(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str) -> BlockContrast | None:
     """The difference of two arms over the blocks that both have; None without such a block."""
     orders = orders_of(arms)
     gains = _gains(arms, arm, against, measure, orders)
@@ -91,20 +91,20 @@ def contrast(arms: Mapping[str, Arm], arm: str, against: str, measure: str) -> B
     return BlockContrast(arm, against, measure, len(gains), t_interval(gains), paired_p(gains), by_order)
 
 
-def _gains(arms: Mapping[str, Arm], arm: str, against: str, measure: str, orders: Sequence[str]) -> list[float]:
+def _gains(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str, orders: Sequence[str]) -> list[float]:
     own, other = (block_means(arms.get(name, {}), measure, orders) for name in (arm, against))
     return [own[seed] - other[seed] for seed in sorted(own) if seed in other]
 
 
-def contrasts(arms: Mapping[str, Arm], arm: str) -> list[BlockContrast]:
+def contrasts(arms: Mapping[str, ArmRuns], arm: str) -> list[BlockContrast]:
     """The primary analysis: an arm's final average minus that of each other, Holm over these contrasts."""
     found = [made for other in arms if other != arm and (made := contrast(arms, arm, other, "average"))]
     return [replace(one, holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
 
 
 def verdicts(
-    arms: Mapping[str, Arm], arm: str, plain: str, controls: Sequence[str], promises: Sequence[Promise | None]
-) -> list[Verdict]:
+    arms: Mapping[str, ArmRuns], arm: str, plain: str, controls: Sequence[str], promises: Sequence[Promise | None]
+) -> list[BarVerdict]:
     """A verdict for each bar. promises: of each run of the arm; None for a run that verified no step."""
     primary = {one.against: one for one in contrasts(arms, arm)}
     return [
@@ -115,41 +115,41 @@ def verdicts(
     ]
 
 
-def _forgetting(blocks: Mapping[str, float]) -> Verdict:
+def _forgetting(blocks: Mapping[str, float]) -> BarVerdict:
     bar = f"forgetting at most {_points(FORGOTTEN)} points, upper end at most {_points(FORGOTTEN_HIGH)}"
     if not blocks:
-        return Verdict(bar, None, "no block with every order")
+        return BarVerdict(bar, None, "no block with every order")
     found = t_interval(list(blocks.values()))
     met = None if found.high is None else found.estimate <= FORGOTTEN and found.high <= FORGOTTEN_HIGH
-    return Verdict(bar, met, f"{found.scaled(100).text()} over {_blocks(len(blocks))}")
+    return BarVerdict(bar, met, f"{found.scaled(100).text()} over {_blocks(len(blocks))}")
 
 
-def _new_skill(plain: str, found: BlockContrast | None) -> Verdict:
+def _new_skill(plain: str, found: BlockContrast | None) -> BarVerdict:
     bar = f"new skill minus {plain}: lower end above {_points(BEHIND)} points"
     if found is None:
-        return Verdict(bar, None, f"no block of both arms, or no run of {plain}")
+        return BarVerdict(bar, None, f"no block of both arms, or no run of {plain}")
     low = found.gain.low
-    return Verdict(bar, None if low is None else low > BEHIND, _text(found))
+    return BarVerdict(bar, None if low is None else low > BEHIND, _text(found))
 
 
-def _ahead(control: str, found: BlockContrast | None) -> Verdict:
+def _ahead(control: str, found: BlockContrast | None) -> BarVerdict:
     bar = f"final average ahead of {control} (Holm, {LEVEL:.0%})"
     if found is None:
-        return Verdict(bar, None, f"no block of both arms, or no run of {control}")
+        return BarVerdict(bar, None, f"no block of both arms, or no run of {control}")
     met = None if found.holm is None else found.gain.estimate > 0 and found.holm < LEVEL
-    return Verdict(bar, met, _text(found))
+    return BarVerdict(bar, met, _text(found))
 
 
-def _promise(promises: Sequence[Promise | None]) -> list[Verdict]:
+def _promise(promises: Sequence[Promise | None]) -> list[BarVerdict]:
     kept = [each for each in promises if each is not None]
     verified, levels = sum(each.verified for each in kept), sum(each.levels for each in kept)
     below, undone = sum(each.below for each in kept), sum(each.undone for each in kept)
     bars = ("no level below its line", f"at most {UNDONE:.0%} of steps undone")
     if len(kept) < len(promises) or not levels:
-        return [Verdict(bar, None, f"{len(kept)} of {len(promises)} runs verified steps") for bar in bars]
+        return [BarVerdict(bar, None, f"{len(kept)} of {len(promises)} runs verified steps") for bar in bars]
     return [
-        Verdict(bars[0], below == 0, f"{100 * (1 - below / levels):.2f}% of {levels} levels at it or above"),
-        Verdict(bars[1], undone <= UNDONE * verified, f"{100 * undone / verified:.1f}% of {verified} steps"),
+        BarVerdict(bars[0], below == 0, f"{100 * (1 - below / levels):.2f}% of {levels} levels at it or above"),
+        BarVerdict(bars[1], undone <= UNDONE * verified, f"{100 * undone / verified:.1f}% of {verified} steps"),
     ]
 
 

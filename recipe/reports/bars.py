@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recipe.records.arms import ReportError, add_study_options, finished_runs, output_folder
-from recipe.records.bars import Arm, Outcome, block_means, contrast_table, contrasts, orders_of, verdicts
+from recipe.records.bars import ArmRuns, RunOutcome, block_means, contrast_table, contrasts, orders_of, verdicts
 from recipe.records.run_directory import write_atomically
 from recipe.reports.skills import FinishedRun, measured_runs
 from workers import skill_metrics
@@ -18,13 +18,13 @@ from workers import skill_metrics
 ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
 
 
-def outcomes(runs: Sequence[FinishedRun]) -> dict[str, Arm]:
+def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
     """The measures of these runs by arm, seed and order."""
-    found: dict[str, dict[str, dict[str, Outcome]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[str, dict[str, dict[str, RunOutcome]]] = defaultdict(lambda: defaultdict(dict))
     for run in runs:
         order, _, seed = run.repeat.rpartition(".")
         record = run.record
-        found[run.arm][seed][order] = Outcome(
+        found[run.arm][seed][order] = RunOutcome(
             skill_metrics.average(record.matrix), record.mean_forgetting, record.new_skill
         )
     return {arm: dict(own) for arm, own in found.items()}

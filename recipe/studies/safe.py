@@ -50,8 +50,8 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     steps.take_kept(out)
     data = "data/micro"
     if stage == "tune":
-        data, seed, few = TUNING_ROWS, ("--seed", "1"), ("--demonstrations", "8")  # the model is the study's
-        steps.make_rows(data, "micro", *seed, "--without", "data/micro", *few, files=MICRO_ROWS)
+        data, other, few = TUNING_ROWS, ("--seed", "1"), ("--demonstrations", "8")  # the model is the study's
+        steps.make_rows(data, "micro", *other, "--without", "data/micro", *few, files=MICRO_ROWS)
     rows = {split: f"{data}/{split}.parquet" for split in ("train", "val")}
     if stage == "tune":
         overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)

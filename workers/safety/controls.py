@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from workers.projection import Projection, inner_products_of, left_violated
+from workers.projection import Projection
+from workers.safety.geometry import KEPT
 
 
 def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
@@ -34,6 +36,20 @@ def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Te
 
     Lengths stay: signs change no element's size. group: the ranks that hold shards.
     """
-    change = inner_products_of(constraints, step, group)
+    change = _inner_products(constraints, step, group)
     slack = found.slack + (change - found.change)
-    return replace(found, change=change, slack=slack, missed=left_violated(slack, found.norms * found.length))
+    return replace(found, change=change, slack=slack, missed=_left_violated(slack, found.norms * found.length))
+
+
+def _inner_products(constraints: Sequence[Tensor], step: Sequence[Tensor], process_group: Any = None) -> Tensor:
+    """<g_s, step> (S,) in float64 on the CPU, over all ranks."""
+    dots = [rows.flatten(1).double().mv(part.flatten().double()) for rows, part in zip(constraints, step, strict=True)]
+    total = torch.stack(dots).sum(0)
+    if process_group is not None:
+        dist.all_reduce(total, group=process_group)
+    return total.cpu()
+
+
+def _left_violated(slack: Tensor, scale: Tensor) -> bool:
+    """Whether a constraint is violated beyond rounding. slack: <g_s, x> + eps_s. scale: |g_s| |d|."""
+    return bool((slack < -KEPT * scale).any())

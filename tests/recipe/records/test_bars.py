@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from recipe.records.bars import Outcome, contrast, contrast_table, contrasts, verdicts
+from recipe.records.bars import RunOutcome, contrast, contrast_table, contrasts, verdicts
 from recipe.records.promise import Promise
 
 
@@ -12,7 +12,7 @@ def arm(*rows: tuple[str, str, float, float, float]) -> dict:
     """Rows of seed, order, average, forgetting and new skill."""
     found: dict = {}
     for seed, order, *values in rows:
-        found.setdefault(seed, {})[order] = Outcome(*values)
+        found.setdefault(seed, {})[order] = RunOutcome(*values)
     return found
 
 
