@@ -351,7 +351,8 @@ def negative_log_likelihood(
 def log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
     """(B,) log-likelihood of each sample's trained tokens, their sum."""
     log_probs_B_T: Tensor = no_padding_2_padding(model_output["log_probs"], data)
-    log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
+    mask_B_T: Tensor = data.select("response_mask").to_padded_tensor()["response_mask"]
+    return (log_probs_B_T * mask_B_T).sum(1)
 
 
 def token_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
