@@ -23,7 +23,7 @@ ENLARGED = (
     "data.train_batch_size=40",
     "actor_rollout_ref.actor.ppo_mini_batch_size=40",
 )
-MIXED = "grpo closed_loop"
+MIXED = "grpo closed_loop worst_skill"
 SKILLS = ("write", "repair", "trace", "sql")
 # As many updates as the four stages of 8 together.
 MIXED_STEPS = 32

@@ -73,7 +73,10 @@ def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     names = [run.partition("run.name=")[2].split()[0] for run in runs]
     alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
     assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
-    assert "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop " in runs[4]
+    assert (
+        "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop,worst_skill "
+        in runs[4]
+    )
     assert "val_n_of_others" not in runs[4]
     assert "model.path=outputs/evidence_safe.baselines.merged/s20.model trainer.val_only=true" in merged
     mixed = read_settings(composed("experiment=paper_b", "arm=closed_loop", "protocol=mixed"))
