@@ -12,11 +12,11 @@
         protocol.every_skill=true
 
 Each pair is a run with the base overrides and one with the others, in alternating order, on the same prompts (same
-seed), with a validation of four prompts at the end. A run's figure is its median step, without the first
-ones: two (compilation, caches), or --skip where protection begins later. Printed: both figures and their ratio for each pair, the median ratio with its range, and the
-median of each phase of a step. In addition to the time, the processor seconds per step of all processes of the run: if
-every core is busy, they show the cost even on a shared machine whose speed varies from run to run. Finished runs are
-reused.
+seed), with a validation of four prompts at the end. A run's figure is its median step, without the first ones: two
+(compilation, caches), or --skip where protection begins later. Printed: both figures and their ratio for each pair, the
+median ratio with its range, and the median of each phase of a step. In addition to the time, the processor seconds per
+step of all processes of the run: if every core is busy, they show the cost even on a shared machine whose speed varies
+from run to run. Finished runs are reused.
 """
 
 import argparse

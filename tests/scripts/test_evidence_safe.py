@@ -94,9 +94,25 @@ def test_the_models_of_a_seeds_single_runs_are_exported_merged_and_validated():
     assert commands[-1] == f"recipe.report summary {folder}.merged/s20 {folder}.merged/s21"
 
 
+def test_six_skills_have_a_start_of_their_own_and_protect_none_to_five():
+    commands = dry("evidence_safe", "six")
+    assert commands[1] == (
+        "bash scripts/micro_start.sh data/micro6 --skills write repair trace sql parts countdown "
+        "--demonstrations 44416 trainer.total_training_steps=694"
+    )
+    runs = of_module(commands, "recipe.train")
+    assert len(runs) == 2
+    assert all("experiment=paper_b6 " in run and "arm=grpo,rehearsal,closed_loop " in run for run in runs)
+    config = composed("experiment=paper_b6", "arm=closed_loop")
+    made = make_plan(read_settings(config), 16)
+    assert made is not None
+    assert [len(protected) for protected in made.protected] == [0, 1, 2, 3, 4, 5]
+    assert (made.steps, config.data.max_response_length) == (48, 128)
+
+
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines"),
+        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines, six"),
         (["arms"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
     ):
