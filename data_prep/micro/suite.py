@@ -24,10 +24,10 @@ from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5}
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5, "countdown": 0.5}
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1, "countdown": 1}
 
 # A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
 # the prompts that reinforcement learning trains on, never those of val, test or sft_val.

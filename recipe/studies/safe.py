@@ -3,7 +3,7 @@
 `tune` finds the strength of each arm that has one, on seeds and prompts that the evidence does not use; `arms` compares
 the confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose
 larger batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all
-mixed, and one after the other. A stopped study resumes.
+mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
 from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
@@ -23,8 +23,14 @@ ENLARGED = (
     "data.train_batch_size=40",
     "actor_rollout_ref.actor.ppo_mini_batch_size=40",
 )
-MIXED = "grpo closed_loop"
+MIXED = "grpo closed_loop worst_skill"
+SIX = "grpo rehearsal closed_loop"
 SKILLS = ("write", "repair", "trace", "sql")
+# As many demonstrations of each of the four as in their own start (weights 9 in place of 7), in batches of 64.
+SIX_START = (
+    *("data/micro6", "--skills", *SKILLS, "parts", "countdown"),
+    *("--demonstrations", "44416", "trainer.total_training_steps=694"),
+)
 # As many updates as the four stages of 8 together.
 MIXED_STEPS = 32
 TUNING_ROWS = "data/micro_tune"
@@ -46,9 +52,12 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     if stage not in STAGES:
         raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
     out = f"outputs/evidence_safe.{stage}"
-    steps.micro_start()
+    data, start, experiment = (
+        ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")
+    )
+    model = f"{data}/model"
+    steps.micro_start(*start)
     steps.take_kept(out)
-    data = "data/micro"
     if stage == "tune":
         data, other, few = TUNING_ROWS, ("--seed", "1"), ("--demonstrations", "8")  # the model is the study's
         steps.make_rows(data, "micro", *other, "--without", "data/micro", *few, files=MICRO_ROWS)
@@ -56,10 +65,14 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     if stage == "tune":
         overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
-    steps.study = MadeWith(out, {"start": "data/micro/model"}, rows, settings)
+    steps.study = MadeWith(out, {"start": model}, rows, settings)
     for seed, chosen in STAGES[stage](steps):
         steps.multirun(
-            "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}", *chosen, *overrides
+            f"experiment={experiment}",
+            f"run.experiment=evidence_safe.{stage}",
+            f"data.seed={seed}",
+            *chosen,
+            *overrides,
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
@@ -95,6 +108,15 @@ def _estimates(steps: Steps) -> Runs:
 
 def _memory(steps: Steps) -> Runs:
     return _of_arms(steps, MEMORY, FEW_SEEDS, "forward", *ENLARGED)
+
+
+def _six(steps: Steps) -> Runs:
+    """Six skills, in the order of their experiment."""
+    named = listed(steps.options.arms or SIX)
+    return [
+        (seed, (FEWER, f"arm={named}", f"run.name={ARM}.forward.{SEED}"))
+        for seed in (steps.options.seeds or FEW_SEEDS).split()
+    ]
 
 
 def _baselines(steps: Steps) -> Runs:
@@ -144,4 +166,11 @@ def _in_order(order: str) -> tuple[str, str]:
     return f"protocol.skill_sequence={ORDERS[order]}", FEWER
 
 
-STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates, "memory": _memory, "baselines": _baselines}
+STAGES = {
+    "tune": _tune,
+    "arms": _arms,
+    "estimates": _estimates,
+    "memory": _memory,
+    "baselines": _baselines,
+    "six": _six,
+}

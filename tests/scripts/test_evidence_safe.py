@@ -73,7 +73,10 @@ def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     names = [run.partition("run.name=")[2].split()[0] for run in runs]
     alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
     assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
-    assert "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop " in runs[4]
+    assert (
+        "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop,worst_skill "
+        in runs[4]
+    )
     assert "val_n_of_others" not in runs[4]
     assert "model.path=outputs/evidence_safe.baselines.merged/s20.model trainer.val_only=true" in merged
     mixed = read_settings(composed("experiment=paper_b", "arm=closed_loop", "protocol=mixed"))
@@ -91,9 +94,25 @@ def test_the_models_of_a_seeds_single_runs_are_exported_merged_and_validated():
     assert commands[-1] == f"recipe.report summary {folder}.merged/s20 {folder}.merged/s21"
 
 
+def test_six_skills_have_a_start_of_their_own_and_protect_none_to_five():
+    commands = dry("evidence_safe", "six")
+    assert commands[1] == (
+        "bash scripts/micro_start.sh data/micro6 --skills write repair trace sql parts countdown "
+        "--demonstrations 44416 trainer.total_training_steps=694"
+    )
+    runs = of_module(commands, "recipe.train")
+    assert len(runs) == 2
+    assert all("experiment=paper_b6 " in run and "arm=grpo,rehearsal,closed_loop " in run for run in runs)
+    config = composed("experiment=paper_b6", "arm=closed_loop")
+    made = make_plan(read_settings(config), 16)
+    assert made is not None
+    assert [len(protected) for protected in made.protected] == [0, 1, 2, 3, 4, 5]
+    assert (made.steps, config.data.max_response_length) == (48, 128)
+
+
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines"),
+        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines, six"),
         (["arms"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
     ):
