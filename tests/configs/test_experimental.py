@@ -21,7 +21,7 @@ AT_DEFAULT = {
         "generations_per_step", "gpu_memory_gib", "line_every_seconds",
     ),
     "skills": ("column",),
-    "protocol": ("mixing", "memory_size", "seed"),
+    "protocol": ("mixing", "memory_size", "seed", "weight_rate", "weight_trade"),
     "credit": ("skip_equal_groups", "patience", "cache_size", "seed", "tolerance", "min_valid"),
     "projection": (
         "protected", "recovery", "verify_tries", "anchor_solutions", "solutions_per_protected", "forgetting_margin",

@@ -100,7 +100,7 @@ def test_a_prompt_is_mastered_when_every_sample_is_right_and_no_more_when_one_fa
 def test_the_oldest_mastered_prompt_goes_first_and_each_skill_has_its_own():
     mastered = MasteredPrompts(2)
     for task in "abc":
-        mastered.see(results(**{task: 8}))
+        mastered.see([("s", task, True)] * 8)
     mastered.see(results("t", x=8))
     mastered.see(results(b=8))  # right again: it stays in its place
     assert (mastered.of("s"), mastered.of("t"), mastered.of("u")) == (["b", "c"], ["x"], [])
