@@ -293,7 +293,7 @@ class PromptSchedule:
         Samples without a verified reward are unknown.
         """
         rights = [None if not info or info.get("masked") else info.get("acc", 0.0) >= 1.0 for info in infos]
-        metrics = {}
+        metrics: dict[str, float] = {}
         if self.weights is not None:
             rights_of = defaultdict(list)
             for info, right in zip(infos, rights, strict=True):

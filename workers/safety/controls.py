@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from workers.projection import Projection, inner_products_of, left_violated
+from workers.projection import Projection
+from workers.safety.geometry import KEPT
 
 
 def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
@@ -34,6 +35,11 @@ def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Te
 
     Lengths stay: signs change no element's size. group: the ranks that hold shards.
     """
-    change = inner_products_of(constraints, step, group)
+    pairs = zip(constraints, step, strict=True)
+    change = torch.stack([rows.flatten(1).double().mv(part.flatten().double()) for rows, part in pairs]).sum(0)
+    if group is not None:
+        torch.distributed.all_reduce(change, group=group)
+    change = change.cpu()
     slack = found.slack + (change - found.change)
-    return replace(found, change=change, slack=slack, missed=left_violated(slack, found.norms * found.length))
+    missed = bool((slack < -KEPT * found.norms * found.length).any())
+    return replace(found, change=change, slack=slack, missed=missed)
