@@ -125,8 +125,7 @@ def solution_source(
 ) -> GradientSource | None:  # fmt: skip
     """This rank's share of stored solutions; None if none are stored.
 
-    anchored: the first so many are an anchor set, whose mean log-likelihood the pass measures, too. per_token: the mean
-    over each answer's tokens, not their sum.
+    anchored: the first so many are an anchor set, whose level the pass measures, too. per_token: the unit is a token.
     """
     if not solutions:
         return None
@@ -135,9 +134,8 @@ def solution_source(
     own = len(halves[0]) + len(halves[1])
     level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
     batch = solution_batch(solutions, temperature)
-    likelihood = token_log_likelihoods if per_token else log_likelihoods
-    loss = partial(negative_log_likelihood, likelihood=likelihood)
-    return GradientSource(batch, halves, own, loss, level=level, likelihood=likelihood)
+    unit = token_log_likelihoods if per_token else log_likelihoods
+    return GradientSource(batch, halves, own, partial(_negative, likelihood=unit), level=level, likelihood=unit)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:
@@ -159,7 +157,7 @@ def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> T
 
 
 class PassLevels:
-    """`negative_log_likelihood` that also sums weighted log-likelihoods: levels at no extra pass."""
+    """`_negative` that also sums weighted log-likelihoods: levels at no extra pass."""
 
     def __init__(self, levels: int, likelihood: Likelihood):
         self.likelihood = likelihood
@@ -259,7 +257,7 @@ def diagonal_fisher(
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
     fisher = [torch.zeros_like(local_shard(parameter.detach()), dtype=torch.float32) for parameter in parameters]
     batch = solution_batch(solutions, temperature) if solutions else None
-    loss = partial(negative_log_likelihood, likelihood=token_log_likelihoods)
+    loss = partial(_negative, likelihood=token_log_likelihoods)
     for number in range(len(solutions)):
         engine.optimizer_zero_grad()
         part = _weighted(batch, [number], 1, [1.0], micro_batch)
@@ -340,7 +338,7 @@ def negative_objective(
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
 
 
-def negative_log_likelihood(
+def _negative(
     model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None, *, likelihood: Likelihood
 ) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of solutions."""
@@ -350,9 +348,7 @@ def negative_log_likelihood(
 
 def log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
     """(B,) log-likelihood of each sample's trained tokens, their sum."""
-    log_probs_B_T: Tensor = no_padding_2_padding(model_output["log_probs"], data)
-    mask_B_T: Tensor = data.select("response_mask").to_padded_tensor()["response_mask"]
-    return (log_probs_B_T * mask_B_T).sum(1)
+    return token_log_likelihoods(model_output, data) * token_counts(data)
 
 
 def token_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:

@@ -33,7 +33,9 @@ SIX_START = (
 )
 # As many updates as the four stages of 8 together.
 MIXED_STEPS = 32
+# The model is the study's, so the rows need no demonstrations.
 TUNING_ROWS = "data/micro_tune"
+TUNING_OPTIONS = ("--seed", "1", "--without", "data/micro", "--demonstrations", "8")
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
@@ -58,11 +60,9 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     model = f"{data}/model"
     steps.micro_start(*start)
     steps.take_kept(out)
+    rows = _rows_of(TUNING_ROWS if stage == "tune" else data)
     if stage == "tune":
-        data, other, few = TUNING_ROWS, ("--seed", "1"), ("--demonstrations", "8")  # the model is the study's
-        steps.make_rows(data, "micro", *other, "--without", "data/micro", *few, files=MICRO_ROWS)
-    rows = {split: f"{data}/{split}.parquet" for split in ("train", "val")}
-    if stage == "tune":
+        steps.make_rows(TUNING_ROWS, "micro", *TUNING_OPTIONS, files=MICRO_ROWS)
         overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": model}, rows, settings)
@@ -81,6 +81,10 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
         _merge_single_runs(steps, out)
+
+
+def _rows_of(folder: str) -> dict[str, str]:
+    return {split: f"{folder}/{split}.parquet" for split in ("train", "val")}
 
 
 Runs = list[tuple[str, tuple[str, ...]]]

@@ -36,20 +36,11 @@ def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Te
 
     Lengths stay: signs change no element's size. group: the ranks that hold shards.
     """
-    change = _inner_products(constraints, step, group)
+    pairs = zip(constraints, step, strict=True)
+    change = torch.stack([rows.flatten(1).double().mv(part.flatten().double()) for rows, part in pairs]).sum(0)
+    if group is not None:
+        torch.distributed.all_reduce(change, group=group)
+    change = change.cpu()
     slack = found.slack + (change - found.change)
-    return replace(found, change=change, slack=slack, missed=_left_violated(slack, found.norms * found.length))
-
-
-def _inner_products(constraints: Sequence[Tensor], step: Sequence[Tensor], process_group: Any = None) -> Tensor:
-    """<g_s, step> (S,) in float64 on the CPU, over all ranks."""
-    dots = [rows.flatten(1).double().mv(part.flatten().double()) for rows, part in zip(constraints, step, strict=True)]
-    total = torch.stack(dots).sum(0)
-    if process_group is not None:
-        dist.all_reduce(total, group=process_group)
-    return total.cpu()
-
-
-def _left_violated(slack: Tensor, scale: Tensor) -> bool:
-    """Whether a constraint is violated beyond rounding. slack: <g_s, x> + eps_s. scale: |g_s| |d|."""
-    return bool((slack < -KEPT * scale).any())
+    missed = bool((slack < -KEPT * found.norms * found.length).any())
+    return replace(found, change=change, slack=slack, missed=missed)

@@ -82,16 +82,16 @@ def test_a_resumed_run_draws_the_rows_of_an_uninterrupted_one(tmp_path: Path):
     assert len({row for rows in expected[:4] for row in rows}) == 48  # none twice while a pool lasts
 
 
-def results(skill: str = "s", **right: int) -> list[tuple[str, str, bool | None]]:
+def results(skill: str, /, **right: int) -> list[tuple[str, str, bool | None]]:
     """Of each task, so many of 8 samples are right."""
     return [(skill, task, number < count) for task, count in right.items() for number in range(8)]
 
 
 def test_a_prompt_is_mastered_when_every_sample_is_right_and_no_more_when_one_fails():
     mastered = MasteredPrompts(2)
-    mastered.see(results(a=8, b=7))
+    mastered.see(results("s", a=8, b=7))
     assert mastered.of("s") == ["a"]
-    mastered.see(results(a=7))
+    mastered.see(results("s", a=7))
     assert mastered.of("s") == []
     mastered.see([("s", "c", True), ("s", "c", None)])  # one was not verified: not known to be right
     assert mastered.of("s") == []
@@ -100,9 +100,9 @@ def test_a_prompt_is_mastered_when_every_sample_is_right_and_no_more_when_one_fa
 def test_the_oldest_mastered_prompt_goes_first_and_each_skill_has_its_own():
     mastered = MasteredPrompts(2)
     for task in "abc":
-        mastered.see([("s", task, True)] * 8)
+        mastered.see(results("s", **{task: 8}))
     mastered.see(results("t", x=8))
-    mastered.see(results(b=8))  # right again: it stays in its place
+    mastered.see(results("s", b=8))  # right again: it stays in its place
     assert (mastered.of("s"), mastered.of("t"), mastered.of("u")) == (["b", "c"], ["x"], [])
     again = MasteredPrompts(2)
     again.restore(mastered.state())
