@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,6 +15,8 @@ from data_prep.json_lines import read_lines, write_lines
 from data_prep.schema import DataFileError, ExtraInfo, Message, RewardModel, Row, explain, write_rows
 from data_prep.splits import Role, is_reserved
 from rewards import registry
+
+TaskPart = Literal["prompt", "solution"]
 
 
 class Task(BaseModel):

@@ -207,7 +207,7 @@ def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFol
     problems = read_data_sets(options.data, options.limit)
     hashes = {name: file_hash(path) for name, path in data_files(options.data).items()}
     agents = agents_settings(options.agents, problems)
-    settings = {"protocol": asdict(budget), "judge": judge.record(), "data": hashes, "limit": options.limit}
+    settings = {"sampling": asdict(budget), "judge": judge.record(), "data": hashes, "limit": options.limit}
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import choose, compare, online, page, perplexity, skills, speed, summary
+from recipe.reports import bars, choose, compare, online, page, perplexity, skills, speed, summary
 
 SUBCOMMANDS = {
     "compare": compare,
     "skills": skills,
+    "bars": bars,
     "speed": speed,
     "online": online,
     "choose": choose,

@@ -12,7 +12,7 @@ from recipe.records.run_directory import RunDirectory
 def test_ratios_are_those_of_medians_of_alternating_pairs(tmp_path: Path, monkeypatch, capsys):
     started = []
 
-    def train(command, run, steps):
+    def train(command, run, steps, skip):
         words = dict(word.split("=", 1) for word in command[3:])
         started.append((words["run.name"], words["projection"]))
         run = RunDirectory.prepare(str(tmp_path / "outputs"), words["run.experiment"], words["run.name"])
@@ -37,6 +37,27 @@ def test_ratios_are_those_of_medians_of_alternating_pairs(tmp_path: Path, monkey
     assert len(started) == 4
 
 
+def test_steps_before_protection_can_be_left_out_and_stages_validated(tmp_path: Path, monkeypatch, capsys):
+    asked = []
+
+    def train(command, run, steps, skip):
+        words = dict(word.split("=", 1) for word in command[3:])
+        asked.append((words["trainer.test_freq"], words["trainer.total_training_steps"], skip))
+        run = RunDirectory.prepare(str(tmp_path / "outputs"), words["run.experiment"], words["run.name"])
+        for step in range(1, 7):
+            run.log_metrics(step, {"timing_s/step": 1.0 if step <= 4 else 3.0})
+        (run.path / step_time.PROCESSOR).write_text("1.0")
+        run.log_event("end")
+
+    monkeypatch.setattr(step_time, "ROOT", tmp_path)
+    monkeypatch.setattr(step_time, "train", train)
+    words = ["--other", "arm=x", "--pairs", "1", "--steps", "6", "--skip", "4", "--test-freq", "2", "experiment=e"]
+    monkeypatch.setattr(sys, "argv", ["step_time", *words])
+    step_time.main()
+    assert asked == [("2", "6", 4)] * 2
+    assert "time 3.00 s, 3.00 s" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_processor_seconds_count_what_a_run_has_started(tmp_path: Path):
     """A run whose child, long ended, used most of it: 0.6 s between its second step and its last."""
@@ -53,7 +74,9 @@ subprocess.run([sys.executable, "-c", {burn.format(0.6)!r}])
 step(5)
 """
     step_time.train([sys.executable, "-c", script], run, steps=5)
-    assert 0.2 <= step_time.MEASURES["processor"](run) <= 0.6  # 0.6 s and the start of an interpreter, over 3 steps
+    assert (
+        0.2 <= step_time.measures_after(2)["processor"](run) <= 0.6
+    )  # 0.6 s and the start of an interpreter, over 3 steps
 
 
 def test_too_few_steps_are_refused(monkeypatch, capsys):

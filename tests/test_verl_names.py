@@ -135,11 +135,11 @@ def test_a_signature_that_the_library_changed_is_found(house) -> None:
 def test_a_method_that_the_library_dropped_is_found(house) -> None:
     source = "from fakelib.core import Base\n\nclass Ours(Base):\n    def on_end(self): ...\n"
     (found,) = house(source, {"fakelib.core.Base.on_end": "(self)"})
-    assert found == "ours/code.py:4: fakelib.core.Base.on_end was overridden here, but does not exist any more"
+    assert found == "ours/code.py:4: fakelib.core.Base.on_end was overridden here, but no longer exists"
 
 
 def test_an_override_that_is_not_in_the_snapshot_and_one_that_is_gone_are_found(house) -> None:
     found = house(OVERRIDE, {"fakelib.core.Base.finish": "(self)"})
     assert len(found) == 2
     assert "fakelib.core.Base.step is new here" in found[0]
-    assert "fakelib.core.Base.finish is not overridden any more" in found[1]
+    assert "fakelib.core.Base.finish is no longer overridden" in found[1]

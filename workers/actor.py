@@ -272,7 +272,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         if wanted is None or wanted.kind != "rehearsal" or not wanted.solutions:
             return None
         rank, ranks = self.engine.get_data_parallel_rank(), self.engine.get_data_parallel_size()
-        source = solution_source(wanted.solutions, temperature, rank, ranks, len(wanted.solutions))
+        source = solution_source(wanted.solutions, temperature, rank, ranks, len(wanted.solutions), per_token=True)
         gradients, levels = no_gradients(self._shards(), 1), list[float]()
         constraint_gradients(self.engine, [source], gradients, self._micro_batch(), levels)
         return Rehearsal([block[0] for block in gradients], levels[0])

@@ -7,8 +7,8 @@ gradient's alone, without KL or entropy terms:
 
 with w_i = 1, or its number of tokens T_i where the policy's loss is a mean over tokens (verl's ``token-mean``). So
 <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
-answers that the verifier accepted earlier; J_s is then their mean log-likelihood per token (in nats), and needs no new
-samples.
+answers that the verifier accepted earlier; J_s is then the mean of their log-likelihoods (sums over tokens: nats per
+answer, so that 0.03 is 3% of an answer's probability, however long it is), and needs no new samples.
 
 A batch may hold memory samples, which serve constraint gradients only; `without_memory` removes them before training.
 """
@@ -16,6 +16,7 @@ A batch may hold memory samples, which serve constraint gradients only; `without
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ _WEIGHT = "constraint_weight"
 _LEVEL, _SET = "level_weight", "level_set"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
+Likelihood = Callable[[dict[str, Tensor], TensorDict], Tensor]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class GradientSource:
 
     total: sum of the weights of this rank's samples in the mean; those in neither half have a gradient of zero.
     weights: (B,) for each row of ``data``; None: 1. level: (B,) weight of each row's log-likelihood in the level that
-    the pass also measures; None: it measures none.
+    the pass also measures; None: it measures none. likelihood: of solutions, in the unit of objective and level.
     """
 
     data: TensorDict
@@ -82,6 +84,7 @@ class GradientSource:
     loss: Loss
     weights: Tensor | None = None
     level: Tensor | None = None
+    likelihood: Likelihood | None = None
 
 
 def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> GradientSource:
@@ -117,11 +120,12 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 
 def solution_source(
-    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0
-) -> GradientSource | None:
+    solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0,
+    per_token: bool = False,
+) -> GradientSource | None:  # fmt: skip
     """This rank's share of stored solutions; None if none are stored.
 
-    anchored: the first so many are an anchor set, whose mean log-likelihood the pass measures, too.
+    anchored: the first so many are an anchor set, whose level the pass measures, too. per_token: the unit is a token.
     """
     if not solutions:
         return None
@@ -130,7 +134,8 @@ def solution_source(
     own = len(halves[0]) + len(halves[1])
     level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
     batch = solution_batch(solutions, temperature)
-    return GradientSource(batch, halves, own, negative_log_likelihood, level=level)
+    unit = token_log_likelihoods if per_token else log_likelihoods
+    return GradientSource(batch, halves, own, partial(_negative, likelihood=unit), level=level, likelihood=unit)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:
@@ -152,19 +157,20 @@ def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> T
 
 
 class PassLevels:
-    """`negative_log_likelihood` that also sums weighted log-likelihoods: levels at no extra pass."""
+    """`_negative` that also sums weighted log-likelihoods: levels at no extra pass."""
 
-    def __init__(self, levels: int):
+    def __init__(self, levels: int, likelihood: Likelihood):
+        self.likelihood = likelihood
         self.sums = torch.zeros(levels, dtype=torch.float64)
 
     def __call__(
         self, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
     ) -> tuple[Tensor, dict[str, Any]]:
         """-J_s of a micro-batch of solutions, whose rows count in levels with their `_LEVEL` and `_SET`."""
-        mean_B = _mean_log_likelihoods(model_output, data)
-        weighted = mean_B.detach().double().cpu() * data[_LEVEL].double().cpu()
+        value_B = self.likelihood(model_output, data)
+        weighted = value_B.detach().double().cpu() * data[_LEVEL].double().cpu()
         self.sums.index_add_(0, data[_SET].cpu(), weighted)
-        return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
+        return -(value_B * data[_WEIGHT].to(value_B)).sum(), {}
 
     def over_ranks(self, group: Any) -> Tensor:
         """(levels,) the sums over all ranks, in float64."""
@@ -175,7 +181,7 @@ class PassLevels:
 def likelihood_levels(
     engine: Any, sets: Sequence[Sequence[StoredSolution]], temperature: float, micro_batch: dict[str, Any]
 ) -> Tensor:
-    """(sets,) mean log-likelihood per token of each set of solutions, in nats, by one forward pass; 0 for an empty set.
+    """(sets,) mean log-likelihood of each set of solutions, nats per answer, by one forward pass; 0 for an empty set.
 
     Collective; the ranks share the solutions.
     """
@@ -186,7 +192,7 @@ def likelihood_levels(
     batch[_LEVEL] = torch.tensor([1 / len(of) for of in sets for _ in of], dtype=torch.float64)
     rows, most = list(range(len(every)))[rank::ranks], -(-len(every) // ranks)
     part = _weighted(batch, rows, most, [0.0] * len(rows), micro_batch)
-    levels = PassLevels(len(sets))
+    levels = PassLevels(len(sets), log_likelihoods)
     engine.forward_backward_batch(part, loss_function=levels, forward_only=True)
     return levels.over_ranks(engine.get_data_parallel_group())
 
@@ -228,9 +234,9 @@ def constraint_gradients(
 
 def _measuring(source: GradientSource | None) -> tuple[GradientSource | None, PassLevels | None]:
     """The source with a loss that measures its level, if it has one."""
-    if source is None or source.level is None:
+    if source is None or source.level is None or source.likelihood is None:
         return source, None
-    level = PassLevels(1)
+    level = PassLevels(1, source.likelihood)
     source.data[_LEVEL] = source.level
     source.data[_SET] = torch.zeros(len(source.level), dtype=torch.long)
     return replace(source, loss=level), level
@@ -251,10 +257,11 @@ def diagonal_fisher(
     parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
     fisher = [torch.zeros_like(local_shard(parameter.detach()), dtype=torch.float32) for parameter in parameters]
     batch = solution_batch(solutions, temperature) if solutions else None
+    loss = partial(_negative, likelihood=token_log_likelihoods)
     for number in range(len(solutions)):
         engine.optimizer_zero_grad()
         part = _weighted(batch, [number], 1, [1.0], micro_batch)
-        engine.forward_backward_batch(part, loss_function=negative_log_likelihood, forward_only=False)
+        engine.forward_backward_batch(part, loss_function=loss, forward_only=False)
         for total, gradient in zip(fisher, local_gradients(parameters), strict=True):
             total += gradient.square() / len(solutions)
     engine.optimizer_zero_grad()
@@ -331,15 +338,20 @@ def negative_objective(
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
 
 
-def negative_log_likelihood(
-    model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
+def _negative(
+    model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None, *, likelihood: Likelihood
 ) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of solutions."""
-    mean_B = _mean_log_likelihoods(model_output, data)
-    return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
+    value_B = likelihood(model_output, data)
+    return -(value_B * data[_WEIGHT].to(value_B)).sum(), {}
 
 
-def _mean_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
+def log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
+    """(B,) log-likelihood of each sample's trained tokens, their sum."""
+    return token_log_likelihoods(model_output, data) * token_counts(data)
+
+
+def token_log_likelihoods(model_output: dict[str, Tensor], data: TensorDict) -> Tensor:
     """(B,) mean log-likelihood per trained token of each sample."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
     return _means(log_probs_B_T, data.select("response_mask").to_padded_tensor()["response_mask"])

@@ -37,7 +37,16 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.safety.geometry import METHODS, WITHOUT_SLACK, Geometry, GeometrySolution, Vector, keeps, slacks, solved
+from workers.safety.geometry import (
+    METHODS,
+    WITHOUT_SLACK,
+    Geometry,
+    GeometrySolution,
+    Vector,
+    keeps,
+    slacks,
+    solved,
+)
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
@@ -115,15 +124,14 @@ def project(
         epsilon: slack of all skills or of each (S,), >= 0 or inf; a negative one asks for gain and may be infeasible.
         method: one of the module's methods.
         epsilon_kind: ``absolute``: in units of <g_s, d>, that is, of the reward; ``cosine``: times |g_s| |d|.
-        gram: (S, S) from ``constraint_gram``, or with a metric from an earlier projection with the same: for
-            constraints that serve several steps; saves a pass over them.
+        gram: (S, S) from ``constraint_gram``, or with a metric from an earlier projection with the same; saves a pass.
         process_group: the ranks that hold shards, each parameter on exactly one of them; one all_reduce.
         sweeps: limit of ``sequential_margin``.
         in_place: write the projected step over ``step`` (contiguous).
         inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
             d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
         noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.safety.geometry`. None: 0.
-        recovery: no epsilon asks for more than this cosine of gain, so that a skill that fell is not won back at once.
+        recovery: no epsilon asks for more than this cosine of gain, or a step longer than 2 |d|. inf: no bound.
 
     Raises:
         NotFiniteError: NaN or infinity in the inputs of any rank.
@@ -138,7 +146,7 @@ def project(
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(geometry.cosines), method), epsilon_kind)
     eps = np.maximum(eps, -recovery)
     noises = _noise_of_each(noise, len(eps), method) * (not geometry.still)
-    solution = solved(geometry, eps, noises, method, sweeps)
+    solution = solved(geometry, eps, noises, method, sweeps, bounded=recovery < math.inf)
     multipliers = geometry.to_multipliers(solution.mu)
     projected = step
     if solution.kept != 1 or multipliers.any():
@@ -173,7 +181,7 @@ def _reported(
         length=0.0 if geometry.still else geometry.step_norm,
         feasible=solution.feasible,
         missed=not keeps(certain, eps),
-        stalled=bool(mu.any() and geometry.length(kept, mu) < _STALLED),
+        stalled=bool((mu.any() or kept != 1) and geometry.length(kept, mu) < _STALLED),
     )
 
 

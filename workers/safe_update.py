@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, merged, project
+from workers.safety.controls import resigned
 from workers.safety.levels import SkillLevel, lines, relative_noise, slack
 from workers.safety.verification import Verification
 from workers.serialization import from_fields, to_fields
@@ -258,6 +259,7 @@ class SafeUpdate:
         if self.signs is not None and changed:
             for part, old, signs in zip(step, whole, self.signs, strict=True):
                 part.sub_(old).mul_(signs).add_(old)
+            found = resigned(found, self.constraints, step, self.group)
         self.projected += changed
         self.stalled += found.stalled
         self.infeasible += not found.feasible
@@ -322,9 +324,10 @@ class SafeUpdate:
             "projection/skipped_steps": float(self.skipped),
         }
         if self.last is None:
-            return numbers
+            return numbers | self._promise()
+        kept = 1.0 if self.verification is None else self.verification.kept  # of the last step, what remains
         numbers |= {
-            "projection/moved": self.last.moved,
+            "projection/moved": kept * self.last.moved,
             "projection/stalled": float(self.stalled),
             "projection/infeasible": float(self.infeasible),
             "projection/violated_steps": float(self.violated),
@@ -334,7 +337,7 @@ class SafeUpdate:
             numbers[f"projection/multiplier/{name}"] = float(self.last.multipliers[index])
             numbers[f"projection/cosine/{name}"] = float(self.last.cosines[index])
             numbers[f"projection/gradient_norm/{name}"] = float(self.last.norms[index])
-            numbers[f"projection/predicted_change/{name}"] = float(self.last.change[index])
+            numbers[f"projection/predicted_change/{name}"] = kept * float(self.last.change[index])
             numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
         return numbers | self._promise()
 

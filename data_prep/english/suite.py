@@ -22,7 +22,7 @@ from data_prep.english.coding import repair_problem, trace_problem, write_proble
 from data_prep.english.manifest import write_manifest
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
 from data_prep.hidden_databases import Ambiguous
-from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, write_rows
 from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
@@ -83,19 +83,7 @@ def _draw(rng: random.Random, skill: str, levels: Sequence[int], accept: Accept)
 def rows(split: str, levels: Levels, *, seed: int, count: int) -> list[Row]:
     """`count` rows of every skill, shuffled."""
     drawn = _shuffled(split, levels, seed, count)
-    return [row(problem, split, index) for index, problem in enumerate(drawn)]
-
-
-def row(problem: EnglishProblem, split: str, index: int) -> Row:
-    """A problem as a row for reinforcement learning."""
-    return Row(
-        data_source=problem.verifier,
-        prompt=[Message(role="user", content=problem.prompt)],
-        ability=problem.skill,
-        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
-        skill=problem.skill,
-        extra_info=_extra_info(problem, split, index),
-    )
+    return [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(drawn)]
 
 
 def demonstrations(
@@ -107,19 +95,15 @@ def demonstrations(
     """
     rng = random.Random(f"wrong/{split}/{seed}")
     return [
-        _demonstration(one, split, index, None if rng.random() >= wrong_share else rng.choice(one.wrong))
+        one.demonstration(*_answer(one, rng, wrong_share), extra_info(one, split, index))
         for index, one in enumerate(_shuffled(split, levels, seed, count))
     ]
 
 
-def _demonstration(problem: EnglishProblem, split: str, index: int, wrong: str | None) -> Demonstration:
-    answer = problem.gold if wrong is None else wrong
-    return Demonstration(
-        messages=[Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)],
-        skill=problem.skill,
-        correct=wrong is None,
-        extra_info=_extra_info(problem, split, index),
-    )
+def _answer(problem: EnglishProblem, rng: random.Random, wrong_share: float) -> tuple[str, bool]:
+    """An answer to demonstrate, and whether it is right."""
+    correct = rng.random() >= wrong_share
+    return (problem.gold if correct else rng.choice(problem.wrong)), correct
 
 
 def _shuffled(split: str, levels: Levels, seed: int, count: int) -> list[EnglishProblem]:
@@ -132,7 +116,8 @@ def _shuffled(split: str, levels: Levels, seed: int, count: int) -> list[English
     return drawn
 
 
-def _extra_info(problem: EnglishProblem, split: str, index: int) -> ExtraInfo:
+def extra_info(problem: EnglishProblem, split: str, index: int) -> ExtraInfo:
+    """Where the problem is from."""
     digest = hashlib.sha256(problem.key.encode()).hexdigest()[:12]
     facts = {"split": split, "index": index, "id": f"english/{problem.skill}/{digest}", "level": problem.level}
     return ExtraInfo.model_validate(facts)

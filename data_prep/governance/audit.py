@@ -7,18 +7,15 @@ are reported but never dropped: a published benchmark is not ours to change.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from data_prep.governance.likeness import Likeness, likeness, prompt_tokens, solution_tokens
-from data_prep.tasks import Task
+from data_prep.tasks import Task, TaskPart
 
 THRESHOLD = 0.8
 _RANKS = {"test": 0, "dev": 1, "train": 2}
 
 # Short programs are similar by chance: `return a + b` solves many problems.
 _MINIMUM_SOLUTION_TOKENS = 30
-
-TaskPart = Literal["prompt", "solution"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def audit(tasks: Sequence[Task], findings: Sequence[AuditFinding], threshold: fl
         verdict,
         "## Tasks",
         _inventory(tasks, findings),
-        "## What was found",
+        "## Findings",
         _kinds(findings),
         "## Examples",
         _examples(tasks, findings),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.micro.problems import MicroProblem
-from data_prep.micro.suite import problems, row
+from data_prep.micro.suite import extra_info, problems
 from data_prep.schema import DataFileError, Demonstration, Message, write_rows
 from data_prep.sources.agents import for_agent
 from data_prep.sources.source import positive
@@ -27,7 +27,7 @@ _AT_A_TIME = 64
 
 async def demonstration(problem: MicroProblem, index: int, rng: random.Random, feedback: str) -> Demonstration:
     """One demonstration; an episode if a wrong program is drawn and it fails a test that the agent may see."""
-    asked = for_agent(row(problem, "sft_train", index))
+    asked = for_agent(problem.row(extra_info(problem, "sft_train", index)))
     turns = [problem.gold]
     if rng.random() < 0.5:
         wrong = rng.choice(problem.wrong)

@@ -5,7 +5,8 @@ operator or constant changed, `trace` asks for its result. `sql` asks for a quer
 ("under"). A plausible wrong answer is the right one with a single part misread: `neighbours` gives both the bugs of
 `repair` and the wrong demonstrations of every skill.
 
-The optional skills `parts` and `chain` ask for programs of named lines (lines.py).
+The optional skills `parts` and `chain` ask for programs of named lines (lines.py), `countdown` for an expression of
+given digits (numbers.py).
 """
 
 import random
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from data_prep.micro.lines import NAMES, flawed, line_tests, random_lines, redundant, source_of, with_wrong_lines
+from data_prep.micro.numbers import answer, question, random_expression
 from data_prep.micro.programs import (
     DIGITS,
     Level,
@@ -26,7 +28,9 @@ from data_prep.micro.programs import (
     unit_tests,
 )
 from data_prep.micro.queries import COLUMNS, hidden_tables, random_query
+from data_prep.schema import Demonstration, ExtraInfo, Message, RewardModel, Row
 from rewards.verifiers.code import CodeTruth
+from rewards.verifiers.countdown import CountdownTruth
 from rewards.verifiers.trace import TraceTruth
 
 DIFFICULTIES = (1, 2, 3)
@@ -56,6 +60,22 @@ class MicroProblem:
     truth: Callable[[], BaseModel]
     redundant: tuple[str, ...] = ()
     with_wrong_lines: Callable[[random.Random, float], tuple[str, bool]] | None = None
+
+    def row(self, extra_info: ExtraInfo) -> Row:
+        """The problem as a row for reinforcement learning."""
+        return Row(
+            data_source=self.verifier,
+            prompt=[Message(role="user", content=self.prompt)],
+            ability=self.skill,
+            reward_model=RewardModel(ground_truth=self.truth().model_dump_json()),
+            skill=self.skill,
+            extra_info=extra_info,
+        )
+
+    def demonstration(self, answer: str, correct: bool, extra_info: ExtraInfo) -> Demonstration:
+        """The problem with one of its answers, for supervised training."""
+        messages = [Message(role="user", content=self.prompt), Message(role="assistant", content=answer)]
+        return Demonstration(messages=messages, skill=self.skill, correct=correct, extra_info=extra_info)
 
 
 def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:
@@ -117,6 +137,15 @@ def chain_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     return _lines_problem(rng, "chain", difficulty)
 
 
+def countdown_problem(rng: random.Random, difficulty: int) -> MicroProblem:
+    """A target and digits; the answer is an expression of all of them."""
+    expression, digits = random_expression(rng, difficulty)
+    target = expression.value()
+    wrong = tuple(answer(other) for other in expression.neighbours())
+    truth = CountdownTruth(numbers=digits, target=target)
+    return MicroProblem("countdown", "countdown", question(digits, target), answer(expression), wrong, lambda: truth)
+
+
 def _lines_problem(rng: random.Random, skill: str, difficulty: int) -> MicroProblem:
     lines = random_lines(rng, NAMES[difficulty], chained=skill == "chain")
     wrong, too_long = (tuple(source_of(make(rng, lines)) for _ in range(_VERSIONS)) for make in (flawed, redundant))
@@ -137,4 +166,8 @@ SKILLS: dict[str, MicroMaker] = {
     "trace": trace_problem,
     "sql": sql_problem,
 }
-ALL_SKILLS: dict[str, MicroMaker] = SKILLS | {"parts": parts_problem, "chain": chain_problem}
+ALL_SKILLS: dict[str, MicroMaker] = SKILLS | {
+    "parts": parts_problem,
+    "chain": chain_problem,
+    "countdown": countdown_problem,
+}

@@ -8,7 +8,7 @@ import argparse
 import hashlib
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,20 +18,21 @@ from rich.progress import track
 
 from data_prep.micro.lines import REDUNDANT_SHARE
 from data_prep.micro.problems import ALL_SKILLS, DIFFICULTIES, SKILLS, MicroProblem
-from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Message, RewardModel, Row, write_rows
+from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, read_rows, write_rows
 from data_prep.sources.agents import for_agent
 from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5}
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5, "countdown": 0.5}
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1}
+DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1, "countdown": 1}
 
 # A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
 # the prompts that reinforcement learning trains on, never those of val, test or sft_val.
 _SHARES = {"val": 10, "test": 10, "sft_val": 5, "train": 75}
+RL_SPLITS = ("train", "val", "test")
 _POOL = {"sft_train": "train"}
 _ATTEMPTS_PER_ROW = 400
 
@@ -61,27 +62,26 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
 
 
 def rows(
-    split: str, skills: Sequence[str], *, seed: int, count: int, difficulty: int, agents: bool = False
+    split: str,
+    skills: Sequence[str],
+    *,
+    seed: int,
+    count: int,
+    difficulty: int,
+    agents: bool = False,
+    taken: Collection[str] = (),
 ) -> list[Row]:
-    """`count` rows of every skill, shuffled. agents: for agents that act in several turns (`rewards.environments`)."""
+    """`count` rows of every skill, shuffled, without those whose prompt is taken.
+
+    agents: for agents that act in several turns (`rewards.environments`).
+    """
     drawn = [
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    made = [row(problem, split, index) for index, problem in enumerate(drawn)]
+    kept = [problem for problem in drawn if problem.prompt not in taken]
+    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(kept)]
     return [for_agent(one) for one in made] if agents else made
-
-
-def row(problem: MicroProblem, split: str, index: int) -> Row:
-    """A problem as a row for reinforcement learning."""
-    return Row(
-        data_source=problem.verifier,
-        prompt=[Message(role="user", content=problem.prompt)],
-        ability=problem.skill,
-        reward_model=RewardModel(ground_truth=problem.truth().model_dump_json()),
-        skill=problem.skill,
-        extra_info=_extra_info(problem, split, index),
-    )
 
 
 def demonstrations(
@@ -102,7 +102,9 @@ def demonstrations(
     levels = range(1, difficulty + 1) if easier else (difficulty,)
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
-        _demonstration(problem, split, *_answer(problem, rng, wrong_shares[skill], line_wrong_share))
+        problem.demonstration(
+            *_answer(problem, rng, wrong_shares[skill], line_wrong_share), extra_info(problem, split, 0)
+        )
         for skill, count in counts.items()
         for level in levels
         for problem in problems(skill, split, seed=seed, count=count // len(levels), difficulty=level)
@@ -124,14 +126,8 @@ def _answer(
     return answer, correct
 
 
-def _demonstration(problem: MicroProblem, split: str, answer: str, correct: bool) -> Demonstration:
-    messages = [Message(role="user", content=problem.prompt), Message(role="assistant", content=answer)]
-    return Demonstration(
-        messages=messages, skill=problem.skill, correct=correct, extra_info=_extra_info(problem, split, 0)
-    )
-
-
-def _extra_info(problem: MicroProblem, split: str, index: int) -> ExtraInfo:
+def extra_info(problem: MicroProblem, split: str, index: int) -> ExtraInfo:
+    """Where the problem is from."""
     digest = hashlib.sha256(problem.prompt.encode()).hexdigest()[:12]
     return ExtraInfo(split=split, index=index, id=f"micro/{problem.skill}/{digest}")
 
@@ -148,18 +144,25 @@ def make(
     easier: bool = False,
     demonstration_count: int = 34_560,
     agents: bool = False,
+    without: Path | None = None,
 ) -> dict[str, int]:
     """Write the five files into `out` and return the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
     line_wrong_share: as in `demonstrations`; easier: too, in sft_train. demonstration_count: total of all skills,
-    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement
+    learning whose prompt is there are left out.
+
+    Raises:
+        DataFileError: too few prompts, or no suite in `without`.
     """
+    files = [] if without is None else [without / f"{split}.parquet" for split in RL_SPLITS]
+    taken = {row.prompt[0].content for file in files for row in read_rows(file)}
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
     drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
-        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents)
+        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents, taken=taken)
         for split, count in counts.items()
     } | {
         split: partial(
@@ -201,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--easier", action="store_true", help="as many demonstrations of each lower difficulty")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
+    parser.add_argument("--without", type=Path, metavar="DIR", help="leave out rows whose prompts the suite in DIR has")
     options = parser.parse_args(arguments)
     wrong = options.wrong_share
     try:
@@ -215,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             easier=options.easier,
             demonstration_count=options.demonstrations,
             agents=options.agents,
+            without=options.without,
         )
     except (DataFileError, OSError) as error:
         print(f"data_prep.micro.suite: {error}", file=sys.stderr)

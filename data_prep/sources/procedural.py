@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from data_prep.governance.audit import TaskPart
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
 from data_prep.splits import split_by_hash
+from data_prep.tasks import TaskPart
 
 _SHARES = {"train": 80, "dev": 10, "test": 10}
 _ATTEMPTS = 2_000

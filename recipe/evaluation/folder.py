@@ -46,7 +46,11 @@ class EvaluationFolder:
     @property
     def run_info(self) -> dict[str, Any]:
         """The evaluation's settings; FolderError if the folder holds none."""
-        return self._read("run_info.json")
+        info = self._read("run_info.json")
+        settings = info["settings"]
+        if "protocol" in settings:  # the name of the sampling budget in earlier evaluations
+            settings["sampling"] = settings.pop("protocol")
+        return info
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """95% confidence intervals: of a mean over few runs, of a mean over hundreds of problems or seeds, and of a share."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,12 +52,12 @@ def t_interval(values: ArrayLike) -> Interval:
     Raises:
         ValueError: no value, or a matrix.
     """
-    sample = _sample(values)
-    mean = float(sample.mean())
-    if len(sample) == 1:
-        return Interval(mean)
-    half = float(t.ppf(0.975, len(sample) - 1) * sem(sample))
-    return Interval(mean, mean - half, mean + half)
+
+    def ends(sample: NDArray[np.float64], mean: float) -> tuple[float, float]:
+        half = float(t.ppf(0.975, len(sample) - 1) * sem(sample))
+        return mean - half, mean + half
+
+    return _of_mean(values, ends)
 
 
 def bootstrap_interval(values: ArrayLike, seed: int = 0) -> Interval:
@@ -66,14 +67,13 @@ def bootstrap_interval(values: ArrayLike, seed: int = 0) -> Interval:
     Raises:
         ValueError: no value, or a matrix.
     """
-    sample = _sample(values)
-    mean = float(sample.mean())
-    if len(sample) == 1:
-        return Interval(mean)
-    found = bootstrap(
-        (sample,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
-    ).confidence_interval
-    return Interval(mean, float(found.low), float(found.high))
+
+    def ends(sample: NDArray[np.float64], mean: float) -> tuple[float, float]:
+        rng = np.random.default_rng(seed)
+        resampled = bootstrap((sample,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=rng)
+        return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
+
+    return _of_mean(values, ends)
 
 
 def share_interval(successes: int, trials: int) -> Interval:
@@ -88,8 +88,10 @@ def share_interval(successes: int, trials: int) -> Interval:
     return Interval(successes / trials, float(found.low), float(found.high))
 
 
-def _sample(values: ArrayLike) -> NDArray[np.float64]:
+def _of_mean(values: ArrayLike, ends: Callable[[NDArray[np.float64], float], tuple[float, float]]) -> Interval:
+    """The mean of values with the ends of its interval, found from the sample and the mean; none for one value."""
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or len(sample) == 0:
         raise ValueError(f"values must be (runs,) with at least one of them, got shape {sample.shape}")
-    return sample
+    mean = float(sample.mean())
+    return Interval(mean, *ends(sample, mean)) if len(sample) > 1 else Interval(mean)

@@ -1,7 +1,7 @@
 """What a run promised its protected skills, and what it kept: levels, anchors, slack and multipliers.
 
-Read from the metrics ``actor/projection/*``. J is a constraint's level (`workers.safety.levels`), in nats per token or
-in reward; a line is the least J that a verified step may end with.
+Read from the metrics ``actor/projection/*``. J is a constraint's level (`workers.safety.levels`), in nats per answer or
+in reward; a line is what was promised: its anchor - epsilon.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ _PANELS = (
 @dataclass(frozen=True)
 class Promise:
     """Verified optimiser steps of a run: their number, how many were shrunk and undone, and how many of the recorded
-    levels of a skill ended below its line, of how many. lowest: the least J - line; infinite without any."""
+    levels of a skill ended below its line, of how many (an update's lowest). lowest: the least J - line; infinite
+    without any."""
 
     verified: int
     shrunk: int
@@ -58,15 +59,16 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     )
     if not verified:
         return None
-    margins = [
-        row[f"{_METRICS}verified_level/{name}"] - row[f"{_METRICS}line/{name}"]
-        for row in rows
-        for name in constraint_names(rows)
-        if f"{_METRICS}line/{name}" in row
-    ]
+    margins = [_margin(row, name) for row in rows for name in constraint_names(rows) if f"{_METRICS}line/{name}" in row]
     # A level that is no number is below every line.
     below = sum(not margin >= 0 for margin in margins)
     return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))
+
+
+def _margin(row: Mapping[str, float], name: str) -> float:
+    """The least J - line of an update's steps; that of the last one where only it was recorded."""
+    last = row[f"{_METRICS}verified_level/{name}"] - row[f"{_METRICS}line/{name}"]
+    return row.get(f"{_METRICS}verified_margin/{name}", last)
 
 
 def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None:

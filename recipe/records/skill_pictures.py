@@ -29,7 +29,7 @@ from workers.skill_metrics import Array
 _POINTS, _SMALL = ".1f", ".3g"  # number formats of a heat map
 _PREDICTED = {
     "rollouts": "predicted change of the skill\n(in advantages)",
-    "solutions": "predicted change of solutions'\nlog-likelihood (nats per token)",
+    "solutions": "predicted change of solutions'\nlog-likelihood (nats)",
 }
 
 

@@ -27,7 +27,8 @@ class SkillRecord:
     greedy: (stages, skills) as `accuracy`, of greedy answers; None if not measured.
     protected: names of skills to keep, even if no stage before the last trains them.
     predicted: (stages, skills) changes predicted by the constraint gradients; predicted_by: their source, rollouts
-    (in units of the advantages) or solutions (of the mean log-likelihood, in nats per token).
+    (in units of the advantages) or solutions (of the mean log-likelihood, in nats per answer; paper B's kept runs: per
+    token).
     errors: (1 + stages, skills) standard errors of `initial` and `accuracy`, NaN where not measured; None if none was.
     halves: (2, 1 + stages, skills) accuracies of the two halves of a skill's prompts; None if they were not measured.
     """

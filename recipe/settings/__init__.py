@@ -61,6 +61,9 @@ class ProtocolSettings(Group):
 
     kind: Literal["mixed", "sequential", "curriculum"]
     every_skill: bool = False
+    weights: Literal["fixed", "worst"] = "fixed"
+    weight_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    weight_trade: float = Field(default=0.2, ge=0, allow_inf_nan=False)
     skill_sequence: list[str] | None = None
     levels: list[list[str]] | None = None
     mixing: Literal["ordered", "linear"] = "ordered"
@@ -68,6 +71,7 @@ class ProtocolSettings(Group):
     memory_per_protected: int = Field(default=8, ge=0)
     memory_size: int = Field(default=64, ge=1)
     replay_share: float = Field(default=0.0, ge=0, lt=1)
+    replay_from: Literal["store", "mastered"] = "store"
     refresh_steps: int = Field(default=0, ge=0)
     val_n_of_others: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
@@ -223,6 +227,12 @@ class Settings(Group):
             raise ValueError(
                 f"failures.share={self.failures.share} changes which prompts a step trains on, but "
                 f"protocol={protocol.kind} fixes them: set failures.share=0, or use protocol=mixed without every_skill"
+            )
+        if protocol.weights == "worst" and not (protocol.kind == "mixed" and protocol.every_skill):
+            raise ValueError("protocol.weights=worst needs protocol=mixed and protocol.every_skill=true")
+        if protocol.replay_from == "mastered" and not (protocol.replay_share or protocol.refresh_steps):
+            raise ValueError(
+                "protocol.replay_from=mastered replays nothing: set protocol.replay_share or protocol.refresh_steps"
             )
         watched = projection.when == "forgetting" and projection.forgetting_accuracy == "training"
         sampled = projection.constraint_source != "solutions" or protocol.replay_share > 0

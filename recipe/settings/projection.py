@@ -80,10 +80,20 @@ class ProjectionSettings(Group):
             raise ValueError("verify changes steps, and projection=measure changes none: use closed_loop to see levels")
         if self.closed_loop and (self.epsilon_kind != "absolute" or self.space != "displacement"):
             raise ValueError("closed_loop counts in units of J: set epsilon_kind=absolute and space=displacement")
+        if self.anchored and self.when == "forgetting":
+            raise ValueError(
+                "when=forgetting leaves skills without protection, so closed_loop and verify could promise nothing: "
+                "set when=always, or closed_loop=false and verify=false"
+            )
         if self.metric == "adam" and self.space != "displacement":
             raise ValueError("metric=adam is that of the optimiser's step: set space=displacement")
         if self.noise and self.method not in ("qp", "measure"):
             raise ValueError(f"noise needs method=qp, and the method is {self.method}")
+        if self.noise >= 1 and self.agreement <= (least := (self.noise**2 - 1) / (self.noise**2 + 1)):
+            raise ValueError(
+                f"noise={self.noise} leaves no step to a constraint whose halves have a cosine of {least:.3g} or less: "
+                f"set agreement above {least:.3g}, or noise below 1"
+            )
         if self.control != "none" and self.verify:
             raise ValueError("control=random_signs moves steps in a random direction: set verify=false")
         return self
@@ -100,6 +110,12 @@ class ProjectionSettings(Group):
             raise ValueError(
                 f"projection={self.method} does not support slack: set projection.epsilon=0 and "
                 "projection.closed_loop=false, or use projection=qp"
+            )
+        nested = [name for name in get_args(ConstraintOrigin) if isinstance(self.epsilon_of.get(name), dict)]
+        if nested:
+            raise ValueError(
+                f"projection.epsilon_of gives the source {nested[0]} a mapping: give it a number, or name a skill "
+                "first, such as {sql: {rollouts: 0.1}}"
             )
         named = [name for name in self.epsilon_of if name not in get_args(ConstraintOrigin)]
         if self.method != "off" and (unknown := sorted(set(named) - set(protected))):

@@ -21,6 +21,14 @@ def judge_files(options: Sequence[str]) -> tuple[Path, ...]:
     return (CONFIGS / "train.yaml", CONFIGS / "reward/verified.yaml", CONFIGS / f"experiment/{name}.yaml")
 
 
+def left_out_rows(options: Sequence[str]) -> tuple[Path, ...]:
+    """The rows whose prompts the options of data_prep.micro leave out."""
+    if "--without" not in options:
+        return ()
+    folder = Path(options[options.index("--without") + 1])
+    return tuple(folder / f"{split}.parquet" for split in ("train", "val", "test"))
+
+
 def sft_files(experiment: str) -> tuple[Path, ...]:
     """The files that recipe.sft composes for an experiment on a CPU."""
     return (CONFIGS / "sft.yaml", CONFIGS / f"sft_experiment/{experiment}.yaml", CONFIGS / "sft_platform/cpu.yaml")

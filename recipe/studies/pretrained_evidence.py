@@ -19,7 +19,7 @@ MORE_SAMPLES = "10"  # per prompt, of grpo_more_samples: a quarter more than the
 STRENGTHS = {
     "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
-    "closed_loop": ("projection.epsilon", "0.003,0.01,0.03"),
+    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
 }
 """Each arm of `safe` with a strength: its key, and the three values that are tried."""
 HELD_OUT = "docs"  # text of our own, which no row of the suite holds

@@ -1,12 +1,13 @@
 """The evidence of bounded forgetting: docs/evidence/skill_safe_plan.md.
 
-`tune` finds the strength of each arm that has one, on seeds that the evidence does not use; `arms` compares the
-confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose larger
-batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all mixed,
-and one after the other. A stopped study resumes.
+`tune` finds the strength of each arm that has one, on seeds and prompts that the evidence does not use; `arms` compares
+the confirmatory arms at the strengths that their files state; `estimates` runs the others, `memory` three arms whose
+larger batch holds 8 memory prompts per skill, and `baselines` each skill alone (and the merged models of these), all
+mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
 from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
@@ -22,10 +23,19 @@ ENLARGED = (
     "data.train_batch_size=40",
     "actor_rollout_ref.actor.ppo_mini_batch_size=40",
 )
-MIXED = "grpo closed_loop"
+MIXED = "grpo closed_loop worst_skill"
+SIX = "grpo rehearsal closed_loop"
 SKILLS = ("write", "repair", "trace", "sql")
+# As many demonstrations of each of the four as in their own start (weights 9 in place of 7), in batches of 64.
+SIX_START = (
+    *("data/micro6", "--skills", *SKILLS, "parts", "countdown"),
+    *("--demonstrations", "44416", "trainer.total_training_steps=694"),
+)
 # As many updates as the four stages of 8 together.
 MIXED_STEPS = 32
+# The model is the study's, so the rows need no demonstrations.
+TUNING_ROWS = "data/micro_tune"
+TUNING_OPTIONS = ("--seed", "1", "--without", "data/micro", "--demonstrations", "8")
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
@@ -34,7 +44,8 @@ STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
     "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
-    "closed_loop": ("projection.epsilon", "0.001,0.003,0.01"),
+    "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
+    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
 }
 
 
@@ -43,20 +54,37 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     if stage not in STAGES:
         raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
     out = f"outputs/evidence_safe.{stage}"
-    steps.micro_start()
+    data, start, experiment = (
+        ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")
+    )
+    model = f"{data}/model"
+    steps.micro_start(*start)
     steps.take_kept(out)
-    rows = {"train": "data/micro/train.parquet", "val": "data/micro/val.parquet"}
+    rows = _rows_of(TUNING_ROWS if stage == "tune" else data)
+    if stage == "tune":
+        steps.make_rows(TUNING_ROWS, "micro", *TUNING_OPTIONS, files=MICRO_ROWS)
+        overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
-    steps.study = MadeWith(out, {"start": "data/micro/model"}, rows, settings)
+    steps.study = MadeWith(out, {"start": model}, rows, settings)
     for seed, chosen in STAGES[stage](steps):
         steps.multirun(
-            "experiment=paper_b", f"run.experiment=evidence_safe.{stage}", f"data.seed={seed}", *chosen, *overrides
+            f"experiment={experiment}",
+            f"run.experiment=evidence_safe.{stage}",
+            f"data.seed={seed}",
+            *chosen,
+            *overrides,
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
+    if stage == "arms":
+        steps.module("recipe.report", "bars", out)
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
         _merge_single_runs(steps, out)
+
+
+def _rows_of(folder: str) -> dict[str, str]:
+    return {split: f"{folder}/{split}.parquet" for split in ("train", "val")}
 
 
 Runs = list[tuple[str, tuple[str, ...]]]
@@ -84,6 +112,15 @@ def _estimates(steps: Steps) -> Runs:
 
 def _memory(steps: Steps) -> Runs:
     return _of_arms(steps, MEMORY, FEW_SEEDS, "forward", *ENLARGED)
+
+
+def _six(steps: Steps) -> Runs:
+    """Six skills, in the order of their experiment."""
+    named = listed(steps.options.arms or SIX)
+    return [
+        (seed, (FEWER, f"arm={named}", f"run.name={ARM}.forward.{SEED}"))
+        for seed in (steps.options.seeds or FEW_SEEDS).split()
+    ]
 
 
 def _baselines(steps: Steps) -> Runs:
@@ -133,4 +170,11 @@ def _in_order(order: str) -> tuple[str, str]:
     return f"protocol.skill_sequence={ORDERS[order]}", FEWER
 
 
-STAGES = {"tune": _tune, "arms": _arms, "estimates": _estimates, "memory": _memory, "baselines": _baselines}
+STAGES = {
+    "tune": _tune,
+    "arms": _arms,
+    "estimates": _estimates,
+    "memory": _memory,
+    "baselines": _baselines,
+    "six": _six,
+}

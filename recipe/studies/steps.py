@@ -21,7 +21,7 @@ from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder
 from recipe.runtime.options import Options
 from recipe.studies import manifest
-from recipe.studies.made_data import ROWS, judge_files
+from recipe.studies.made_data import ROWS, judge_files, left_out_rows
 
 REFUSED = 2
 
@@ -187,7 +187,9 @@ class Steps:
         made = f"{module.removeprefix('sources.')} {' '.join(options)}"
         self.claim_folder(MadeWith(folder, settings={"made": made}))
         command = (f"data_prep.{module}", "--out", folder, *options)
-        rows = MadeFiles(Path(folder), "rows", files, command, command[:1], judge_files(options))
+        rows = MadeFiles(
+            Path(folder), "rows", files, command, command[:1], (*judge_files(options), *left_out_rows(options))
+        )
         self.make(rows, lambda: self.module(*command))
 
     def local_model(self, model: str) -> str:

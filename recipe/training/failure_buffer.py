@@ -1,12 +1,12 @@
-"""Queue of failed prompts to retry: unique by task, first in, first out.
+"""Queues of prompts, unique by task, first in, first out: failed ones to retry, mastered ones to review.
 
-Implements FAILURE_BUFFER_UNIQUE of paper A. It holds task ids only, so its checkpoint is a list of strings; the rows
-are looked up in the data set.
+The first implements FAILURE_BUFFER_UNIQUE of paper A. They hold task ids only, so a checkpoint is lists of strings; the
+rows are looked up in the data set.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -60,3 +60,43 @@ class FailureBuffer:
         """Load the queue of a checkpoint; one without a queue (an older one, or share 0) leaves the buffer empty."""
         file = folder / self.FILE
         self._waiting = dict.fromkeys(json.loads(file.read_text())) if file.exists() else {}
+
+
+class MasteredPrompts:
+    """Tasks of each skill whose samples were all right in the latest attempt, the longest known first.
+
+    capacity: maximal number per skill; the oldest is dropped first.
+    """
+
+    def __init__(self, capacity: int):
+        self.capacity = capacity
+        self._known: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def see(self, results: Iterable[tuple[str, str, bool | None]]) -> None:
+        """Record outcomes (skill, task, whether the sample is right; None: not verified).
+
+        A task is in when all of its samples are right, and out when one is wrong; else it stays where it is.
+        """
+        groups: dict[tuple[str, str], list[bool | None]] = defaultdict(list)
+        for skill, task, right in results:
+            groups[skill, task].append(right)
+        for (skill, task), found in groups.items():
+            if False in found:
+                self._known[skill].pop(task, None)
+            elif None not in found:
+                self._known[skill].setdefault(task)
+        for known in self._known.values():
+            while len(known) > self.capacity:
+                del known[next(iter(known))]
+
+    def of(self, skill: str) -> list[str]:
+        """A skill's mastered tasks, the longest known first."""
+        return list(self._known.get(skill, ()))
+
+    def state(self) -> dict[str, list[str]]:
+        """The whole content, as JSON values."""
+        return {skill: list(known) for skill, known in self._known.items()}
+
+    def restore(self, state: Mapping[str, Sequence[str]]) -> None:
+        """Replace the content by what `state` returned."""
+        self._known = defaultdict(dict, {skill: dict.fromkeys(tasks) for skill, tasks in state.items()})

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from recipe.records.run_directory import write_atomically
 from recipe.settings import Settings
 from recipe.training.failure_buffer import FailureBuffer
+from recipe.training.schedule import PromptSchedule
 from recipe.training.skill_accuracy import Reward
 from workers.penalties import WantedPenalty
 from workers.safe_update import Constraint, Protection
@@ -201,7 +202,8 @@ class Protector:
 
     def _on_solutions(self, constraint: Constraint, staged: bool) -> Constraint:
         """The constraint with its frozen anchor set first, then its newest other solutions."""
-        stored, size = list(constraint.solutions or []), self.settings.anchor_solutions
+        stored = list(constraint.solutions or [])
+        size = min(self.settings.anchor_solutions, self.settings.solutions_per_protected)
         if not self.settings.anchored:
             return constraint
         ready = bool(stored) if staged else len(stored) >= size
@@ -283,21 +285,29 @@ def resumed_folder(trainer: Any, step: int) -> Path:
     return Path(named) if named else checkpoint_folder(trainer, step)
 
 
-def save_state(folder: Path, protector: Protector, failures: FailureBuffer | None) -> None:
+def save_state(
+    folder: Path, protector: Protector, failures: FailureBuffer | None, schedule: PromptSchedule | None = None
+) -> None:
     """Write our state into a checkpoint's folder; failures: None if failed prompts are not retried."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / PROTECTOR_FILE, json.dumps(protector.state()))
     if failures is not None:
         failures.save(folder)
+    if schedule is not None:
+        schedule.save(folder)
 
 
-def load_state(folder: Path, protector: Protector, failures: FailureBuffer) -> None:
+def load_state(
+    folder: Path, protector: Protector, failures: FailureBuffer, schedule: PromptSchedule | None = None
+) -> None:
     """Load the state written by `save_state`; a checkpoint of plain verl leaves both as new.
 
     Raises:
         AnchorError: a run with anchors finds none, so it could not know what its skills had lost before.
     """
     failures.load(folder)
+    if schedule is not None:
+        schedule.load(folder)
     if protector.names and protector.settings.anchored and not (folder / PROTECTOR_FILE).exists():
         raise AnchorError(
             f"{folder} has no {PROTECTOR_FILE}, so the anchors of closed_loop and verify are lost: "

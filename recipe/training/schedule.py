@@ -1,20 +1,25 @@
 """The schedule of skills: how many prompts of which skill each step gets, and the rows of the data for them.
 
 `PromptPlan` tables have shape (steps, skills). Everything here is a function of the settings, the seed and the step, so
-a resumed run continues in the middle of a stage without saved state.
+a resumed run continues in the middle of a stage; only weights of skills and mastered prompts have a saved state.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from recipe.records.run_directory import write_atomically
 from recipe.settings import ProtocolSettings, Settings, SettingsError, SkillsSettings
-from rewards.skills import skill_assigner
+from recipe.training.failure_buffer import MasteredPrompts
+from recipe.training.skill_weights import SkillWeights, zero_gradient_shares
+from rewards.skills import skill_assigner, task_of
 
 Counts = NDArray[np.int64]
 
@@ -197,15 +202,31 @@ class StepPrompts:
 class PromptSchedule:
     """Draws the prompts of a plan's steps: without repetition until a pool is used up, then in a new order.
 
-    rows: the rows of each skill. store_size: rows per skill in its fixed store, for replay and memory.
+    rows: the rows of each skill. store_size: rows per skill in its fixed store, for replay and memory. weights: decide
+    how many prompts of each skill a step gets; None: the plan. mastered: replayed first; None: only the store is.
+    row_of: the row of each task.
 
     Raises:
         SettingsError: a skill of the plan has no row.
     """
 
-    def __init__(self, plan: PromptPlan, rows: Mapping[str, Sequence[int]], store_size: int, seed: int):
+    FILE = "schedule.json"
+
+    def __init__(
+        self,
+        plan: PromptPlan,
+        rows: Mapping[str, Sequence[int]],
+        store_size: int,
+        seed: int,
+        *,
+        weights: SkillWeights | None = None,
+        mastered: MasteredPrompts | None = None,
+        row_of: Mapping[str, int] | None = None,
+    ):
         self.plan = plan
         self.seed = seed
+        self.weights, self.mastered, self._row_of = weights, mastered, dict(row_of or {})
+        self._weighed: dict[int, list[int]] = {}  # prompts of each skill by step, where the weights decided
         empty = [skill for skill in plan.skills if not rows.get(skill)]
         if empty:
             raise SettingsError(
@@ -225,6 +246,7 @@ class PromptSchedule:
         if not 1 <= step <= self.plan.steps:
             raise IndexError(f"step {step} is not in the plan of {self.plan.steps} steps")
         row = step - 1
+        self._weigh(step)
         trained: list[int] = []
         memory: list[int] = []
         for skill in range(len(self.plan.skills)):
@@ -233,12 +255,79 @@ class PromptSchedule:
             )
             trained += self._draw(self.pools[skill], skill, 1, int(self._offsets[0][row, skill]), fresh)
             again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + kept)
-            trained += again[:stored]
+            trained += self._reviewed(skill, int(self._offsets[1][row, skill]), again[:stored])
             memory += again[stored:]
         if np.count_nonzero((self.plan.fresh + self.plan.stored)[row]) > 1:
             # Otherwise each of several mini-batches would hold a single skill.
             trained = self._order(np.asarray(trained), 3, step).tolist()
         return StepPrompts([*trained, *memory], [False] * len(trained) + [True] * len(memory))
+
+    @property
+    def learns(self) -> bool:
+        """Whether the samples of a step decide later prompts."""
+        return self.weights is not None or self.mastered is not None
+
+    def _weigh(self, step: int) -> None:
+        """Set a step's prompts by the weights, once."""
+        if self.weights is None or step in self._weighed:
+            return
+        self._weighed[step] = self.weights.prompts(int(self.plan.fresh[step - 1].sum()))
+        self._replan()
+
+    def _replan(self) -> None:
+        for step, counts in self._weighed.items():
+            self.plan.fresh[step - 1] = counts
+        self._offsets[0] = _before(self.plan.fresh)
+
+    def _reviewed(self, skill: int, offset: int, stored: list[int]) -> list[int]:
+        """Rows to replay: mastered ones in turn, none twice, and what these lack from the store."""
+        tasks = [] if self.mastered is None else self.mastered.of(self.plan.skills[skill])
+        known = [self._row_of[task] for task in tasks if task in self._row_of]
+        turned = [known[(offset + place) % len(known)] for place in range(min(len(known), len(stored)))]
+        others = [row for row in stored if row not in turned]
+        return [*turned, *others[: len(stored) - len(turned)]]
+
+    def see(self, infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
+        """Record a step's samples, aligned lists; returns metrics. infos: of the rewards. prompts: one for each group.
+
+        Samples without a verified reward are unknown.
+        """
+        rights = [None if not info or info.get("masked") else info.get("acc", 0.0) >= 1.0 for info in infos]
+        metrics: dict[str, float] = {}
+        if self.weights is not None:
+            rights_of = defaultdict(list)
+            for info, right in zip(infos, rights, strict=True):
+                if right is not None:
+                    rights_of[str(info["skill"])].append(right)
+            means = {skill: sum(found) / len(found) for skill, found in rights_of.items()}
+            self.weights.see(means, zero_gradient_shares(infos, prompts))
+            metrics |= self.weights.metrics()
+        if self.mastered is not None:
+            skills = (str(info.get("skill")) for info in infos)
+            self.mastered.see(zip(skills, tasks, rights, strict=True))
+            metrics |= {f"protocol/mastered/{skill}": float(len(self.mastered.of(skill))) for skill in self.plan.skills}
+        return metrics
+
+    def save(self, folder: Path) -> None:
+        """Write weights and mastered prompts into a checkpoint's folder; nothing where there are neither."""
+        if self.weights is None and self.mastered is None:
+            return
+        state: dict[str, Any] = {"weighed": self._weighed}
+        state |= {} if self.weights is None else {"weights": self.weights.state()}
+        state |= {} if self.mastered is None else {"mastered": self.mastered.state()}
+        write_atomically(folder / self.FILE, json.dumps(state))
+
+    def load(self, folder: Path) -> None:
+        """Load what `save` wrote; a checkpoint without it leaves all as new."""
+        if not (folder / self.FILE).exists():
+            return
+        state = json.loads((folder / self.FILE).read_text())
+        if self.weights is not None and "weights" in state:
+            self.weights.restore(state["weights"])
+            self._weighed = {int(step): counts for step, counts in state["weighed"].items()}
+            self._replan()
+        if self.mastered is not None and "mastered" in state:
+            self.mastered.restore(state["mastered"])
 
     def _draw(self, pool: np.ndarray, skill: int, kind: int, offset: int, count: int) -> list[int]:
         drawn: list[int] = []
@@ -250,6 +339,36 @@ class PromptSchedule:
 
     def _order(self, pool: np.ndarray, *key: int) -> np.ndarray:
         return np.random.default_rng([self.seed, *key]).permutation(pool)
+
+
+def make_schedule(settings: Settings, dataset: Any, batch: int, steps: int, seed: int | None) -> PromptSchedule | None:
+    """The schedule of these settings; None for protocol mixed without every_skill.
+
+    dataset: verl's, after its filter of long prompts. steps, seed: of the run, where the protocol has none.
+
+    Raises:
+        SettingsError: as `make_plan`, `mixed_plan` and `PromptSchedule`.
+    """
+    protocol = settings.protocol
+    plan = make_plan(settings, batch)
+    if plan is None and not protocol.every_skill:
+        return None
+    rows = rows_by_skill(dataset, settings.skills)
+    sizes = {skill: len(own) for skill, own in sorted(rows.items())}
+    mixed = plan is None
+    plan = mixed_plan(sizes, batch, steps) if plan is None else plan
+    worst = protocol.weights == "worst"
+    weights = SkillWeights(plan.skills, protocol.weight_rate, protocol.weight_trade) if worst else None
+    review = protocol.replay_from == "mastered"
+    return PromptSchedule(
+        plan,
+        rows,
+        protocol.memory_size,
+        (seed or 0) if mixed else protocol.seed,
+        weights=weights,
+        mastered=MasteredPrompts(protocol.memory_size) if review else None,
+        row_of={task_of(fields["extra_info"]): row for row, fields in enumerate(dataset)} if review else None,
+    )
 
 
 def rows_by_skill(dataset: Any, skills: SkillsSettings) -> dict[str, list[int]]:

@@ -59,7 +59,7 @@ from recipe.training.samples import (
     readable_samples,
     reward_infos,
 )
-from recipe.training.schedule import PromptSchedule, make_plan, mixed_plan, rows_by_skill
+from recipe.training.schedule import PromptSchedule, make_schedule
 from recipe.training.skill_accuracy import (
     RESAMPLED,
     accuracy_by_skill,
@@ -107,17 +107,8 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        protocol, batch = self.settings.protocol, self.config.data.train_batch_size
-        plan = make_plan(self.settings, batch)
-        if plan is None and not protocol.every_skill:
-            return
-        rows = rows_by_skill(self.train_dataset.dataframe, self.settings.skills)
-        seed = protocol.seed
-        if plan is None:
-            seed = self.config.data.seed or 0
-            sizes = {skill: len(own) for skill, own in sorted(rows.items())}
-            plan = mixed_plan(sizes, batch, self.total_training_steps)
-        self.schedule = PromptSchedule(plan, rows, protocol.memory_size, seed)
+        data, rows = self.config.data, self.train_dataset.dataframe
+        self.schedule = make_schedule(self.settings, rows, data.train_batch_size, self.total_training_steps, data.seed)
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """The next prompts: the plan's, or verl's own."""
@@ -163,6 +154,9 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics.update(component_means(infos))
         if self.settings.failures.share > 0:
             metrics.update(see_failures(batch, infos, self.failures))
+        if self.schedule is not None and self.schedule.learns:
+            tasks = list(map(task_of, list(fetch(batch, "extra_info")["extra_info"])))
+            metrics.update(self.schedule.see(infos, [prompt_of(key) for key in batch.keys], tasks))
         if masked:
             self.run_directory.log_event("masked", step=self.global_steps, samples=len(masked), share=share)
             check_share(share, self.settings.run.max_masked_share, self.global_steps, self.run_directory.path)
@@ -364,13 +358,14 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory.log_event("save", step=self.global_steps)
         # Our state first, because verl then marks this checkpoint as the latest.
         failures = self.failures if self.settings.failures.share > 0 else None
-        save_state(checkpoint_folder(self.config.trainer, self.global_steps), self.protector, failures)
+        save_state(checkpoint_folder(self.config.trainer, self.global_steps), self.protector, failures, self.schedule)
         super()._save_checkpoint()
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         if self.global_steps > 0:
-            load_state(resumed_folder(self.config.trainer, self.global_steps), self.protector, self.failures)
+            folder = resumed_folder(self.config.trainer, self.global_steps)
+            load_state(folder, self.protector, self.failures, self.schedule)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, Any], global_steps: int, epoch: int

@@ -13,6 +13,26 @@ FOLDER = Path(configs.__path__[0])
 TABLE = FOLDER.parent / "docs" / "reference" / "experimental.md"
 MARK = re.compile(r"^# Experimental: (.+?) \(docs/reference/experimental\.md\)\.$", re.MULTILINE | re.DOTALL)
 
+# Neither experimental nor set by a study: what depends on the machine and the user's data, and numbers that the studies
+# leave at their defaults.
+AT_DEFAULT = {
+    "run": (
+        "root", "directory", "command", "poll_interval", "greedy_validation", "max_masked_share",
+        "generations_per_step", "gpu_memory_gib", "line_every_seconds",
+    ),
+    "skills": ("column",),
+    "protocol": ("mixing", "memory_size", "seed", "weight_rate", "weight_trade"),
+    "credit": ("skip_equal_groups", "patience", "cache_size", "seed", "tolerance", "min_valid"),
+    "projection": (
+        "protected", "recovery", "verify_tries", "anchor_solutions", "solutions_per_protected", "forgetting_margin",
+        "max_protected",
+    ),
+    "agents": ("role", "observation_characters", "feedback"),
+    "penalty": ("strength", "fisher_samples"),
+    "sandbox": ("url", "isolation", "memory_mb"),
+}  # fmt: skip
+CHOSEN_BY_FILE = {"kind", "method"}
+
 
 def marked() -> set[str]:
     """Options under a mark: ``group.key``, ``group.key=value`` or ``group=file``."""
@@ -45,3 +65,29 @@ def test_a_marked_option_is_declared_and_no_study_sets_it(option: str):
         )
         chosen = OmegaConf.select(config, name) if key else None
         assert chosen is None or (value and chosen != value), f"{path.name} sets {option}"
+
+
+def set_keys() -> set[str]:
+    """Every ``group.key`` that an experiment, arm, platform or study sets, or a how-to page shows."""
+    keys = set()
+    for path in (path for folder in ("arm", "experiment", "platform") for path in FOLDER.glob(f"{folder}/*.yaml")):
+        config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
+        for group, values in config.items():
+            keys |= {f"{group!s}.{key!s}" for key in values} if isinstance(values, DictConfig) else set()
+    folders = (FOLDER.parent / name for name in ("scripts", "recipe/studies", "docs/how-to"))
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".sh", ".py", ".md")]
+    return keys.union(*(re.findall(r"\b(\w+\.\w+)=", path.read_text(encoding="utf-8")) for path in files))
+
+
+def test_every_option_is_set_somewhere_or_marked_or_at_its_default_on_purpose():
+    declared = {
+        f"{group}.{key}"
+        for group, field in Settings.model_fields.items()
+        for key in getattr(field.annotation, "model_fields", {})
+        if key not in CHOSEN_BY_FILE
+    }
+    listed = {f"{group}.{key}" for group, keys in AT_DEFAULT.items() for key in keys}
+    assert listed <= declared
+    assert listed & marked() == set()
+    assert declared - set_keys() - marked() - listed == set()

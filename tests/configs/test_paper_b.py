@@ -9,7 +9,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 import configs
 from recipe.checks import combinations, machine, protocol
 from recipe.records.run_directory import RunDirectory
-from recipe.settings import read_settings
+from recipe.settings import SettingsError, read_settings
 from recipe.train import set_steps
 from tests.composing import composed
 
@@ -25,6 +25,7 @@ ARMS = {
     "reinforce": "off",
     "replay": "pcgrad",
     "refresh": "sequential_margin",
+    "review": "measure",
     "l2": "off",
     "ewc": "qp",
     "rehearsal": "agem",
@@ -62,7 +63,7 @@ def names(group: str) -> set[str]:
 
 
 def test_every_file_of_the_groups_is_composed_here():
-    assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo"}
+    assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo", "worst_skill"}
     assert names("penalty") == {"off", "l2", "ewc", "rehearsal"}
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
@@ -83,7 +84,8 @@ def test_a_baseline_differs_from_plain_grpo_in_what_it_is_named_for(baseline: st
         "entropy": actor.entropy_coeff > 0,
         "ppo": need_critic(config),
         "reinforce": config.algorithm.adv_estimator.startswith("reinforce"),
-        "replay": settings.protocol.replay_share > 0,
+        "replay": settings.protocol.replay_share > 0 and settings.protocol.replay_from == "store",
+        "review": settings.protocol.replay_share > 0 and settings.protocol.replay_from == "mastered",
         "refresh": settings.protocol.refresh_steps > 0,
         "l2": settings.penalty.kind == "l2",
         "ewc": settings.penalty.kind == "ewc",
@@ -114,6 +116,13 @@ def test_the_micro_suite_can_be_run_on_gpus(tiny_suite: Path, tmp_path: Path):
     assert machine.check_memory(config, run) == protocol.check(config, run) == []
 
 
+def test_the_worst_skill_gets_more_prompts_in_mixed_batches_only():
+    protocol_of = read_settings(paper_b("arm=worst_skill", "protocol=mixed")).protocol
+    assert (protocol_of.weights, protocol_of.every_skill) == ("worst", True)
+    with pytest.raises(SettingsError, match="needs protocol=mixed"):
+        read_settings(paper_b("arm=worst_skill"))
+
+
 @pytest.mark.parametrize("arm", PROTECTING)
 def test_an_arm_protects_by_what_it_is_named_for(arm: str):
     chosen = read_settings(paper_b(f"arm={arm}")).projection
@@ -127,7 +136,7 @@ def test_arms_of_the_closed_loop_differ_in_what_they_are_named_for():
     assert {
         arm: (each.projection.closed_loop, each.projection.verify) for arm, each in chosen.items()
     } == dict.fromkeys(chosen, (True, True))
-    assert {each.projection.epsilon for each in chosen.values()} == {0.003}
+    assert {each.projection.epsilon for each in chosen.values()} == {0.03}
     assert [each.projection.metric for each in chosen.values()] == ["euclidean", "adam", "euclidean"]
     assert [each.credit.kind for each in chosen.values()] == ["off", "off", "counterfactual"]
     assert read_settings(paper_b("arm=random_gradients")).projection.control == "random_signs"

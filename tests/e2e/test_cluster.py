@@ -208,7 +208,8 @@ def test_the_anchor_survives_the_restart_and_no_step_ends_below_its_line(submitt
     for row in (first, second):
         assert row["actor/projection/verified_steps"] == 1
         level = row["actor/projection/verified_level/write.solutions"]
-        assert level >= row["actor/projection/line/write.solutions"]
+        # With an epsilon of -9 the line is out of reach: no step may end below where it began.
+        assert level >= row["actor/projection/floor/write.solutions"]
 
 
 def test_a_cluster_with_too_few_resources_is_refused_in_one_message(

@@ -10,6 +10,7 @@ def test_one_help_names_every_subcommand_with_what_it_reports(capsys):
     assert list(report.SUBCOMMANDS) == [
         "compare",
         "skills",
+        "bars",
         "speed",
         "online",
         "choose",

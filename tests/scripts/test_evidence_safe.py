@@ -27,6 +27,7 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
             )
         ),
         "recipe.report skills outputs/evidence_safe.arms",
+        "recipe.report bars outputs/evidence_safe.arms",
     ]
 
 
@@ -36,7 +37,15 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
     name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
-    assert any(f"arm=closed_loop projection.epsilon=0.001,0.003,0.01 {name}" in run for run in runs)
+    assert any(f"arm=closed_loop projection.epsilon=0.01,0.03,0.1 {name}" in run for run in runs)
+
+
+def test_tuning_reads_prompts_that_the_study_does_not():
+    commands = dry("evidence_safe", "tune", ARMS="closed_loop", SEEDS="100")
+    making = "data_prep.micro --out data/micro_tune --seed 1 --without data/micro --demonstrations 8"
+    assert making in commands
+    (run,) = of_module(commands, "recipe.train")
+    assert run.endswith("data.train_files=data/micro_tune/train.parquet data.val_files=data/micro_tune/val.parquet")
 
 
 def test_the_plan_names_the_arms_and_all_of_them_have_files():
@@ -64,7 +73,10 @@ def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     names = [run.partition("run.name=")[2].split()[0] for run in runs]
     alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
     assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
-    assert "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop " in runs[4]
+    assert (
+        "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop,worst_skill "
+        in runs[4]
+    )
     assert "val_n_of_others" not in runs[4]
     assert "model.path=outputs/evidence_safe.baselines.merged/s20.model trainer.val_only=true" in merged
     mixed = read_settings(composed("experiment=paper_b", "arm=closed_loop", "protocol=mixed"))
@@ -82,9 +94,25 @@ def test_the_models_of_a_seeds_single_runs_are_exported_merged_and_validated():
     assert commands[-1] == f"recipe.report summary {folder}.merged/s20 {folder}.merged/s21"
 
 
+def test_six_skills_have_a_start_of_their_own_and_protect_none_to_five():
+    commands = dry("evidence_safe", "six")
+    assert commands[1] == (
+        "bash scripts/micro_start.sh data/micro6 --skills write repair trace sql parts countdown "
+        "--demonstrations 44416 trainer.total_training_steps=694"
+    )
+    runs = of_module(commands, "recipe.train")
+    assert len(runs) == 2
+    assert all("experiment=paper_b6 " in run and "arm=grpo,rehearsal,closed_loop " in run for run in runs)
+    config = composed("experiment=paper_b6", "arm=closed_loop")
+    made = make_plan(read_settings(config), 16)
+    assert made is not None
+    assert [len(protected) for protected in made.protected] == [0, 1, 2, 3, 4, 5]
+    assert (made.steps, config.data.max_response_length) == (48, 128)
+
+
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines"),
+        (["all"], {}, "unknown stage 'all'; valid ones: tune, arms, estimates, memory, baselines, six"),
         (["arms"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
     ):

@@ -221,7 +221,10 @@ def test_a_verified_step_ends_where_it_says_and_not_below_its_line(found: dict):
 def test_other_metrics_modules_and_signs_project_on_the_real_engine(found: dict, option: str):
     numbers = found["safe"][option]
     assert (numbers["projection/projected_steps"], numbers["projection/skipped_steps"]) == (1, 0)
-    assert numbers["projection/predicted_change/b.solutions"] > 0
+    if option == "signs":  # a correction that knows no skill leaves the constraint violated, and says so
+        assert numbers["projection/violated_steps"] == 1
+    else:
+        assert numbers["projection/predicted_change/b.solutions"] > 0
     assert numbers["projection/moved"] > 0.05
     assert numbers["projection/displacement_norm"] == pytest.approx(numbers["distance"])
 

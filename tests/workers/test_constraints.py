@@ -79,6 +79,11 @@ def likelihood(engine: Bigrams, solution: StoredSolution) -> torch.Tensor:
     return (chosen * mask).sum() / mask.sum()
 
 
+def answer(engine: Bigrams, solution: StoredSolution) -> torch.Tensor:
+    """Log-likelihood of the tokens that the model wrote, their sum."""
+    return likelihood(engine, solution) * sum(solution.mask)
+
+
 def gradient(engine: Bigrams, value: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(value, engine.module[0])[0]
 
@@ -103,14 +108,27 @@ def gradients_of(engine: Bigrams, sources: list) -> tuple[torch.Tensor, list[flo
     return found, constraint_gradients(engine, sources, [found], MICRO_BATCH)
 
 
-def test_the_gradient_of_solutions_is_that_of_their_mean_log_likelihood():
+@pytest.mark.parametrize(("per_token", "value"), [(False, answer), (True, likelihood)])
+def test_the_gradient_of_solutions_is_that_of_their_mean_log_likelihood(per_token: bool, value):
     engine = Bigrams()
-    found, (agreement,) = gradients_of(engine, [solution_source(SOLUTIONS, 1.0, 0, 1)])
-    each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
+    found, (agreement,) = gradients_of(engine, [solution_source(SOLUTIONS, 1.0, 0, 1, per_token=per_token)])
+    each = [gradient(engine, value(engine, solution)) for solution in SOLUTIONS]
     assert torch.allclose(found[0], sum(each, torch.zeros(())) / 3, atol=1e-6)
     even, odd = (each[0] + each[2]).flatten(), each[1].flatten()
     assert agreement == pytest.approx(float(torch.cosine_similarity(even, odd, dim=0)), abs=1e-5)
     assert engine.module[0].grad is None
+
+
+def test_gradient_and_level_are_in_nats_per_answer_so_that_slack_is_right_to_first_order():
+    """At uniform logits of 5 words a token costs ln 5: answers of 2, 2 and 1 trained tokens, on average 5/3 of them."""
+    engine = Bigrams()
+    engine.module[0].data.zero_()
+    (found,), levels = no_gradients(list(engine.module), 1), list[float]()
+    constraint_gradients(engine, [solution_source(SOLUTIONS, 1.0, 0, 1, anchored=3)], [found], MICRO_BATCH, levels)
+    assert levels == [pytest.approx(-5 / 3 * math.log(5))]
+    engine.module[0].data += 1e-3 * found[0]
+    after = sum(float(answer(engine, solution).detach()) for solution in SOLUTIONS) / 3
+    assert after - levels[0] == pytest.approx(1e-3 * float(found.square().sum()), rel=2e-3)
 
 
 def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantages():

@@ -14,11 +14,16 @@ import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
+from workers.safety.controls import random_signs, resigned
 from workers.safety.geometry import Solver
 
 PARAMETERS = 40
+# Of 1001 parameters, as Adam's metric: some move ten times as easily as others.
+INVERSE = torch.rand(1001, generator=torch.Generator().manual_seed(5)) + 0.1
 METHODS = (*get_args(Solver), "none")  # torchjd's methods: test_aggregators.py
 
 
@@ -355,6 +360,20 @@ def test_two_ranks_give_the_multipliers_and_the_step_of_one() -> None:
         np.concatenate([part["step"] for part in parts]), expected.step.numpy(), rtol=1e-5, atol=1e-5
     )
     assert [part["names_constraint"].item() for part in parts] == [2, 2]
+    moved = project(step, constraints, 0.1, inverse_metric=INVERSE)
+    assert moved.violated.any()
+    assert (parts[0]["moved_multipliers"] == parts[1]["moved_multipliers"]).all()
+    np.testing.assert_allclose(parts[0]["moved_multipliers"], moved.multipliers.numpy(), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(
+        np.concatenate([part["moved"] for part in parts]), moved.step.numpy(), rtol=1e-5, atol=1e-5
+    )
+    signs = random_signs([step], 3)[0]
+    assert signs.unique().tolist() == [-1, 1]
+    assert np.concatenate([part["signs"] for part in parts]).tolist() == signs.tolist()
+    turned = step + signs * (expected.step - step)
+    change = (constraints.double() @ turned.double()).numpy()
+    for part in parts:
+        np.testing.assert_allclose(part["change"], change, rtol=1e-5, atol=1e-5)
 
 
 def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) -> None:
@@ -365,6 +384,14 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
     shard, gradients = step[slice(*bounds)], constraints[:, slice(*bounds)]
     steps, rows = ([shard], [gradients]) if rank == 0 else ([shard, shard[:0]], [gradients, gradients[:, :0]])
     result = project(steps, rows, 0.1, process_group=dist.group.WORLD)
+    inverse = INVERSE[slice(*bounds)]
+    inverses = [inverse] if rank == 0 else [inverse, inverse[:0]]
+    moved = project(steps, rows, 0.1, process_group=dist.group.WORLD, inverse_metric=inverses)
+    mesh = init_device_mesh("cpu", (2,))
+    signs = random_signs([distribute_tensor(step, mesh, [Shard(0)])], 3)[0]
+    all_signs = random_signs([step], 3)[0][slice(*bounds)]
+    turned = [shard + all_signs * (result.step[0] - shard), *result.step[1:]]
+    change = resigned(result, rows, turned, dist.group.WORLD).change
     gram = constraint_gram(rows, dist.group.WORLD)
     again = project(steps, rows, 0.1, gram=gram, process_group=dist.group.WORLD)
     assert torch.equal(again.multipliers, result.multipliers)
@@ -379,6 +406,10 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
         multipliers=result.multipliers.numpy(),
         step=torch.cat(result.step).numpy(),
         names_constraint=caught.value.constraints[0],
+        moved_multipliers=moved.multipliers.numpy(),
+        moved=torch.cat(moved.step).numpy(),
+        signs=signs.numpy(),
+        change=change.numpy(),
     )
     dist.barrier()  # gloo sometimes aborts if a rank exits while the other one still uses the group
     dist.destroy_process_group()

@@ -1,11 +1,15 @@
 """Controls of the projection: a correction that knows no skill and moves the parameters as much."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+
+from workers.projection import Projection
+from workers.safety.geometry import KEPT
 
 
 def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
@@ -24,3 +28,18 @@ def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
             whole = distribute_tensor(whole.to(parameter.device), mesh, placements, src_data_rank=None).to_local()
         found.append(whole.to(parameter.device))
     return found
+
+
+def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Tensor], group: Any) -> Projection:
+    """A projection's measures after its correction got random signs: <g_s, step>, and what is left violated.
+
+    Lengths stay: signs change no element's size. group: the ranks that hold shards.
+    """
+    pairs = zip(constraints, step, strict=True)
+    change = torch.stack([rows.flatten(1).double().mv(part.flatten().double()) for rows, part in pairs]).sum(0)
+    if group is not None:
+        torch.distributed.all_reduce(change, group=group)
+    change = change.cpu()
+    slack = found.slack + (change - found.change)
+    missed = bool((slack < -KEPT * found.norms * found.length).any())
+    return replace(found, change=change, slack=slack, missed=missed)

@@ -32,7 +32,11 @@ _EIGENVALUE_FLOOR = 1e-7
 # A multiplier (in units of the step) up to this is rounding error.
 _NO_MULTIPLIER = 1e-12
 # A constraint (in cosines) holds if it is missed by less than this.
-_KEPT = 1e-5
+KEPT = 1e-5
+# |x| / |d| up to which a closed loop may ask for gain: nearly opposite gradients would ask for any length.
+LONGEST = 2.0
+# Bisections of the gain that is asked for.
+_HALVINGS = 16
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def slacks(geometry: Geometry, kept: float, mu: Vector, noise: Vector) -> Vector
 
 def keeps(change: Vector, eps: Vector) -> bool:
     """Whether every constraint holds for these changes, in cosines."""
-    return bool((change + eps >= -_KEPT * (1 + np.abs(eps))).all())
+    return bool((change + eps >= -KEPT * (1 + np.abs(eps))).all())
 
 
 def aggregate(geometry: Geometry, name: str) -> tuple[float, Vector]:
@@ -201,12 +205,35 @@ class GeometrySolution:
     feasible: bool
 
 
-def solved(geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int) -> GeometrySolution:
-    """The method's solution; a step that violates nothing is kept as it is."""
+def solved(
+    geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int, bounded: bool = False
+) -> GeometrySolution:
+    """The method's solution; a step that violates nothing is kept as it is.
+
+    bounded: where gain is asked for (eps < 0), it is scaled down so that |x| <= LONGEST |d|.
+    """
     violated = geometry.cosines - noises + eps < 0
     kept, mu, feasible = 1.0, np.zeros(len(eps)), True
     if violated.any() and method in AGGREGATORS:
         kept, mu = aggregate(geometry, method)
     elif violated.any() and method != "none":
         kept, mu, eps, feasible = solve(geometry, eps, noises, method, sweeps)
+        if bounded and (eps < 0).any() and not geometry.still and geometry.length(kept, mu) > LONGEST:
+            kept, mu, eps = _shortened(geometry, eps, noises, method, sweeps)
     return GeometrySolution(violated, kept, mu, eps, feasible)
+
+
+def _shortened(
+    geometry: Geometry, eps: Vector, noises: Vector, method: str, sweeps: int
+) -> tuple[float, Vector, Vector]:
+    """The solution for the largest share of the gain that keeps |x| <= LONGEST |d|, by bisection."""
+    low, high = 0.0, 1.0
+    best = solve(geometry, np.maximum(eps, 0.0), noises, method, sweeps)
+    for _ in range(_HALVINGS):
+        share = (low + high) / 2
+        found = solve(geometry, np.where(eps < 0, share * eps, eps), noises, method, sweeps)
+        if found[3] and geometry.length(found[0], found[1]) <= LONGEST:
+            low, best = share, found
+        else:
+            high = share
+    return best[:3]

@@ -1,13 +1,13 @@
 """The closed loop of skill-safe updates: what a protected skill may still lose, and what a step must not fall below.
 
-J is a skill's level: the mean log-likelihood per token of its anchor set, in nats, or the verified mean reward of its
-samples. J_anchor is its level when protection began. A step may cost, to first order,
+J is a skill's level: the mean log-likelihood of its anchor set's answers, in nats per answer, or the verified mean
+reward of its samples. J_anchor is its level when protection began. A step may cost, to first order,
 
     epsilon_t = epsilon - (J_anchor - J_now),
 
 so all steps together may cost epsilon: a skill that fell below its level is pushed back, one above it leaves freedom.
 A measured J with standard error e counts as moved only as far as beyond e. The promise is about what happened: after a
-step J >= min(J_anchor - epsilon, J before the step).
+step J >= J_anchor - epsilon, its line. A skill that is below its line already has its level before the step as floor.
 """
 
 import math
@@ -21,7 +21,7 @@ class LevelError(ValueError):
 
 @dataclass(frozen=True)
 class SkillLevel:
-    """A skill's level J and its standard error; nats per token, or reward."""
+    """A skill's level J and its standard error; nats per answer, or reward."""
 
     value: float
     error: float = 0.0
@@ -51,23 +51,27 @@ def relative_noise(cosine: float) -> float:
 
 
 def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float]) -> list[float]:
-    """The least J that a step may end with, for each skill: its line, or its level before the step if that is lower.
+    """What was promised each skill: the least J that a run may leave it with.
 
-    An anchor that is not finite (not taken yet), or a level before of NaN (no anchor set), sets no line: -inf.
+    An anchor of NaN (not taken yet), or a level before of NaN (no anchor set), sets no line: -inf.
 
     Raises:
         LevelError: a level of -inf before the step (`measured_levels`): the parameters are damaged already.
     """
     found = []
     for number, (epsilon, anchor, before) in enumerate(zip(epsilons, anchors, start, strict=True)):
-        verified = math.isfinite(anchor) and not math.isnan(before)
-        if verified and not math.isfinite(before):
+        if math.isinf(before) or math.isinf(anchor):
             raise LevelError(
-                f"the log-likelihood of the anchor set of constraint {number} is not finite before the step, and was "
+                f"the log-likelihood of the anchor set of constraint {number} is {before} before the step, and was "
                 f"{anchor} when protection began: the weights are damaged; resume from an earlier checkpoint"
             )
-        found.append(min(anchor - epsilon, before) if verified else -math.inf)
+        found.append(-math.inf if math.isnan(anchor) or math.isnan(before) else anchor - epsilon)
     return found
+
+
+def floors(lines: Sequence[float], start: Sequence[float]) -> list[float]:
+    """The least J that a step may end with, for each skill: its line, or its level before the step if that is lower."""
+    return [min(line, before) if line > -math.inf else line for line, before in zip(lines, start, strict=True)]
 
 
 def holds(levels: Sequence[float], floors: Sequence[float]) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from workers.displacement import local_shard
-from workers.safety.levels import holds, largest_share
+from workers.safety.levels import floors, holds, largest_share
 from workers.solution_store import StoredSolution
 
 FIRST_MOMENTS = ("exp_avg", "momentum_buffer")
@@ -29,17 +29,20 @@ Measure = Callable[[], list[float]]
 class Verification:
     """Verified steps of one update.
 
-    floors: the least level that each anchor set may end with. before: levels at the start of the update. tries:
-    bisections of a step that went too far.
+    lines: what was promised each anchor set. before: levels at the start of the update. tries: bisections of a step
+    that went too far.
 
-    levels: those of the state that was accepted last. kept: share of the last step that remains. Counts of steps:
+    floors: the least level that each may end with. levels: those of the state that was accepted last. margins: the
+    least level - line of each over the update's steps. kept: share of the last step that remains. Counts of steps:
     verified, shrunk, undone.
     """
 
-    floors: Sequence[float]
+    lines: Sequence[float]
     before: list[float]
     tries: int
+    floors: list[float] = field(init=False)
     levels: list[float] = field(init=False)
+    margins: list[float] = field(init=False)
     kept: float = 1.0
     verified: int = 0
     shrunk: int = 0
@@ -47,15 +50,22 @@ class Verification:
 
     def __post_init__(self) -> None:
         self.levels = self.before
+        self.floors = floors(self.lines, self.before)
+        self.margins = [math.inf] * len(self.before)
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
-        """Counts of steps, the share that remains of the last one, and each anchor set's level and line after it."""
+        """Counts of steps, the share that remains of the last one, each anchor set's level, line and floor after it.
+
+        ``verified_margin``: the least level - line of all steps.
+        """
         counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
         numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
         numbers["projection/kept_share"] = self.kept
-        for name, level, floor in zip(names, self.levels, self.floors, strict=True):
-            if math.isfinite(floor):
-                numbers |= {f"projection/verified_level/{name}": level, f"projection/line/{name}": floor}
+        found = zip(names, self.levels, self.lines, self.floors, self.margins, strict=True)
+        for name, level, line, floor, margin in found:
+            if math.isfinite(line):
+                values = {"verified_level": level, "line": line, "floor": floor, "verified_margin": margin}
+                numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
         return numbers
 
     def after_step(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
@@ -65,6 +75,12 @@ class Verification:
         where the step fails.
         """
         self.verified += 1
+        share = self._accepted_share(start, shards, measure)
+        margins = [level - line for level, line in zip(self.levels, self.lines, strict=True)]
+        self.margins = [min(pair) for pair in zip(self.margins, margins, strict=True)]
+        return share
+
+    def _accepted_share(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
         levels = measure()
         if holds(levels, self.floors):
             self.levels, self.kept = levels, 1.0

@@ -15,11 +15,11 @@ from data_prep.english.suite import (
     LEVELS,
     SKILLS,
     demonstrations,
+    extra_info,
     main,
     make,
     parse_levels,
     problems,
-    row,
     split_of,
 )
 from data_prep.schema import DataFileError, Demonstration, read_rows
@@ -173,7 +173,7 @@ def test_a_share_of_the_demonstrations_misreads_the_same_problems():
 
 def test_rows_become_rows_for_agents(drawn):
     for one in (one for one in drawn if one.skill in ("write", "repair")):
-        asked = for_agent(row(one, "train", 0))
+        asked = for_agent(one.row(extra_info(one, "train", 0)))
         assert asked.agent_name == "code_agent"
         assert json.loads(asked.reward_model.ground_truth)["visible"] == 1
 

@@ -56,6 +56,19 @@ def test_a_prompt_has_one_split_whatever_the_seed():
         }
 
 
+def test_rows_without_those_of_another_suite_share_no_prompt_with_any_of_its_splits(folder, tmp_path):
+    plain, apart = (make(tmp_path / name, seed=4, limit=40, demonstration_count=8, **extra)
+                    for name, extra in (("plain", {}), ("apart", {"without": folder})))  # fmt: skip
+    taken = set().union(*(prompts_of(folder, split) for split in ("train", "val", "test")))
+    for split in ("train", "val", "test"):
+        left = prompts_of(tmp_path / "apart", split)
+        assert left == prompts_of(tmp_path / "plain", split) - taken
+        assert 0 < apart[split] == len(left) <= plain[split]
+    assert apart["train"] < plain["train"]  # seeds do meet
+    with pytest.raises(DataFileError, match="no such file"):
+        make(tmp_path, limit=40, demonstration_count=8, without=tmp_path / "nothing")
+
+
 def test_every_skill_has_its_share_of_rows(folder):
     train = read_rows(folder / "train.parquet")
     assert {skill: sum(row.skill == skill for row in train) for skill in SKILLS} == dict.fromkeys(SKILLS, 40)

@@ -41,6 +41,13 @@ def test_a_level_that_is_no_number_breaks_the_promise():
     assert found.below == 1
 
 
+def test_the_lowest_of_an_updates_steps_counts_and_not_only_the_last_one():
+    last = row(2, write=(-1.0, -1.1, -1.25))
+    found = promise([last | {"actor/projection/verified_margin/write": -0.05}])
+    assert found is not None
+    assert (found.below, found.lowest) == (1, -0.05)
+
+
 def test_the_picture_has_a_column_per_constraint_and_gaps_where_it_is_not_protected(monkeypatch):
     drawn: list[Figure] = []
     monkeypatch.setattr(module, "save", lambda figure, path: drawn.append(figure))

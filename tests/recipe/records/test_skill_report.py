@@ -219,7 +219,7 @@ def test_the_folder_holds_json_table_and_pictures(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "report/interference.svg").read_text()
 
 
-@pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "nats per token")])
+@pytest.mark.parametrize(("source", "unit"), [("rollouts", "advantages"), ("solutions", "(nats)")])
 def test_the_panel_of_predictions_says_what_they_are_of(monkeypatch, source, unit: str) -> None:
     record = SkillRecord(RECORD.skills, ACCURACY, INITIAL, RECORD.trained, np.ones((3, 3)), source)
     _, panel, *_ = drawn(monkeypatch, skill_pictures.draw_interference, record).axes

@@ -42,20 +42,27 @@ def test_evaluations_of_other_problems_are_not_compared():
 
 
 def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
-    for name, right, protocol in (("base", False, "eval@1"), ("trained", True, "eval@k")):
+    for name, right, sampling in (("base", False, "eval@1"), ("trained", True, "eval@k")):
         folder = EvaluationFolder(tmp_path / name)
-        journal = folder.begin({"protocol": protocol, "model": name, "weights": name}, {})
+        journal = folder.begin({"sampling": sampling, "model": name, "weights": name}, {})
         for sample in samples({"a": right, "b": right}):
             journal.add(sample)
         folder.finish({"set": {"cut_share": 0.5 if right else 0.05}}, {})
     assert main(["compare", str(tmp_path / "base"), str(tmp_path / "trained")]) == 0
     printed = capsys.readouterr()
     assert "+100.0 [+100.0, +100.0]" in printed.out
-    assert "protocol: eval@1 in base, eval@k in trained" in printed.err
+    assert "sampling: eval@1 in base, eval@k in trained" in printed.err
     assert "model: base" not in printed.err
     assert "weights: base" not in printed.err
     assert f"{tmp_path}/trained: warning: set: 50.0% of the answers were cut" in printed.err
     assert f"{tmp_path}/base: warning" not in printed.err
+
+
+def test_the_earlier_name_of_the_sampling_budget_is_still_read(tmp_path):
+    folder = EvaluationFolder(tmp_path)
+    folder.begin({"protocol": "eval@1", "model": "m"}, {})
+    assert folder.run_info["settings"] == {"sampling": "eval@1", "model": "m"}
+    folder.check({"sampling": "eval@1", "model": "m"})
 
 
 def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):

@@ -214,6 +214,17 @@ def test_an_anchor_set_is_frozen_when_protection_begins_and_comes_first():
     assert later.solutions == [SOLUTIONS[0], SOLUTIONS[2], SOLUTIONS[3]]
 
 
+def test_a_store_smaller_than_the_anchor_set_freezes_all_that_it_holds_in_mixed():
+    protector = loop(solutions_per_protected=3, anchor_solutions=16)
+    for number, solution in enumerate(SOLUTIONS[:3]):
+        solutions_of(protector).add("sql", f"p{number}", solution)
+    assert [each.anchored for each in protection_of(protector).constraints] == [3, 0]
+
+
+def test_noise_with_enough_agreement_is_accepted():
+    assert changed({"noise": 2.0, "agreement": 0.61}).projection.noise == 2.0
+
+
 def test_anchors_survive_a_checkpoint_and_end_when_their_skill_is_trained_again():
     protector, restored = loop(), loop()
     solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
@@ -281,6 +292,11 @@ def test_epsilon_is_the_most_specific_one():
         ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
         ({"verify": True}, "needs anchor sets of solutions"),
         ({"verify": True, "constraint_source": "both", "method": "measure"}, "changes none"),
+        ({"epsilon_of": {"solutions": {"rollouts": 0.1}}}, "gives the source solutions a mapping"),
+        ({"closed_loop": True, "when": "forgetting"}, "could promise nothing: set when=always"),
+        ({"verify": True, "constraint_source": "solutions", "when": "forgetting"}, "could promise nothing"),
+        ({"noise": 1.0}, "cosine of 0 or less: set agreement above 0"),
+        ({"noise": 2.0, "agreement": 0.6}, "cosine of 0.6 or less"),
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
         ({"verify": True, "constraint_source": "solutions", "control": "random_signs"}, "set verify=false"),

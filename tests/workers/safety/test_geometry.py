@@ -203,3 +203,30 @@ def test_an_optimiser_without_second_moments_has_no_metric():
     optimizer.step()
     with pytest.raises(MetricError, match="momentum_buffer"):
         adam_inverse_metric(optimizer, [parameter])
+
+
+def test_gain_that_would_need_a_long_step_is_scaled_to_twice_the_step_by_hand():
+    """Gradients (1, 0) and (-c, s) are nearly opposite: gaining 0.5 along both takes x = (0.5, (0.5 + 0.5 c) / s)."""
+    c, s = math.cos(0.1), math.sin(0.1)
+    gradients, step = torch.tensor([[1.0, 0.0], [-c, s]], dtype=torch.float64), torch.tensor([0.0, 1.0]).double()
+    whole = project(step, gradients, -0.5)
+    height = (0.5 + 0.5 * c) / s
+    assert whole.step.tolist() == pytest.approx([0.5, height], abs=1e-4)
+    capped = project(step, gradients, -0.5, recovery=0.5)
+    share = 2 / math.hypot(0.5, height)
+    assert capped.step.tolist() == pytest.approx([0.5 * share, height * share], rel=1e-3)
+    assert float(capped.step.norm()) <= 2
+    assert (capped.feasible, capped.missed) == (True, False)
+    assert capped.change.tolist() == pytest.approx([0.5 * share] * 2, rel=1e-3)
+
+
+def test_gain_that_a_short_step_gives_is_not_scaled():
+    found = project(torch.tensor([-1.0, 0.0]), torch.tensor([[1.0, 0.0]]), -0.5, recovery=0.5)
+    assert found.step.tolist() == pytest.approx([0.5, 0.0])
+
+
+def test_a_cone_that_holds_no_step_leaves_nothing_and_says_so():
+    """Noise as large as the gradient: only its own direction is allowed, and d points against it."""
+    found = project(torch.tensor([-1.0, 0.5]), torch.tensor([[1.0, 0.0]]), noise=[1.5])
+    assert float(found.step.norm()) < 1e-3
+    assert found.stalled

@@ -125,7 +125,7 @@ def test_a_closed_loop_wins_back_what_was_lost_and_an_open_one_does_not():
 
 def test_a_step_is_shrunk_to_the_largest_share_that_keeps_the_line_by_hand():
     start, shards = [torch.tensor([1.0])], [torch.tensor([2.0])]
-    verification = Verification(floors=[0.69], before=[1.0], tries=3)
+    verification = Verification(lines=[0.69], before=[1.0], tries=3)
     # The level is 1 - (x - 1): at 1.25 it is 0.75, at 1.5 and 1.375 too low.
     share = verification.after_step(start, shards, lambda: [2.0 - float(shards[0])])
     assert (share, shards[0].item()) == (0.25, 1.25)
@@ -136,6 +136,8 @@ def test_a_step_is_shrunk_to_the_largest_share_that_keeps_the_line_by_hand():
         "projection/kept_share": 0.25,
         "projection/verified_level/a": 0.75,
         "projection/line/a": 0.69,
+        "projection/floor/a": 0.69,
+        "projection/verified_margin/a": pytest.approx(0.06),
     }
 
 
@@ -143,7 +145,7 @@ def test_a_step_is_shrunk_to_the_largest_share_that_keeps_the_line_by_hand():
 def test_a_step_that_no_share_saves_is_undone_bit_for_bit(level: float):
     start = [torch.tensor([0.1, 1e-30])]
     shards = [start[0] + torch.tensor([0.3, 1.0])]
-    verification = Verification(floors=[0.5], before=[0.6], tries=4)
+    verification = Verification(lines=[0.5], before=[0.6], tries=4)
     assert verification.after_step(start, shards, lambda: [level]) == 0
     assert torch.equal(shards[0], start[0])
     assert (verification.undone, verification.levels) == (1, [0.6])
@@ -152,7 +154,7 @@ def test_a_step_that_no_share_saves_is_undone_bit_for_bit(level: float):
 def test_a_step_that_keeps_its_lines_keeps_its_bits_and_costs_one_pass():
     passes = iter([[0.5, math.nan]])
     shards = [torch.tensor([0.3])]
-    verification = Verification(floors=[0.5, -math.inf], before=[0.6, math.nan], tries=4)
+    verification = Verification(lines=[0.5, -math.inf], before=[0.6, math.nan], tries=4)
     assert verification.after_step([torch.zeros(1)], shards, lambda: next(passes)) == 1
     assert torch.equal(shards[0], torch.tensor([0.3]))
     assert verification.undone == 0
@@ -177,6 +179,90 @@ def test_a_skill_that_no_solution_supports_yet_lets_every_step_through_and_has_n
     assert numbers["projection/unprotected_skills"] == 1.0
     assert numbers["projection/level/known"] == -0.5
     assert not any(key.endswith("/empty") and ("level" in key or "line" in key) for key in numbers)
+
+
+def test_the_least_margin_of_all_steps_is_reported_and_not_only_the_last_ones():
+    passes = iter([[0.55], [0.9]])
+    verification = Verification(lines=[0.5], before=[0.6], tries=0)
+    for _ in range(2):
+        verification.after_step([torch.zeros(1)], [torch.zeros(1)], lambda: next(passes))
+    numbers = verification.metrics(["a"])
+    assert numbers["projection/verified_margin/a"] == pytest.approx(0.05)
+    assert numbers["projection/verified_level/a"] == 0.9
+
+
+def test_a_level_that_was_lost_before_the_update_is_below_its_line_and_may_not_fall_further():
+    verification = Verification(lines=[0.5], before=[0.4], tries=0)
+    assert verification.after_step([torch.zeros(1)], [torch.zeros(1)], lambda: [0.4]) == 1
+    numbers = verification.metrics(["a"])
+    assert (numbers["projection/line/a"], numbers["projection/floor/a"]) == (0.5, 0.4)
+    assert numbers["projection/verified_margin/a"] == pytest.approx(-0.1)
+
+
+def begun(step: list[float], lines: list[float], tries: int = 1, **options) -> tuple[SafeUpdate, list[torch.Tensor]]:
+    """An update with one constraint, g = (1, 0), after an optimiser step from 0."""
+    protection = Protection([Constraint("a", 0, [], anchor=0.0, level=0.0)], "qp", 0.0, "absolute", tries=tries)
+    shards = [torch.zeros(2)]
+    update = SafeUpdate(protection, [torch.tensor([[1.0, 0.0]])], snapshot(shards), **options)
+    update.verification = Verification(lines, [0.0], tries)
+    shards[0].copy_(torch.tensor(step))
+    update.after_step(shards)
+    return update, shards
+
+
+def test_what_a_shrunk_or_undone_step_is_predicted_to_change_is_what_remains_of_it():
+    # d = (0.5, -1) is allowed and kept; half of it keeps the line, so 0.25 of the predicted 0.5 remains.
+    update, shards = begun([0.5, -1.0], [-0.5])
+    assert update.verification is not None
+    update.verification.after_step(update.start, shards, lambda: [float(shards[0][1])])
+    assert update.metrics()["projection/predicted_change/a"] == pytest.approx(0.25)
+    # d = (-0.6, -0.8), of which the projection moves 0.6, is undone.
+    update, shards = begun([-0.6, -0.8], [-0.5], tries=0)
+    assert update.metrics()["projection/moved"] == pytest.approx(0.6)
+    assert update.verification is not None
+    update.verification.after_step(update.start, shards, lambda: [float(shards[0][1])])
+    assert update.metrics()["projection/moved"] == 0
+
+
+def test_verified_steps_are_counted_where_nothing_was_projected():
+    protection = Protection([Constraint("a", 0, [], anchor=0.0, level=0.0)], "qp", 0.0, "absolute", tries=1)
+    update = SafeUpdate(protection, [torch.tensor([[math.nan]])], [torch.zeros(1)])
+    update.verify([0.0], 1)
+    shards = [torch.ones(1)]
+    update.after_step(shards)
+    assert update.verification is not None
+    update.verification.after_step(update.start, shards, lambda: [0.0])
+    assert update.metrics()["projection/verified_steps"] == 1
+
+
+def test_a_correction_with_random_signs_reports_the_change_that_it_makes():
+    """d = (-1, -1) and g = (1, 0.3): by hand the correction is 1.3 / 1.09 g; the first sign is -1."""
+    shards = [torch.zeros(2)]
+    protection = Protection([Constraint("a", 0)], "qp", 0.0, "absolute", control=1)
+    signs = [torch.tensor([-1, 1], dtype=torch.int8)]
+    update = SafeUpdate(protection, [torch.tensor([[1.0, 0.3]])], snapshot(shards), signs=signs)
+    shards[0].fill_(-1.0)
+    update.after_step(shards)
+    share = 1.3 / 1.09
+    torch.testing.assert_close(shards[0], torch.tensor([-1 - share, -1 + 0.3 * share]))
+    numbers = update.metrics()
+    assert numbers["projection/predicted_change/a"] == pytest.approx(-1 - share + 0.3 * (-1 + 0.3 * share))
+    assert numbers["projection/violated_steps"] == 1
+
+
+def test_random_signs_move_as_far_as_the_correction_by_hand():
+    """d = (-1, -1), g = (1, 0): the correction is (1, 0); its sign -1 gives (-2, -1), and |x - d| stays 1."""
+    for sign, expected in ((1, [0.0, -1.0]), (-1, [-2.0, -1.0])):
+        shards = [torch.zeros(2)]
+        signs = [torch.tensor([sign, 1], dtype=torch.int8)]
+        update = SafeUpdate(
+            Protection([Constraint("a", 0)], "qp", 0.0, "absolute"), [torch.tensor([[1.0, 0.0]])], snapshot(shards),
+            signs=signs,
+        )  # fmt: skip
+        shards[0].fill_(-1.0)
+        update.after_step(shards)
+        assert shards[0].tolist() == expected
+        assert update.metrics()["projection/moved"] == pytest.approx(1 / 2**0.5)
 
 
 def test_momentum_keeps_the_share_of_the_step_and_the_second_moment_stays():

@@ -1,0 +1,68 @@
+"""Verdicts on the bars of docs/evidence/skill_safe_plan.md, from runs named ``<arm>.<order>.s<seed>``.
+
+A block is a seed, its value the mean of its orders; a seed without a finished run of every order is left out. Printed
+and written to ``bars.md``: one arm's final average minus that of each other (paired t over blocks, Holm over the
+contrasts, and each order alone), and a line per bar.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+
+from recipe.records.arms import ReportError, add_study_options, finished_runs, output_folder
+from recipe.records.bars import ArmRuns, RunOutcome, block_means, contrast_table, contrasts, orders_of, verdicts
+from recipe.records.run_directory import write_atomically
+from recipe.reports.skills import FinishedRun, measured_runs
+from workers import skill_metrics
+
+ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
+
+
+def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
+    """The measures of these runs by arm, seed and order."""
+    found: dict[str, dict[str, dict[str, RunOutcome]]] = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        order, _, seed = run.repeat.rpartition(".")
+        record = run.record
+        found[run.arm][seed][order] = RunOutcome(
+            skill_metrics.average(record.matrix), record.mean_forgetting, record.new_skill
+        )
+    return {arm: dict(own) for arm, own in found.items()}
+
+
+def bars_report(runs: Sequence[FinishedRun], arm: str, plain: str, controls: Sequence[str]) -> str:
+    """The contrasts of an arm and the verdicts, as Markdown."""
+    arms = outcomes(runs)
+    orders = orders_of(arms)
+    promises = [run.promise for run in runs if run.arm == arm]
+    whole = {name: len(block_means(own, "average", orders)) for name, own in arms.items()}
+    short = [f"{name} ({count} of {len(arms[name])})" for name, count in whole.items() if count < len(arms[name])]
+    note = f"Seeds with every order, where not all have: {', '.join(short)}." if short else ""
+    parts = [
+        "Points: means over blocks (a seed, both orders) [95% intervals, Student's t].",
+        contrast_table(contrasts(arms, arm), orders),
+        note,
+        "\n".join(each.line for each in verdicts(arms, arm, plain, controls, promises)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    add_study_options(parser)
+    parser.add_argument("--arm", default=ARM, help=f"the arm that is judged (default {ARM})")
+    parser.add_argument(
+        "--controls", nargs="*", default=CONTROLS, help=f"arms to be ahead of (default {' '.join(CONTROLS)})"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the subcommand."""
+    runs = measured_runs(finished_runs(options.runs))
+    if not any(each.arm == options.arm for each in runs):
+        raise ReportError(f"{options.runs} holds no finished run of {options.arm}")
+    text = bars_report(runs, options.arm, options.against, options.controls)
+    out = output_folder(options)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "bars.md", f"{text}\n")
+    print(text)
