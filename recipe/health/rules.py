@@ -206,8 +206,14 @@ def _undone(run: Record) -> str | None:
 def _line(run: Record) -> str | None:
     below = []
     for name in run.named(f"{PROJECTION}/verified_level/"):
-        levels, lines = (dict(run.steps_where(f"{PROJECTION}/{kind}/{name}")) for kind in ("verified_level", "line"))
-        below += [(step, name) for step in levels if step in lines and levels[step] < lines[step] - 1e-6]
+        levels, lines, margins = (
+            dict(run.steps_where(f"{PROJECTION}/{kind}/{name}"))
+            for kind in ("verified_level", "line", "verified_margin")
+        )
+        # The margin is that of an update's worst optimiser step, the level that of its last one.
+        below += [
+            (step, name) for step in levels if step in lines and margins.get(step, levels[step] - lines[step]) < -1e-6
+        ]
     return f"{below[0][1]} ended step {below[0][0]} below its line" if below else None
 
 

@@ -81,6 +81,8 @@ CASES = [
     ("undone", [{f"{P}/undone_steps": 1.0, f"{P}/verified_steps": 2.0}, {f"{P}/verified_steps": 7.0}],
         "1 of 9 optimiser steps", [{f"{P}/undone_steps": 1.0, f"{P}/verified_steps": 10.0}]),
     ("line", _levels(-1.2, -1.1), "sql ended step 1 below its line", _levels(-1.1, -1.1)),
+    ("line", [row | {f"{P}/verified_margin/sql": -0.1} for row in _levels(-1.1, -1.1)], "sql ended step 1 below",
+        [row | {f"{P}/verified_margin/sql": 0.0} for row in _levels(-1.1, -1.1)]),
 ]  # fmt: skip
 
 ENDED = [
