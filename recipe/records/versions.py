@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 6
+VERSION = 7
 KEY = "records_version"
 
 
@@ -110,6 +110,14 @@ CHANGES: dict[int, SettingsChange] = {
             "projection.agreement": -1.0,
             "projection.per_module": False,
             "projection.control": "none",
+        }
+    ),
+    7: SettingsChange(
+        added={
+            "protocol.replay_from": "store",
+            "protocol.weights": "fixed",
+            "protocol.weight_rate": 1.0,
+            "protocol.weight_trade": 0.2,
         }
     ),
 }
