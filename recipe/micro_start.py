@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
+from recipe.runtime import supervised_folder
 from recipe.studies.made_data import MICRO_ROWS, sft_files
 
 STEPS = 4
@@ -122,10 +123,9 @@ def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
 
 
 def _keep_last_checkpoint(folder: Path, model: Path) -> None:
-    """Copy the last checkpoint's weights to `model` and remove the checkpoints, which only resuming would need."""
-    steps = sorted(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2]))
-    shutil.copytree(steps[-1] / "huggingface", model, dirs_exist_ok=True)
-    for step in steps:
+    """Copy the last checkpoint's weights to `model` and remove the checkpoints."""
+    shutil.copytree(supervised_folder.step_folders(folder)[-1] / "huggingface", model, dirs_exist_ok=True)
+    for step in supervised_folder.step_folders(folder):
         shutil.rmtree(step)
 
 

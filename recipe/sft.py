@@ -4,7 +4,8 @@ Demonstrations come from ``data.train_files``, or from the accepted samples of `
 under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. ``model.path`` is a folder or a hub
 name. Demonstrations over ``data.max_length`` tokens are left out and counted. Writes a Hugging Face folder to
 ``<trainer.default_local_dir>/global_step_<N>/huggingface``, the ranks' output to ``sft.log``, and with ``report.data``
-the evaluations ``before`` and ``after`` and their differences, ``report.json``.
+the evaluations ``before`` and ``after`` and their differences, ``report.json``. Started again, it goes on from the last
+checkpoint that has a whole state (``trainer.save_freq``, ``checkpoint.save_contents``).
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -31,6 +32,7 @@ from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.report import main as print_report
+from recipe.runtime import supervised_folder
 from recipe.runtime.console import ProgressReporter, SupervisedState
 from recipe.studies.manifest import StudyError, claim
 from workers.cpu.processor import cores_note, precision_note, settle_precision, threads_per_rank
@@ -60,7 +62,7 @@ def launch(config: DictConfig) -> int:
     overrides = [f"model.path={model}", *(f"data.{split}_files=[{','.join(found)}]" for split, found in files.items())]
     status = (
         report(config, model, folder / "before")
-        or train_under_torchrun(config, folder, overrides)
+        or train_once(config, folder, overrides)
         or report(config, trained_model(folder), folder / "after")
     )
     if status == 0 and config.report.data:
@@ -228,13 +230,32 @@ def report(config: DictConfig, model: str | Path, out: Path) -> int:
 
 def trained_model(folder: Path) -> Path:
     """The Hugging Face folder of the last checkpoint."""
-    return max(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2])) / "huggingface"
+    model = supervised_folder.last_model(folder)
+    assert model is not None, f"the training has ended, but {folder} has no model"
+    return model
+
+
+def train_once(config: DictConfig, folder: Path, overrides: Sequence[str]) -> int:
+    """Train, from the last whole checkpoint if there is one, unless it was done before; returns the exit status."""
+    if supervised_folder.is_finished(folder):
+        print(f"trained before; model in {folder} (to train again, remove it)")
+        return 0
+    checkpoint = supervised_folder.resumable(folder, config.checkpoint.save_contents)
+    supervised_folder.begin(folder, checkpoint)
+    step = int(checkpoint.name.rpartition("_")[2]) if checkpoint else 0
+    if not step or step < (config.trainer.total_training_steps or sys.maxsize):
+        if checkpoint:
+            print(f"goes on from step {step}, the last checkpoint in {folder}")
+            overrides = [*overrides, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"]
+        if status := train_under_torchrun(config, folder, overrides):
+            return status
+    supervised_folder.finish(folder)
+    return 0
 
 
 def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[str]) -> int:
     """Train, with progress on the console; returns the exit status."""
-    metrics, log = folder / "metrics.jsonl", folder / "sft.log"
-    metrics.unlink(missing_ok=True)
+    metrics, log = folder / supervised_folder.METRICS, folder / "sft.log"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc_per_node={config.trainer.n_gpus_per_node}", "-m", "recipe.sft", *sys.argv[1:], *overrides]
     state = SupervisedState(config.trainer.total_training_steps or 0)

@@ -9,6 +9,7 @@ from recipe.capacity.memory_plan import too_little
 from recipe.capacity.model_shape import ModelShape
 from recipe.capacity.room import disk_refusals, machine_memory
 from recipe.capacity.sizes import PassSizes, is_packed, training_options
+from recipe.runtime.supervised_folder import STATE
 
 # The command, torchrun's agent.
 OTHER_PROCESSES = 2
@@ -45,11 +46,20 @@ def supervised_parts(config: DictConfig, shape: ModelShape, tokens: int) -> dict
     return together | {"processes": together["processes"] + OTHER_PROCESSES * parts.CPU_PROCESS}
 
 
+def supervised_disk(config: DictConfig, shape: ModelShape) -> dict[str, int]:
+    """Bytes on disk by part; a checkpoint with a state is there twice while the next one is written."""
+    model, contents = training_options(config.model, config.engine), set(config.checkpoint.save_contents)
+    stored = shape.parameters * model.weight_bytes
+    if not contents >= STATE or config.trainer.save_freq == -1:
+        return {"of model folder": stored}
+    state = parts.training_state(shape, model, 1)
+    return {"of model folders": 2 * stored, "of training states": 2 * (state.weights + state.moments)}
+
+
 def supervised_refusals(config: DictConfig, shape: ModelShape, tokens: int) -> list[str]:
     """Why the training fits neither this machine's memory nor the disk of its folder; empty if it does."""
     found, capacity = supervised_parts(config, shape, tokens), machine_memory()
-    stored = shape.parameters * training_options(config.model, config.engine).weight_bytes
-    disk = disk_refusals(Path(config.trainer.default_local_dir), {"of model folder": stored})
+    disk = disk_refusals(Path(config.trainer.default_local_dir), supervised_disk(config, shape))
     if sum(found.values()) <= capacity:
         return disk
     fixes = [f"data.micro_batch_size_per_gpu={count}" for count in _smaller(config, shape, tokens, capacity)]

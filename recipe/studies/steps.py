@@ -20,6 +20,7 @@ import yaml
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder
 from recipe.runtime.options import Options
+from recipe.runtime.supervised_folder import last_model
 from recipe.studies import manifest
 from recipe.studies.made_data import ROWS, judge_files, left_out_rows
 
@@ -304,10 +305,7 @@ def files_in(override: str) -> dict[str, str]:
 
 def last_checkpoint(folder: str) -> str:
     """The Hugging Face folder of the last step; a pattern in a dry run, which has none."""
-    found = sorted(
-        Path(folder).glob("global_step_*/huggingface"), key=lambda path: int(path.parent.name.split("_")[-1])
-    )
-    return str(found[-1]) if found else f"{folder}/global_step_*/huggingface"
+    return str(last_model(Path(folder)) or f"{folder}/global_step_*/huggingface")
 
 
 # A second place that states the answer length.

@@ -75,6 +75,7 @@ def training(folder, max_length: int):
         {
             "trainer": {"default_local_dir": str(folder / "out")},
             "data": {"train_files": [str(folder / "train.parquet")], "val_files": None, "max_length": max_length},
+            "checkpoint": {"save_contents": ["hf_model"]},
             "verified": {"evaluations": []},
             "report": {"data": []},
         }
@@ -167,3 +168,30 @@ def test_a_refused_training_leaves_the_demonstrations_of_the_one_before(tmp_path
 
 def refuse(*given):
     raise StudyError("another")
+
+
+def test_a_training_that_has_ended_is_not_repeated(tmp_path, monkeypatch, capsys):
+    steps = []
+    monkeypatch.setattr(
+        recipe.sft, "train_under_torchrun", lambda config, folder, overrides: steps.append(overrides) or 0
+    )
+    settings = OmegaConf.create({"checkpoint": {"save_contents": ["hf_model"]}, "trainer": {"total_training_steps": 9}})
+    (tmp_path / "global_step_9/huggingface").mkdir(parents=True)
+    assert [recipe.sft.train_once(settings, tmp_path, ["a=1"]) for _ in range(2)] == [0, 0]
+    assert steps == [["a=1"]]
+    assert f"trained before; model in {tmp_path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("step", "trained"), [(6, True), (9, False)])
+def test_a_training_goes_on_from_its_last_whole_checkpoint(tmp_path, monkeypatch, step, trained):
+    steps = []
+    monkeypatch.setattr(
+        recipe.sft, "train_under_torchrun", lambda config, folder, overrides: steps.append(overrides) or 0
+    )
+    contents = ["model", "optimizer", "extra", "hf_model"]
+    settings = OmegaConf.create({"checkpoint": {"save_contents": contents}, "trainer": {"total_training_steps": 9}})
+    (tmp_path / f"global_step_{step}/huggingface").mkdir(parents=True)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text(str(step))
+    assert recipe.sft.train_once(settings, tmp_path, []) == 0
+    place = f"trainer.resume_from_path={tmp_path}/global_step_{step}"
+    assert steps == ([["trainer.resume_mode=resume_path", place]] if trained else [])

@@ -1,0 +1,69 @@
+"""The folder of a supervised training: its models, the state that it goes on from, and the mark that it has ended."""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+# verl's name of the file with the number of the last complete checkpoint.
+TRACKER = "latest_checkpointed_iteration.txt"
+FINISHED = "finished"
+METRICS = "metrics.jsonl"
+STATE = frozenset({"model", "optimizer", "extra"})
+"""Contents of a checkpoint from which the training goes on as if it had not stopped."""
+
+
+def step_folders(folder: Path) -> list[Path]:
+    """Folders of the checkpoints, in the order of their steps."""
+    return sorted(folder.glob("global_step_*"), key=lambda path: int(path.name.rpartition("_")[2]))
+
+
+def last_model(folder: Path) -> Path | None:
+    """The Hugging Face folder of the last step, if there is one."""
+    found = [path / "huggingface" for path in step_folders(folder) if (path / "huggingface").is_dir()]
+    return found[-1] if found else None
+
+
+def resumable(folder: Path, contents: Collection[str]) -> Path | None:
+    """The last complete checkpoint, if checkpoints hold a whole state; contents: of a checkpoint."""
+    tracker = folder / TRACKER
+    if not set(contents) >= STATE or not tracker.is_file():
+        return None
+    checkpoint = folder / f"global_step_{tracker.read_text().strip()}"
+    return checkpoint if checkpoint.is_dir() else None
+
+
+def begin(folder: Path, checkpoint: Path | None) -> None:
+    """Make the folder ready for a start that goes on from `checkpoint`, or from nothing.
+
+    Metrics of the start before are kept beside those that verl will write if this start goes on from it.
+    """
+    metrics = folder / METRICS
+    if checkpoint is None:
+        (folder / TRACKER).unlink(missing_ok=True)
+        for each in folder.glob("metrics*.jsonl"):
+            each.unlink()
+    elif metrics.exists():
+        metrics.replace(folder / f"metrics.until_{checkpoint.name}.jsonl")
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the training has ended well and its model is there."""
+    return (folder / FINISHED).exists() and last_model(folder) is not None
+
+
+def finish(folder: Path) -> None:
+    """Mark the training as ended and remove its checkpoints but for the last one's model."""
+    model = last_model(folder)
+    (folder / FINISHED).touch()
+    for each in step_folders(folder):
+        if model is None or each != model.parent:
+            shutil.rmtree(each)
+            continue
+        for entry in each.iterdir():
+            if entry == model:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    (folder / TRACKER).unlink(missing_ok=True)
