@@ -20,6 +20,7 @@ from recipe.pages.curves import drawn
 from recipe.pages.differences import between, differences, flat
 from recipe.pages.facts import facts
 from recipe.pages.panels import Curve, Panel, every_metric, panels
+from recipe.pages.questions import questions
 from recipe.pages.samples import SAMPLES, read_samples
 from recipe.pages.text import island, visible
 from recipe.records.run_directory import RunDirectory, write_atomically
@@ -57,6 +58,17 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES) -
     empty = [Curve(name, number, [], [], look="points") for number, name in enumerate(names)]
     figures["any-metric"] = drawn(Panel("all metrics", empty), len(runs))
     shown = read_samples(runs, samples)
+    asked = [
+        questions(
+            run.metrics(),
+            one.table,
+            one.promise,
+            credit=settings["credit.kind"] != "off",
+            protects=settings["projection.method"] not in ("off", "measure"),
+            samples=[row for row in shown.rows if row["run"] == number],
+        )
+        for number, (run, one, settings) in enumerate(zip(runs, found, flats, strict=True))
+    ]
     environment = Environment(
         loader=PackageLoader("recipe.pages"), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
         lstrip_blocks=True, finalize=_visible,
@@ -64,6 +76,7 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES) -
     scripts = ["\n".join(Resources(mode="inline", components=["bokeh"]).js_raw), _source("run.js")]
     return environment.get_template("run.html.j2").render(
         runs=list(zip(names, found, commands, flats, strict=True)),
+        asked=asked,
         names=names,
         panels=numbered,
         changed=[differences(config, command) for config, command in zip(configs, commands, strict=True)],

@@ -75,7 +75,7 @@ def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader
     assert {tag for tag, _ in read.tags} <= {
         "html", "head", "meta", "title", "link", "style", "body", "header", "div", "h1", "h2", "h3", "span", "code",
         "nav", "a", "main", "section", "p", "table", "tr", "th", "td", "strong", "mark", "button", "noscript",
-        "details", "summary", "label", "select", "footer", "script", "br",
+        "details", "summary", "label", "select", "footer", "script", "br", "pre",
     }  # fmt: skip
     assert len(read.scripts) == 5
     assert not [one for _, one in read.tags if any(name.startswith("on") for name in one)]

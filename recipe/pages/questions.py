@@ -1,0 +1,167 @@
+"""The three questions that a page opens with: did it learn, which step earned it, what was lost."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recipe.records.pages import SkillRow
+from recipe.records.promise import Promise
+
+Mark = Literal["up", "down", "open", ""]
+Sample = Mapping[str, Any]
+"""A row of `recipe.pages.samples`."""
+
+_DEVIATES = 1.96
+_ANCHORS = {"Did it learn?": "accuracy", "Which step earned it?": "samples", "What was lost?": "protection"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its answer in a word, and what it rests on.
+
+    mark: whether the answer is good (up), bad (down), not measured (open) or neither. facts: sentences. example: a
+    response as (text, credit or None), where one shows the answer.
+    """
+
+    asked: str
+    answer: str
+    mark: Mark
+    facts: Sequence[str]
+    example: Sequence[tuple[str, float | None]] = ()
+
+    @property
+    def anchor(self) -> str:
+        """The page's section that has the rest."""
+        return _ANCHORS[self.asked]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change of an accuracy from the first validation to the last, in points; low, high: its 95% interval if known.
+
+    The two validations count as independent, though they share their prompts: the interval is rather too wide.
+    """
+
+    row: SkillRow
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def beyond_noise(self) -> bool:
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:+.1f}, {self.high:+.1f}]"
+        return f"{100 * self.row.change:+.1f} points{interval}"
+
+
+def questions(
+    rows: Sequence[Mapping[str, float]],
+    table: Sequence[SkillRow],
+    kept: Promise | None,
+    credit: bool,
+    protects: bool,
+    samples: Sequence[Sample],
+) -> list[Question]:
+    """The questions and what a run says to them.
+
+    rows: metrics of each step. table: of its skills, their mean last. kept: what its verified steps promised. credit,
+    protects: whether the run's settings ask for credit, and for projected steps. samples: those on the page.
+    """
+    validated = sum("skill/mean/accuracy" in row for row in rows) > 1
+    changes = [_change(rows, row) for row in table] if validated else []
+    return [_learned(changes), _earned(credit, samples), _lost(changes[:-1], kept, protects)]
+
+
+def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> Change:
+    key = f"skill/{row.skill}/standard_error"
+    errors = [one[key] for one in rows if f"skill/{row.skill}/accuracy" in one and key in one]
+    count = sum(f"skill/{row.skill}/accuracy" in one for one in rows)
+    if len(errors) < max(2, count) or not all(map(math.isfinite, errors)):
+        return Change(row)
+    reach = 100 * _DEVIATES * math.hypot(errors[0], errors[-1])
+    return Change(row, 100 * row.change - reach, 100 * row.change + reach)
+
+
+def _learned(changes: Sequence[Change]) -> Question:
+    asked = "Did it learn?"
+    if not changes:
+        return Question(asked, "not measured yet", "open", ["The run has not validated twice."])
+    mean = changes[-1]
+    facts = [
+        f"Sampled validation answers, mean of the skills: {100 * mean.row.before:.1f}% before, "
+        f"{100 * mean.row.after:.1f}% now: {mean}."
+    ]
+    if mean.row.greedy:
+        before, after = mean.row.greedy
+        facts.append(
+            f"Greedy answers: {100 * before:.1f}% before, {100 * after:.1f}% now. Where only sampled answers gain, the "
+            "policy grew surer of what it could do."
+        )
+    skills = changes[:-1]
+    if len(skills) > 1 and all(one.low is not None for one in skills):
+        rose = [one.row.skill for one in skills if one.beyond_noise and one.row.change > 0]
+        facts.append(f"Beyond noise rose {len(rose)} of {len(skills)} skills{': ' if rose else ''}{', '.join(rose)}.")
+    if mean.low is None:
+        return Question(asked, "by how much is not known: one validation has no standard error", "", facts)
+    if not mean.beyond_noise:
+        return Question(asked, "not beyond noise", "", facts)
+    if mean.row.change > 0:
+        return Question(asked, "yes", "up", facts)
+    return Question(asked, "no: it got worse", "down", facts)
+
+
+def _earned(credit: bool, samples: Sequence[Sample]) -> Question:
+    asked = "Which step earned it?"
+    if not credit:
+        return Question(asked, "not asked", "open", ["`credit=counterfactual` measures it."])
+    measured = [row for row in samples if _credits(row)]
+    values = [value for row in measured for value in _credits(row)]
+    if not values:
+        return Question(asked, "not measured yet", "open", ["No sample on this page has a step with credit."])
+    signs = [sum(value > 0 for value in values), sum(value < 0 for value in values)]
+    earned, cost = (share / len(values) for share in signs)
+    facts = [
+        f"{len(values):,} steps of {len(measured):,} samples were replayed without them, or with another in their "
+        f"place: {earned:.0%} earned reward, {cost:.0%} cost some, the rest made no difference."
+    ]
+    best = max(measured, key=_tells)
+    if _tells(best)[0] == 0:
+        return Question(asked, "no step made a difference", "", facts)
+    pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
+    facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
+    return Question(asked, f"{signs[0]:,} steps did, {signs[1]:,} cost some of it", "", facts, pieces)
+
+
+def _credits(row: Sample) -> list[float]:
+    return [piece[1] for piece in row["pieces"] if len(piece) > 1 and piece[1] is not None]
+
+
+def _tells(row: Sample) -> tuple[float, float, float]:
+    """How much a sample shows: both signs first, then the spread of its credits, then few words."""
+    found = _credits(row)
+    spread = max(found) - min(found) if len(found) > 1 else 0.0
+    both = float(bool(found) and min(found) < 0 < max(found))
+    return (spread and 1 + both, spread, -sum(len(piece[0]) for piece in row["pieces"]))
+
+
+def _lost(skills: Sequence[Change], kept: Promise | None, protects: bool) -> Question:
+    asked = "What was lost?"
+    if not skills:
+        return Question(asked, "not measured yet", "open", ["The run has not validated twice."])
+    worst = min(skills, key=lambda one: one.row.change)
+    facts = [f"The least change of a skill: {worst.row.skill}, {worst}."]
+    fell = [f"{one.row.skill} {one}" for one in skills if one.beyond_noise and one.row.change < 0]
+    if kept:
+        facts.append(
+            f"Of {kept.levels} levels J of protected skills after an update, {kept.below} ended below their line; "
+            f"{kept.shrunk} of {kept.verified} verified optimiser steps were shrunk, {kept.undone} undone."
+        )
+    elif not protects:
+        facts.append("No skill was protected; `projection=qp` does it.")
+    if fell:
+        return Question(asked, ", ".join(fell), "down", facts)
+    if any(one.low is None for one in skills):
+        return Question(asked, "by how much is not known: skills have no standard errors", "", facts)
+    return Question(asked, "nothing beyond noise", "up", facts)
