@@ -38,7 +38,7 @@ def foreign() -> list[PreflightFinding]:
 def foreign_in(folder: Path) -> list[PreflightFinding]:
     """A problem for each package in this folder that is not this checkout's, such as those of another checkout.
 
-    A process that Ray starts from there would import it, because Ray puts the working directory first.
+    Ray's workers may import them, because Ray adds the working directory to their path.
     """
     specs = {name: PathFinder.find_spec(name, [str(folder)]) for name in PACKAGES}
     # A folder without __init__.py hides no package.
