@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.__main__ import commands, purpose
+from skillcredit import commands, purpose
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # What pip writes, but for the import: an environment that was made for an earlier version does not know the module.
 SCRIPT = f"""\
@@ -52,7 +52,7 @@ def test_the_entry_point_is_a_function_of_a_module_that_no_other_distribution_ha
 def test_every_module_of_recipe_is_a_command_with_a_purpose() -> None:
     found = commands()
     assert {"train", "preflight", "evaluate", "micro_start", "study"} <= found.keys()
-    assert found.keys() == {file.stem for file in (ROOT / "recipe").glob("*.py")} - {"__init__", "__main__"}
+    assert found.keys() == {file.stem for file in (ROOT / "recipe").glob("*.py")} - {"__init__"}
     for name, text in found.items():
         assert text[0].isupper(), name
         assert text.endswith("."), name
@@ -142,11 +142,11 @@ def test_a_folder_with_other_packages_of_these_names_is_refused(skillcredit, tmp
     assert "workers" not in answer.stderr  # without __init__.py it hides no package
 
 
-def test_the_checkouts_own_module_runs_the_same_commands() -> None:
+def test_an_environment_of_an_earlier_version_has_it_as_a_module() -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "recipe"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "skillcredit"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert answer.stdout.startswith("usage: python -m recipe COMMAND [ARGUMENT ...]\n")
+    assert answer.stdout.startswith("usage: skillcredit COMMAND [ARGUMENT ...]\n")
 
 
 def test_site_packages_has_a_recipe_that_an_entry_point_there_would_find() -> None:
