@@ -17,6 +17,7 @@ from recipe.health.rules import RULES, Finding, findings
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
 from recipe.records.versions import RecordsError
+from recipe.runtime.command_line import program
 
 HEALTHY, FOUND, REFUSED = 0, 1, 2
 WIDTH = 110
@@ -58,7 +59,7 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m recipe.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program("doctor"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIRECTORY")
     parser.add_argument("--rules", action="store_true", help="print the rules as a table")

@@ -32,6 +32,7 @@ from recipe.evaluation.servers import last_error
 from recipe.evaluation.verified import JudgedSamples, PreferencePair, pairs, read_judged, read_verified
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
+from recipe.runtime.command_line import program
 from recipe.studies.manifest import StudyError, claim
 from recipe.training.preference import DpoSettings
 
@@ -155,7 +156,7 @@ def gpus() -> int:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    options = argparse.ArgumentParser(prog="python -m recipe.dpo", description=__doc__)
+    options = argparse.ArgumentParser(prog=program("dpo"), description=__doc__)
     options.add_argument("--model", required=True, help="a Hugging Face folder or a hub name (owner/model)")
     options.add_argument("--evaluations", type=Path, nargs="+", required=True, help="folders of recipe.evaluate")
     options.add_argument("--out", type=Path, required=True)

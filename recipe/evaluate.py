@@ -33,6 +33,7 @@ from recipe.evaluation.metrics import Metrics, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
 from recipe.records.tables import cut_warnings, table_console
+from recipe.runtime.command_line import program
 from recipe.runtime.console import EvaluationState, ProgressReporter
 from recipe.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
@@ -50,7 +51,7 @@ class RequestError(ValueError):
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     """Parser with the options of every command that evaluates."""
-    options = argparse.ArgumentParser(prog=f"python -m recipe.{command}", description=description)
+    options = argparse.ArgumentParser(prog=program(command), description=description)
     options.add_argument(
         "--model", help="a Hugging Face folder or a hub name; with --url: the model's name on the servers"
     )

@@ -25,6 +25,7 @@ from recipe.evaluation.budgets import Budget
 from recipe.evaluation.servers import Endpoints, ServerError, last_error, vllm_server
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
+from recipe.runtime.command_line import program
 
 REFUSED, FAILED = 2, 1
 
@@ -138,7 +139,7 @@ def first_difference(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    options = argparse.ArgumentParser(prog="python -m recipe.export", description=__doc__)
+    options = argparse.ArgumentParser(prog=program("export"), description=__doc__)
     options.add_argument("run", type=Path, help="run directory of recipe.train")
     options.add_argument("--step", type=positive, help="of the checkpoint (default: the last)")
     options.add_argument("--out", type=Path, help="folder of the model (default: RUN/export/global_step_N)")

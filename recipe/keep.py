@@ -24,6 +24,7 @@ from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import KeptRun, is_file
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError, check_version
+from recipe.runtime.command_line import program
 
 # Groups of metrics that no table reads; they make up most of a row.
 LEFT_OUT = (
@@ -89,7 +90,7 @@ def _selected(row: dict[str, float]) -> dict[str, float]:
 def main(arguments: list[str]) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="recipe.keep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program("keep"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", type=Path, help="a folder of run directories, or the file")
     parser.add_argument("target", type=Path, help="the file, or a folder")

@@ -22,6 +22,7 @@ from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.room import disk_refusals, machine_memory, study_disk
 from recipe.records.tables import table_console
+from recipe.runtime.command_line import program
 from recipe.settings import SettingsError
 from workers.cpu.processor import settle_precision
 
@@ -78,7 +79,9 @@ def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
 
 def main() -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=program("memory"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--presets", action="store_true", help="a table of every preset, with LoRA and full training")
     parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
     parser.add_argument(

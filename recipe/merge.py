@@ -15,6 +15,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from recipe.runtime.command_line import program
+
 REFUSED = 2
 
 
@@ -74,7 +76,7 @@ def merge(base: Path, models: Sequence[Path], out: Path, weight: float | None) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    options = argparse.ArgumentParser(prog="python -m recipe.merge", description=__doc__)
+    options = argparse.ArgumentParser(prog=program("merge"), description=__doc__)
     options.add_argument("base", type=Path, help="folder of the model that all of them were trained from")
     options.add_argument("models", type=Path, nargs="+", metavar="MODEL", help="folder of a model, by recipe.export")
     options.add_argument("--out", type=Path, required=True, help="folder of the merged model")

@@ -8,6 +8,7 @@ from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
 from recipe.reports import bars, choose, compare, online, page, perplexity, skills, speed, summary
+from recipe.runtime.command_line import program
 
 SUBCOMMANDS = {
     "compare": compare,
@@ -25,7 +26,7 @@ REFUSED = 2
 
 def command_line() -> argparse.ArgumentParser:
     """Parser of all subcommands; ``options.run(options)`` runs the chosen one."""
-    parser = argparse.ArgumentParser(prog="python -m recipe.report", description=__doc__.partition(":")[0] + ".")
+    parser = argparse.ArgumentParser(prog=program("report"), description=__doc__.partition(":")[0] + ".")
     subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
     for name, module in SUBCOMMANDS.items():
         text = module.__doc__ or ""

@@ -1,4 +1,4 @@
-"""Train: ``python -m recipe.train experiment=NAME key=value ...``.
+"""Train a model: ``python -m recipe.train experiment=NAME key=value ...``.
 
 Composes the configuration, refuses what cannot work, and hands over to verl. ``run.name=NAME`` of an earlier run
 resumes it from its last checkpoint. With ``--multirun``, each of several comma-separated values gets its own run, one
@@ -32,6 +32,7 @@ from recipe.records.pages import processor, skill_table, source_commit, update_r
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
 from recipe.records.tables import table_console
+from recipe.runtime.command_line import program
 from recipe.runtime.console import ProgressReporter, TrainingState
 from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray
@@ -54,7 +55,7 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
     with open_dict(config):
         config.run.name = run.path.name
         config.run.directory = str(run.path)
-        config.run.command = shlex.join(["python", "-m", "recipe.train", *sys.argv[1:]])
+        config.run.command = shlex.join([*program("train").split(), *sys.argv[1:]])
     set_steps(config, settings)
     problems = examine(config, run)
     if problems:

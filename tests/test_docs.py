@@ -123,10 +123,10 @@ def test_the_documentation_is_short():
 
 
 def test_every_page_is_in_its_room():
-    """Tutorial, the pretrained model and architecture stand beside the folders of how-to, reference and evidence."""
+    """Tutorial, pretrained model, architecture, upstream stand beside the folders of how-to, reference and evidence."""
     beside = {page.name for page in PAGES if page.parent == ROOT / "docs"}
     rooms = {page.relative_to(ROOT / "docs").parts[0] for page in PAGES[1:]} - beside
-    assert beside == {"tutorial.md", "pretrained.md", "architecture.md"}
+    assert beside == {"tutorial.md", "pretrained.md", "architecture.md", "upstream.md"}
     assert rooms == {"how-to", "reference", "evidence"}
 
 

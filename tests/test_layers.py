@@ -116,9 +116,14 @@ def test_no_module_imports_itself_through_others(graph: ImportGraph) -> None:
     assert not cycles
 
 
-def test_the_sandbox_imports_nothing_else_of_the_project(graph: ImportGraph) -> None:
-    inside = {"rewards.sandbox", *graph.find_descendants("rewards.sandbox")}
-    assert len(inside) > 40
+@pytest.mark.parametrize(
+    ("parts", "modules"), [(("rewards.sandbox",), 40), (("workers.cpu", "workers.platform_cpu"), 12)]
+)
+def test_what_could_live_elsewhere_imports_nothing_else_of_the_project(
+    graph: ImportGraph, parts: tuple[str, ...], modules: int
+) -> None:
+    inside = {one for part in parts for one in (part, *graph.find_descendants(part))}
+    assert len(inside) > modules
     imported = set().union(*(graph.find_modules_directly_imported_by(module) for module in inside))
     assert imported <= inside
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,16 +32,31 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
 def foreign() -> list[PreflightFinding]:
     """A problem for each package that is not this checkout's."""
     fix = f"run from {CHECKOUT}, or put it first: export PYTHONPATH={CHECKOUT}; other checkouts come after it"
+    return _problems(found(), fix)
+
+
+def foreign_in(folder: Path) -> list[PreflightFinding]:
+    """A problem for each package in this folder that is not this checkout's, such as those of another checkout.
+
+    Ray's workers may import them, because Ray adds the working directory to their path.
+    """
+    specs = {name: PathFinder.find_spec(name, [str(folder)]) for name in PACKAGES}
+    # A folder without __init__.py hides no package.
+    there = {name: _place(spec) for name, spec in specs.items() if spec and spec.origin}
+    return _problems(there, f"change to {CHECKOUT} or an empty folder; for another checkout use its own .venv")
+
+
+def _problems(places: Mapping[str, Path | None], fix: str) -> list[PreflightFinding]:
     return [
         PreflightFinding(f"Python found another package named {name}, not the one in {CHECKOUT}", str(place), fix)
-        for name, place in found().items()
+        for name, place in places.items()
         if place != CHECKOUT / name
     ]
 
 
 def found() -> dict[str, Path | None]:
     """The folder that each package would be imported from; None if it is not found."""
-    return {name: _folder(name) for name in PACKAGES}
+    return {name: _place(importlib.util.find_spec(name)) for name in PACKAGES}
 
 
 def describe() -> str:
@@ -55,8 +72,7 @@ def refuse_foreign() -> None:
         sys.exit(2)
 
 
-def _folder(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)
+def _place(spec: ModuleSpec | None) -> Path | None:
     places = list(spec.submodule_search_locations or []) if spec else []
     return Path(places[0]).resolve() if places else None
 

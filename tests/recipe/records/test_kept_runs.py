@@ -75,7 +75,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path):
 def test_a_kept_run_is_read_in_the_terms_of_the_current_version(tmp_path: Path):
     kept_runs.write(tmp_path / "runs.jsonl.xz", [run("a", {"protocol": {"kind": "mixed"}}, version=1)])
     (found,) = kept_runs.read(tmp_path / "runs.jsonl.xz")
-    added = {"every_skill": False, "val_n_of_others": None, "replay_from": "store"}
+    added: dict[str, object] = {"every_skill": False, "val_n_of_others": None, "replay_from": "store"}
     added |= {"weights": "fixed", "weight_rate": 1.0, "weight_trade": 0.2}
     assert found.read_config() == OmegaConf.create({"protocol": {"kind": "mixed"} | added})
     unpacked = found.unpack(tmp_path / "study")
