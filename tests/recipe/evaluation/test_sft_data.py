@@ -170,28 +170,33 @@ def refuse(*given):
     raise StudyError("another")
 
 
-def test_a_training_that_has_ended_is_not_repeated(tmp_path, monkeypatch, capsys):
-    steps = []
-    monkeypatch.setattr(
-        recipe.sft, "train_under_torchrun", lambda config, folder, overrides: steps.append(overrides) or 0
-    )
+@pytest.fixture
+def trainings(monkeypatch) -> list[list[str]]:
+    """The overrides of each training that would have run."""
+    found: list[list[str]] = []
+
+    def train(config, folder, overrides: list[str]) -> int:
+        found.append(overrides)
+        return 0
+
+    monkeypatch.setattr(recipe.sft, "train_under_torchrun", train)
+    return found
+
+
+def test_a_training_that_has_ended_is_not_repeated(tmp_path, trainings, capsys):
     settings = OmegaConf.create({"checkpoint": {"save_contents": ["hf_model"]}, "trainer": {"total_training_steps": 9}})
     (tmp_path / "global_step_9/huggingface").mkdir(parents=True)
     assert [recipe.sft.train_once(settings, tmp_path, ["a=1"]) for _ in range(2)] == [0, 0]
-    assert steps == [["a=1"]]
+    assert trainings == [["a=1"]]
     assert f"trained before; model in {tmp_path}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("step", "trained"), [(6, True), (9, False)])
-def test_a_training_goes_on_from_its_last_whole_checkpoint(tmp_path, monkeypatch, step, trained):
-    steps = []
-    monkeypatch.setattr(
-        recipe.sft, "train_under_torchrun", lambda config, folder, overrides: steps.append(overrides) or 0
-    )
+def test_a_training_goes_on_from_its_last_whole_checkpoint(tmp_path, trainings, step, trained):
     contents = ["model", "optimizer", "extra", "hf_model"]
     settings = OmegaConf.create({"checkpoint": {"save_contents": contents}, "trainer": {"total_training_steps": 9}})
     (tmp_path / f"global_step_{step}/huggingface").mkdir(parents=True)
     (tmp_path / "latest_checkpointed_iteration.txt").write_text(str(step))
     assert recipe.sft.train_once(settings, tmp_path, []) == 0
     place = f"trainer.resume_from_path={tmp_path}/global_step_{step}"
-    assert steps == ([["trainer.resume_mode=resume_path", place]] if trained else [])
+    assert trainings == ([["trainer.resume_mode=resume_path", place]] if trained else [])
