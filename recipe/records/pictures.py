@@ -28,6 +28,9 @@ matplotlib.rcParams.update(
 
 MARKERS = "os^Dv<>PX*hpd8"  # shapes that differ without colour
 
+WIDEST = 1500
+"""Pixels of a PNG's width: what a page shows."""
+
 TRAINING_CURVES = {
     "critic/score/mean": "mean reward of a step's samples",
     "actor/entropy": "entropy of the policy (nats per token)",
@@ -41,10 +44,11 @@ TRAINING_CURVES = {
 def save(figure: plt.Figure, path: Path, dpi: int = 130, colours: int = 40) -> Path:
     """Write the PNG and an SVG next to it, each atomically (readers never see a partial file); close the figure.
 
-    colours: of the PNG; 256 where a colour bar shows fine steps.
+    dpi: of the PNG, less where it would be wider than `WIDEST` pixels. colours: of the PNG; 256 where a colour bar shows fine steps.
     """
     for file, metadata in ((path, {}), (path.with_suffix(".svg"), {"Date": None})):
         partial = file.with_name(f".{file.name}")
+        dpi = min(dpi, int(WIDEST / figure.get_figwidth()))
         figure.savefig(partial, dpi=dpi, format=file.suffix[1:], metadata=metadata)
         if file.suffix == ".png":
             _reduce_colours(partial, colours)
