@@ -102,10 +102,12 @@ class RunDirectory:
             write_atomically(path, secrets.token_hex(8))
         return path.read_text().strip()
 
-    def log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """Append the metrics of a step; values that are not numbers are left out."""
+    def log_metrics(self, step: int, metrics: dict[str, Any]) -> dict[str, float]:
+        """Append the metrics of a step, and return this row; values that are not numbers are left out."""
         numbers = {key: float(value) for key, value in metrics.items() if _is_number(value)}
-        self._append("metrics.jsonl", {"step": step, "time": time.time(), **numbers})
+        row = {"step": step, "time": time.time(), **numbers}
+        self._append("metrics.jsonl", row)
+        return row
 
     def log_event(self, kind: str, **fields: Any) -> None:
         """Append an event, such as the start of a phase, a checkpoint, a masked sample or an error."""
