@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import bars, choose, compare, online, page, perplexity, skills, speed, summary
+from recipe.reports import bars, choose, compare, online, page, perplexity, serve, skills, speed, summary
 
 SUBCOMMANDS = {
     "compare": compare,
@@ -18,6 +18,7 @@ SUBCOMMANDS = {
     "choose": choose,
     "summary": summary,
     "page": page,
+    "serve": serve,
     "perplexity": perplexity,
 }
 REFUSED = 2

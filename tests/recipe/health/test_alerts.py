@@ -8,8 +8,8 @@ import pytest
 import wandb
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.records.run_directory import RunDirectory
 from recipe.health.alerts import Alerts
+from recipe.records.run_directory import RunDirectory
 from tests.e2e.wandb_file import parsed
 
 CONFIG: DictConfig = OmegaConf.create({"trainer": {"logger": ["console", "wandb"]}})
