@@ -81,15 +81,23 @@ def listening_socket(host: str, port: int) -> socket.socket:
     """A socket that listens at this address; ReportError if it cannot."""
     if not 0 <= port <= 65535:
         raise ReportError(f"--port must be 0 to 65535, got {port}")
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_unspecified:
-            raise ReportError(f"--host {host} is no address that a browser can name: give this machine's own")
+    if is_wildcard(host):
+        raise ReportError(f"--host {host} is no address that a browser can name: give this machine's own")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         free = "; --port 0 takes a free one" if port else ""
-        raise ReportError(f"cannot listen at port {port} of {host}: {error.strerror}{free}") from error
+        cause = str(error.strerror).partition(" (")[0]  # Python adds the address
+        raise ReportError(f"cannot listen at port {port} of {host}: {cause}{free}") from error
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether this stands for all addresses of the machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name
 
 
 def shown(host: str) -> str:

@@ -130,7 +130,9 @@ def test_a_run_that_has_only_begun_says_what_it_lacks(tmp_path: Path):
 
 def test_files_that_are_no_records_break_nothing(tmp_path: Path):
     run = begun(tmp_path)
-    garbage = b'null\n[1]\n"x"\n{"event": ["step"]}\n{"event": "step", "step": "x", "time": {}}\n\xff\xfe\n' + b"[" * 9000
+    garbage = (
+        b'null\n[1]\n"x"\n{"event": ["step"]}\n{"event": "step", "step": "x", "time": {}}\n\xff\xfe\n' + b"[" * 9000
+    )
     garbage += b'\n{"event": "step", "step": 1e400, "time": NaN, "seconds": true}\n{"event": "failed", "error": [1]}\n'
     for name in ("events.jsonl", "metrics.jsonl"):
         (run.path / name).write_bytes(garbage)
