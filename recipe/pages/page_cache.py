@@ -11,7 +11,7 @@ from recipe.pages.run_page import run_page
 from recipe.records.run_directory import RunDirectory
 
 LIVE = "running"
-RELOAD = 30
+RELOAD = 60
 """Seconds after which the page of a run under way loads itself again."""
 
 

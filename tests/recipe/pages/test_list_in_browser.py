@@ -58,7 +58,7 @@ def test_the_list_renews_itself_and_leads_to_a_page_that_compares(run: RunDirect
         page.value("document.getElementById('compare').click()")
         page.wait("location.pathname == '/page' && document.documentElement?.dataset.ready")
         assert page.value("document.querySelectorAll('header h1').length") == 2
-        assert page.value("document.title").startswith("quickstart / a, ")
+        assert page.value("document.title").startswith("a, ")
         assert refused(page) == []
 
 
