@@ -77,7 +77,7 @@ def to_wandb(options: argparse.Namespace) -> None:
     try:
         if not wandb.login(prompt=False):
             raise DashboardError("W&B has no login: run `wandb login`, or write the workspace with --json FILE")
-        entity = options.entity or wandb.Api().default_entity
+        entity = str(options.entity or wandb.Api().default_entity)
         print(workspace(options.project, entity).save().url)
     except (wandb.Error, OSError, ValueError) as error:
         raise DashboardError(

@@ -43,4 +43,4 @@ def send_to_wandb(finding: Finding, loggers: str | Sequence[str]) -> None:
     if wandb.run is not None:
         # Backticks and the like are Markdown, which W&B's messages show.
         text = f"{finding.seen}. Healthy: {finding.rule.metric}: {finding.rule.healthy}. Try: {finding.rule.advice}"
-        wandb.run.alert(title=f"health: {finding.rule.name}", text=text, level=wandb.AlertLevel.WARN)
+        wandb.run.alert(title=f"health: {finding.rule.name}", text=text, level="WARN")

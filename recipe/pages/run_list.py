@@ -108,7 +108,7 @@ class RunList:
         """The run with this id, if the last look found it: no other path is ever opened."""
         with self._lock:
             watched = self._watched.get(name)
-            return watched and (RunDirectory(watched.path), watched.row(name, now))
+            return (RunDirectory(watched.path), watched.row(name, now)) if watched else None
 
 
 class _Watched:

@@ -3,12 +3,13 @@
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from recipe.pages import run_list
-from recipe.pages.run_files import ends, number, recorded_version
+from recipe.pages.run_files import appended, ends, number, recorded_version
 from recipe.pages.run_list import RunList, RunRow
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import KEY, VERSION
@@ -84,8 +85,12 @@ def test_a_line_that_is_being_written_waits_and_only_new_lines_are_read(tmp_path
     runs = RunList(tmp_path)
     assert row(runs).step == 2
     read = []
-    appended = run_list.appended
-    monkeypatch.setattr(run_list, "appended", lambda file, start: read.append(start) or appended(file, start))
+
+    def noted(file: Path, start: int) -> Iterator[tuple[int, dict]]:
+        read.append(start)
+        return appended(file, start)
+
+    monkeypatch.setattr(run_list, "appended", noted)
     size = (run.path / "events.jsonl").stat().st_size
     assert row(runs).step == 2
     assert read == []

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from recipe import report
 from recipe.pages import page_cache
+from recipe.pages.run_page import run_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import VERSION
 from recipe.reports.serve import MOST, application
@@ -93,8 +94,12 @@ def test_pages_are_made_of_one_run_or_of_several(served: TestClient):
 def test_a_page_is_made_again_when_a_file_changed_and_only_then(tmp_path: Path, monkeypatch):
     run = make_run(tmp_path, "a")
     made = []
-    run_page = page_cache.run_page
-    monkeypatch.setattr(page_cache, "run_page", lambda *a, **k: made.append(k["reload"]) or run_page(*a, **k))
+
+    def noted(runs: list[RunDirectory], now: float, reload: int) -> str:
+        made.append(reload)
+        return run_page(runs, now, reload=reload)
+
+    monkeypatch.setattr(page_cache, "run_page", noted)
     asked = client(tmp_path)
     first = asked.get("/page?run=quickstart/a").text
     assert asked.get("/page?run=quickstart/a").text == first
