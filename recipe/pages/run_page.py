@@ -17,7 +17,7 @@ from recipe.pages.differences import between, differences, flat
 from recipe.pages.facts import RunFacts, facts
 from recipe.pages.panels import Curve, Panel, every_metric, panels
 from recipe.pages.policy import environment, policy, source
-from recipe.pages.questions import Question, Sample, questions
+from recipe.pages.questions import PageQuestion, SampleRow, questions
 from recipe.pages.samples import SAMPLES, read_samples
 from recipe.pages.text import island
 from recipe.records.run_directory import RunDirectory, write_atomically
@@ -85,8 +85,8 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, r
 
 
 def _asked(
-    number: int, run: RunDirectory, own: RunFacts, settings: Mapping[str, str], samples: Sequence[Sample]
-) -> list[Question]:
+    number: int, run: RunDirectory, own: RunFacts, settings: Mapping[str, str], samples: Sequence[SampleRow]
+) -> list[PageQuestion]:
     """The three questions of the run with this number. settings: flat; samples: of all runs."""
     return questions(
         run.metrics(),
