@@ -152,6 +152,9 @@ def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     worst = min(skills, key=lambda one: one.row.change)
     facts = [f"The least change of a skill: {worst.row.skill}, {worst}."]
+    if greedy := [one.row for one in skills if one.row.greedy]:
+        least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda found: found[1])
+        facts.append(f"Of greedy answers: {least}, {change:+.1f} points.")
     fell = [f"{one.row.skill} {one}" for one in skills if one.beyond_noise and one.row.change < 0]
     if kept:
         facts.append(
@@ -165,3 +168,9 @@ def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -
     if any(one.low is None for one in skills):
         return PageQuestion(asked, "by how much is not known: skills have no standard errors", "", facts)
     return PageQuestion(asked, "nothing beyond noise", "up", facts)
+
+
+def _greedy_change(row: SkillRow) -> float:
+    """Points."""
+    assert row.greedy is not None
+    return 100 * (row.greedy[1] - row.greedy[0])
