@@ -231,7 +231,7 @@ def report(config: DictConfig, model: str | Path, out: Path) -> int:
 def trained_model(folder: Path) -> Path:
     """The Hugging Face folder of the last checkpoint."""
     model = supervised_folder.last_model(folder)
-    assert model is not None, f"the training has ended, but {folder} has no model"
+    assert model is not None, "train_once has seen it"
     return model
 
 
@@ -249,7 +249,9 @@ def train_once(config: DictConfig, folder: Path, overrides: Sequence[str]) -> in
             overrides = [*overrides, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"]
         if status := train_under_torchrun(config, folder, overrides):
             return status
-    supervised_folder.finish(folder)
+    if not supervised_folder.finish(folder):
+        print(f"{folder} has no Hugging Face folder: add hf_model to checkpoint.save_contents", file=sys.stderr)
+        return FAILED
     return 0
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 TRACKER = "latest_checkpointed_iteration.txt"
 FINISHED = "finished"
 METRICS = "metrics.jsonl"
+STATE_FILES = ("model_world_size_*.pt", "optim_world_size_*.pt", "extra_state_world_size_*.pt", "data_*.pt")
+"""Of a checkpoint: what only the training itself reads."""
 STATE = frozenset({"model", "optimizer", "extra"})
 """Contents of a checkpoint from which the training goes on as if it had not stopped."""
 
@@ -51,19 +53,20 @@ def is_finished(folder: Path) -> bool:
     return (folder / FINISHED).exists() and last_model(folder) is not None
 
 
-def finish(folder: Path) -> None:
-    """Mark the training as ended and remove its checkpoints but for the last one's model."""
+def finish(folder: Path) -> bool:
+    """Mark the training as ended; returns whether it left a model.
+
+    Earlier checkpoints and the last one's training state are removed: nothing goes on from them.
+    """
     model = last_model(folder)
+    if model is None:
+        return False
     (folder / FINISHED).touch()
     for each in step_folders(folder):
-        if model is None or each != model.parent:
+        if each != model.parent:
             shutil.rmtree(each)
-            continue
-        for entry in each.iterdir():
-            if entry == model:
-                continue
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+    for pattern in STATE_FILES:
+        for file in model.parent.glob(pattern):
+            file.unlink()
     (folder / TRACKER).unlink(missing_ok=True)
+    return True

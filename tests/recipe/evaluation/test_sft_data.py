@@ -200,3 +200,10 @@ def test_a_training_goes_on_from_its_last_whole_checkpoint(tmp_path, trainings, 
     assert recipe.sft.train_once(settings, tmp_path, []) == 0
     place = f"trainer.resume_from_path={tmp_path}/global_step_{step}"
     assert trainings == ([["trainer.resume_mode=resume_path", place]] if trained else [])
+
+
+def test_a_training_whose_checkpoints_hold_no_model_fails_with_the_key_that_is_missing(tmp_path, trainings, capsys):
+    settings = OmegaConf.create({"checkpoint": {"save_contents": ["model"]}, "trainer": {"total_training_steps": 9}})
+    assert recipe.sft.train_once(settings, tmp_path, []) == 1
+    assert "add hf_model to checkpoint.save_contents" in capsys.readouterr().err
+    assert len(trainings) == 1

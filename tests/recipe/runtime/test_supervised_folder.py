@@ -51,15 +51,23 @@ def test_metrics_of_an_earlier_start_are_kept_where_the_training_goes_on(tmp_pat
     assert list(tmp_path.glob("metrics*")) == []
 
 
-def test_a_training_that_ended_keeps_its_last_model_only(tmp_path):
+def test_a_training_that_ended_keeps_its_last_model_and_what_is_no_state(tmp_path):
     for step in (2, 4):
         checkpoint(tmp_path, step)
+    (tmp_path / "global_step_4/lora_adapter").mkdir()
     assert not supervised_folder.is_finished(tmp_path)
-    supervised_folder.finish(tmp_path)
+    assert supervised_folder.finish(tmp_path)
     assert supervised_folder.is_finished(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {
-        supervised_folder.FINISHED, "global_step_4", "global_step_4/huggingface"
+        supervised_folder.FINISHED, "global_step_4", "global_step_4/huggingface", "global_step_4/lora_adapter",
     }  # fmt: skip
+
+
+def test_checkpoints_without_a_model_stay(tmp_path):
+    kept = checkpoint(tmp_path, 4, model=False)
+    assert not supervised_folder.finish(tmp_path)
+    assert not supervised_folder.is_finished(tmp_path)
+    assert (kept / "optim_world_size_1_rank_0.pt").exists()
 
 
 @pytest.mark.slow
