@@ -36,6 +36,7 @@ from recipe.runtime.command_line import program
 from recipe.runtime.console import ProgressReporter, TrainingState
 from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray
+from recipe.runtime.stop_request import STATUS, RunStopped, stopping_on_sigterm
 from recipe.runtime.sweep import in_multirun, run_job
 from recipe.settings import Settings, SettingsError, read_settings
 from workers.cpu.processor import settle_precision
@@ -104,7 +105,8 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
             start_ray(config, run)
             link_logs(run)
             run.log_event("build")
-            with ending_when_a_process_dies(session_logs(), ray.get_runtime_context().get_job_id()):
+            job = ray.get_runtime_context().get_job_id()
+            with stopping_on_sigterm(run), ending_when_a_process_dies(session_logs(), job):
                 run_ppo(config, on_this_node(SkillCreditTaskRunner))
         finally:
             keep_logs(run)
@@ -194,6 +196,11 @@ def main(config: DictConfig) -> None:
     except ClusterError as error:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
+    except RunStopped as stopped:
+        run.log_event("stopped", reason=str(stopped))
+        errors.print(f"the run stopped: {stopped}; the command above resumes it", markup=False, soft_wrap=True)
+        write_page(run, errors)
+        sys.exit(STATUS)
     except Exception as error:
         report_failure(run, error, errors)
         sys.exit(FAILED)

@@ -37,6 +37,8 @@ class Finding:
 def _ended(run: Record) -> str | None:
     if run.events and run.events[-1]["event"] == "end":
         return None
+    if run.events and run.events[-1]["event"] == "stopped":
+        return str(run.events[-1].get("reason"))
     failures = [event["error"] for event in run.events if event["event"] == "failed"]
     if failures:
         return f"ended after step {run.updates} with {failures[-1]}"

@@ -106,7 +106,8 @@ def facts(run: RunDirectory, now: float) -> RunFacts:
 def state(events: Sequence[Mapping[str, Any]]) -> str:
     """Whether the run ended, failed, or neither: it is under way or was killed."""
     last = str(events[-1]["event"]) if events else ""
-    return {"end": "finished", "failed": "failed", "": "not started"}.get(last, "not finished")
+    known = {"end": "finished", "failed": "failed", "stopped": "stopped", "": "not started"}
+    return known.get(last, "not finished")
 
 
 def _skill_record(run: RunDirectory) -> SkillRecord | None:

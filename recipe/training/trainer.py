@@ -23,6 +23,7 @@ from recipe.health.alerts import Alerts
 from recipe.records.pages import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
+from recipe.runtime.stop_request import is_asked, stop
 from recipe.settings import read_settings
 from recipe.training.batch_skills import (
     accepted_solutions,
@@ -352,6 +353,12 @@ class SkillCreditTrainer(PPOTrainerSync):
         super().on_step_begin()
         self.run_directory.log_event("generate", step=self.global_steps)
 
+    def on_step_end(self) -> None:
+        super().on_step_end()
+        if self.global_steps < self.total_training_steps and is_asked(self.run_directory):
+            stop(self.run_directory, self.global_steps, self._save_checkpoint)
+            self.total_training_steps = self.global_steps  # verl's loop ends
+
     def on_sample_end(self) -> None:
         super().on_sample_end()
         self.run_directory.log_event("update", step=self.global_steps)
@@ -378,12 +385,9 @@ class SkillCreditTrainer(PPOTrainerSync):
             self.run_directory.log_generations(global_steps, "train", samples)
         self._log_metrics(global_steps, metrics)
         self.run_directory.log_event(
-            "step",
-            step=global_steps,
-            reward=metrics.get("critic/score/mean"),
-            accuracy=metrics.get("skill/mean/accuracy"),
-            seconds=metrics.get("timing_s/step"),
-        )
+            "step", step=global_steps, reward=metrics.get("critic/score/mean"),
+            accuracy=metrics.get("skill/mean/accuracy"), seconds=metrics.get("timing_s/step"),
+        )  # fmt: skip
         if "skill/mean/accuracy" in metrics:
             with failure_logged(self.run_directory, global_steps):
                 update_report(self.run_directory)

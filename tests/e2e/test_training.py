@@ -1,5 +1,6 @@
-"""Training on the real stack: it learns, survives SIGKILL, and writes its records."""
+"""Training on the real stack: it learns, survives SIGKILL and SIGTERM, and writes its records."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from tests.processes import living_descendants
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
+ASKED_AFTER = 6
+"""Steps of the second start, after which SIGTERM asks it to stop: no step that it would have saved."""
 
 
 @pytest.fixture(scope="module")
 def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """A short run of the quickstart that is killed in the middle and started again with the same command."""
+    """A short run of the quickstart that is killed, started again, asked to stop, and started a third time."""
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
@@ -34,10 +37,23 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     first.wait()
     wait_until_gone(children)
     second = start(*command, WANDB_MODE="offline")
-    output, _ = second.communicate(timeout=1500)
-    assert second.returncode == 0, output[-4000:]
+    wait_for(lambda: len(_after_start(run, 1)) >= ASKED_AFTER - SAVED_EVERY, second, seconds=1200)
+    second.terminate()
+    output, _ = second.communicate(timeout=600)
+    assert second.returncode == 128 + signal.SIGTERM, output[-4000:]
+    assert "the run stopped: SIGTERM ended it after step" in output
+    third = start(*command, WANDB_MODE="offline")
+    output, _ = third.communicate(timeout=1500)
+    assert third.returncode == 0, output[-4000:]
     assert str(run.path) in output
     return run
+
+
+def _after_start(run: RunDirectory, number: int) -> list[int]:
+    """The steps that ended in the start with this number."""
+    events = run.events()
+    starts = [*(place for place, event in enumerate(events) if event["event"] == "start"), len(events), len(events)]
+    return [event["step"] for event in events[starts[number] : starts[number + 1]] if event["event"] == "step"]
 
 
 def _events(run: RunDirectory, kind: str) -> list[dict]:
@@ -45,23 +61,28 @@ def _events(run: RunDirectory, kind: str) -> list[dict]:
 
 
 def test_the_second_start_goes_on_with_the_step_after_the_checkpoint(killed_and_continued: RunDirectory):
-    first, second = _events(killed_and_continued, "ready")
+    first, second, third = _events(killed_and_continued, "ready")
     assert (first["step"], first["resumed"]) == (0, False)
     assert (second["step"], second["resumed"]) == (SAVED_EVERY, True)
-    events = killed_and_continued.events()
-    again = [position for position, event in enumerate(events) if event["event"] == "start"][1]
-    before = [event["step"] for event in events[:again] if event["event"] == "step"]
-    after = [event["step"] for event in events[again:] if event["event"] == "step"]
+    before, between, after = (_after_start(killed_and_continued, number) for number in range(3))
     assert before == list(range(1, len(before) + 1))
     assert len(before) >= KILLED_AFTER
-    assert after == list(range(SAVED_EVERY + 1, STEPS + 1))
+    assert between == list(range(SAVED_EVERY + 1, third["step"] + 1))
+    assert after == list(range(third["step"] + 1, STEPS + 1))
     assert [row["step"] for row in killed_and_continued.metrics()] == list(range(STEPS + 1))
+
+
+def test_sigterm_saves_the_step_under_way_and_none_is_trained_again(killed_and_continued: RunDirectory):
+    (stop,), (stopped,) = _events(killed_and_continued, "stop"), _events(killed_and_continued, "stopped")
+    assert ASKED_AFTER <= stop["step"] < STEPS
+    assert f"after step {stop['step']}, with a checkpoint" in stopped["reason"]
+    assert _events(killed_and_continued, "ready")[2]["step"] == stop["step"]
 
 
 def test_both_starts_name_the_weights_that_training_began_with(killed_and_continued: RunDirectory, micro_start: Path):
     digest = weights_digest(micro_start / "model")
     assert digest
-    assert [event["weights"] for event in _events(killed_and_continued, "start")] == [digest, digest]
+    assert [event["weights"] for event in _events(killed_and_continued, "start")] == 3 * [digest]
     assert digest in (killed_and_continued.path / "EXPERIMENT.md").read_text()
     assert 'id="data-samples"' in (killed_and_continued.path / "run.html").read_text()
 
@@ -113,7 +134,7 @@ def test_nothing_was_masked_and_every_update_moved_the_adapter(killed_and_contin
 
 def test_both_starts_wrote_to_the_same_wandb_run_and_it_can_be_read_back(killed_and_continued: RunDirectory):
     files = sorted(killed_and_continued.path.glob("wandb/offline-run-*/*.wandb"))
-    assert len(files) == 2
+    assert len(files) == 3
     assert {file.stem for file in files} == {f"run-{killed_and_continued.wandb_id()}"}
     rows = [row for file in files for row in history(file)]
     measured = {"skill/mean/accuracy", "skill/mean/greedy_accuracy", "critic/score/mean", "actor/grad_norm"}
@@ -131,7 +152,7 @@ def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: Run
     assert (run.path / "plots" / "learning_curve.png").stat().st_size > 5_000
     text = (run.path / "EXPERIMENT.md").read_text()
     assert f"after {STEPS} policy updates" in text
-    assert "| restarts | 1 |" in text
+    assert "| restarts | 2 |" in text
     rows = list(read_jsonl(run.path / "generations" / f"train_{STEPS:06d}.jsonl"))
     assert len(rows) == 16
     columns = {"prompt", "response", "ground_truth", "score", "acc", "format", "error", "pass_ratio", "skill", "masked"}

@@ -1,0 +1,67 @@
+"""SIGTERM ends a run with a checkpoint after the step under way: Slurm and spot machines send it before they kill.
+
+The driver catches the signal and leaves a file in the run directory; the trainer looks for it after each step
+(``recipe/training/trainer.py``).
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from recipe.records.run_directory import RunDirectory
+
+FILE = "stop"
+STATUS = 128 + signal.SIGTERM
+"""Exit status of a run that was asked to stop, as of a command that the signal ended."""
+
+
+class RunStopped(RuntimeError):
+    """The run ended early because it was asked to; the message addresses the user."""
+
+
+def is_asked(run: RunDirectory) -> bool:
+    """Whether the run has been asked to stop."""
+    return (run.path / FILE).exists()
+
+
+def stop(run: RunDirectory, step: int, save: Callable[[], None]) -> None:
+    """Save a checkpoint of this step, unless there is one, and record that the run ends with it; for the trainer."""
+    if run.last_checkpoint != step:
+        save()
+    run.log_event("stop", step=step)
+
+
+@contextmanager
+def stopping_on_sigterm(run: RunDirectory) -> Iterator[None]:
+    """Let SIGTERM end the training within the block; for the main thread only.
+
+    The first one asks the trainer, which ends after its step. Before the first step, or at the second signal, the block
+    ends at once.
+
+    Raises:
+        RunStopped: the run ended early; it says after which step, and whether a checkpoint was saved.
+    """
+    (run.path / FILE).unlink(missing_ok=True)
+    began = len(run.events())
+    at_once: list[str] = []
+
+    def ask(*signal_and_frame: object) -> None:
+        if is_asked(run) or not any(event["event"] == "ready" for event in run.events()[began:]):
+            at_once.append("at once")
+            raise KeyboardInterrupt  # the one exception of a signal's handler that ends ray.get: it drops others
+        (run.path / FILE).touch()
+        print("SIGTERM: the run ends after this step, with a checkpoint; a second one ends it at once", file=sys.stderr)
+
+    before = signal.signal(signal.SIGTERM, ask)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not at_once:
+            raise
+        checkpoint = "no checkpoint" if run.last_checkpoint is None else f"the checkpoint of step {run.last_checkpoint}"
+        raise RunStopped(f"SIGTERM ended it at once; there is {checkpoint}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if stops := [event["step"] for event in run.events()[began:] if event["event"] == "stop"]:
+        raise RunStopped(f"SIGTERM ended it after step {stops[-1]}, with a checkpoint")
