@@ -5,9 +5,11 @@ The driver catches the signal and leaves a file in the run directory; the traine
 """
 
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from recipe.records.run_directory import RunDirectory
 
@@ -23,6 +25,16 @@ class RunStopped(RuntimeError):
 def is_asked(run: RunDirectory) -> bool:
     """Whether the run has been asked to stop."""
     return (run.path / FILE).exists()
+
+
+@contextmanager
+def passing_sigterm_on(command: subprocess.Popen[Any]) -> Iterator[None]:
+    """Let a command that this process waits for get its SIGTERM; for the main thread only."""
+    before = signal.signal(signal.SIGTERM, lambda *_: command.send_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def stop(run: RunDirectory, step: int, save: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
+from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
@@ -99,7 +100,11 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
         return
     print(f"== {name}", flush=True)
     own = [override for override in overrides if not override.startswith("run.name=")]
-    done = subprocess.run([sys.executable, "-m", "recipe.train", *own, f"run.name={name}"], check=False)
-    if done.returncode:
+    training = subprocess.Popen([sys.executable, "-m", "recipe.train", *own, f"run.name={name}"])
+    with passing_sigterm_on(training):
+        status = training.wait()
+    if status == STATUS:
+        sys.exit(STATUS)  # asked to stop: no other run begins
+    if status:
         print(f"== {name} failed: see {run.path}/logs", file=sys.stderr, flush=True)
-        raise JobFailed(f"{name} ended with exit status {done.returncode}")
+        raise JobFailed(f"{name} ended with exit status {status}")

@@ -20,6 +20,7 @@ import yaml
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder
 from recipe.runtime.options import Options
+from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
 from recipe.studies import manifest
 from recipe.studies.made_data import ROWS, judge_files, left_out_rows
@@ -121,7 +122,8 @@ class Steps:
         except OSError as error:
             raise Stopped(f"cannot start {command[0]}: {error.strerror}") from error
         try:
-            answer, _ = process.communicate()
+            with passing_sigterm_on(process):
+                answer, _ = process.communicate()
         except KeyboardInterrupt:
             process.wait()  # the terminal interrupts the command, too, which may have something to save
             raise
@@ -270,6 +272,8 @@ class Steps:
         try:
             self.module("recipe.train", "--multirun", *platform, *overrides, *self.options.train.split())
         except CommandFailed as error:
+            if error.status == STATUS:
+                raise  # it was asked to stop
             self.failed = error.status
 
     def take_kept(self, folder: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -94,3 +95,22 @@ def test_nodes_that_do_not_come_end_the_job_in_time(job):
     status, told, errors = job(WORKERS="hang", RAY_WAIT="10")
     assert (status, told) == (1, "")
     assert "stopped: Ray has 1 of 2 nodes after 10 s" in errors
+
+
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_slurms_notice_reaches_the_study_which_ends_in_its_own_time(job, tmp_path: Path, nodes: str):
+    study = tmp_path / "study.sh"
+    study.write_text('trap "sleep 1; echo saved > $1; exit 143" TERM\ntouch "$1"\nwhile :; do sleep 0.1; done\n')
+    told = tmp_path / "told"
+
+    def give_notice() -> None:
+        while not told.exists():
+            time.sleep(0.05)
+        batch = next(one for one in psutil.Process().children() if "scripts/slurm/recipe.sbatch" in one.cmdline())
+        batch.terminate()
+
+    notice = threading.Thread(target=give_notice)
+    notice.start()
+    status, text, errors = job(SLURM_JOB_NUM_NODES=nodes)
+    notice.join()
+    assert (status, text) == (143, "saved\n"), errors
