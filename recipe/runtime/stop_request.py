@@ -7,6 +7,7 @@ The driver catches the signal and leaves a file in the run directory; the traine
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from recipe.records.run_directory import RunDirectory
 FILE = "stop"
 STATUS = 128 + signal.SIGTERM
 """Exit status of a run that was asked to stop, as of a command that the signal ended."""
+SAME_REQUEST = 5.0
+"""Seconds within which signals count as one: a process group's and one passed on by a study."""
 
 
 class RunStopped(RuntimeError):
@@ -48,19 +51,24 @@ def stop(run: RunDirectory, step: int, save: Callable[[], None]) -> None:
 def stopping_on_sigterm(run: RunDirectory) -> Iterator[None]:
     """Let SIGTERM end the training within the block; for the main thread only.
 
-    The first one asks the trainer, which ends after its step. Before the first step, or at the second signal, the block
-    ends at once.
+    The first one asks the trainer, which ends after its step. Before the first step, or at a signal more than
+    `SAME_REQUEST` seconds later, the block ends at once.
 
     Raises:
         RunStopped: the run ended early; it says after which step, and whether a checkpoint was saved.
     """
     (run.path / FILE).unlink(missing_ok=True)
     began = len(run.events())
-    at_once: list[str] = []
+    asked_at: list[float] = []
+    at_once: list[bool] = []
 
     def ask(*signal_and_frame: object) -> None:
-        if is_asked(run) or not any(event["event"] == "ready" for event in run.events()[began:]):
-            at_once.append("at once")
+        asked_at.append(time.monotonic())
+        training = any(event["event"] == "ready" for event in run.events()[began:])
+        if training and len(asked_at) > 1 and asked_at[-1] - asked_at[0] < SAME_REQUEST:
+            return
+        if not training or len(asked_at) > 1:
+            at_once.append(True)
             raise KeyboardInterrupt  # the one exception of a signal's handler that ends ray.get: it drops others
         (run.path / FILE).touch()
         print("SIGTERM: the run ends after this step, with a checkpoint; a second one ends it at once", file=sys.stderr)

@@ -11,6 +11,7 @@ from recipe.health.record import Record
 from recipe.health.rules import findings
 from recipe.pages.facts import state
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime import stop_request
 from recipe.runtime.stop_request import RunStopped, is_asked, stop, stopping_on_sigterm
 from tests.composing import composed
 
@@ -54,7 +55,16 @@ def test_before_the_first_step_the_signal_ends_the_run_at_once(run: RunDirectory
         pytest.fail("went on")
 
 
-def test_a_second_signal_ends_the_run_at_once(run: RunDirectory):
+def test_signals_at_the_same_time_are_one_request(run: RunDirectory):
+    with stopping_on_sigterm(run):
+        run.log_event("ready", step=0)
+        sigterm()
+        sigterm()
+    assert is_asked(run)
+
+
+def test_a_second_signal_ends_the_run_at_once(run: RunDirectory, monkeypatch):
+    monkeypatch.setattr(stop_request, "SAME_REQUEST", 0.0)
     (run.path / "stop").touch()  # of an earlier start: it asks nothing of this one
     with pytest.raises(RunStopped, match="at once"), stopping_on_sigterm(run):  # noqa: PT012
         run.log_event("ready", step=0)
