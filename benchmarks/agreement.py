@@ -118,7 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbpp", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--humaneval", type=Path, nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--idioms", action="store_true", help="agreements/idioms.txt instead of the project's own sets")
+    parser.add_argument("--idioms", action="store_true", help="agreements/idioms.txt.xz instead of the own sets")
     parser.add_argument("--own", type=int, default=200, help="problems per source of the project")
     parser.add_argument("--mutants", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,6 +1,6 @@
 """Do the exact pins of a requirements file agree with each other's metadata?
 
-    python -m scripts.check_pins requirements/gpu.txt              # offline, from requirements/gpu.requires.json
+    python -m scripts.check_pins requirements/gpu.txt              # offline, from requirements/gpu.requires.json.xz
     python -m scripts.check_pins requirements/gpu.txt --refresh    # ask the package index again, then check
 
 Covered: every requirement of every pin on Linux, x86-64, Python 3.11, with the extras in use; the dependencies in
@@ -9,6 +9,7 @@ pyproject.toml; metadata that no longer belongs to the pins. Not covered: whethe
 
 import argparse
 import json
+import lzma
 import re
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+METADATA = ".requires.json.xz"
 PROJECT = Path(__file__).resolve().parent.parent
 
 # The machine that the pins are for: markers are evaluated for it, wherever this runs.
@@ -92,9 +94,10 @@ def read_roots(path: Path) -> list[Requirement]:
 
 
 def read_metadata(path: Path) -> dict[str, Package]:
-    """The committed metadata of the pins, ``<stem>.requires.json`` beside the requirements file."""
+    """The committed metadata of the pins, ``<stem>.requires.json.xz`` beside the requirements file."""
     packages = {}
-    for name, (version, python, *requires) in json.loads(path.with_suffix(".requires.json").read_text()).items():
+    text = lzma.decompress(path.with_suffix(METADATA).read_bytes())
+    for name, (version, python, *requires) in json.loads(text).items():
         packages[name] = Package(name, Version(version), tuple(map(Requirement, requires)), python)
     return packages
 
@@ -205,7 +208,7 @@ def compact(entries: list[dict[str, Any]], roots: list[Requirement]) -> list[dic
 
 
 def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
-    """Write ``<stem>.requires.json``, one line per package, so that a diff shows what an upgrade changed.
+    """Write ``<stem>.requires.json.xz``, one line per package.
 
     Each is name -> [version, Python versions, requirement, ...]. A marker that holds on the target machine without
     any extra is left out.
@@ -215,7 +218,7 @@ def write_metadata(path: Path, entries: list[dict[str, Any]]) -> None:
         needs = [_without_marker(need) for need in entry.get("requires", [])]
         values = [entry["version"], entry.get("requires_python", ""), *needs]
         lines.append(f"{json.dumps(entry['name'])}:{json.dumps(values, separators=(',', ':'))}")
-    path.with_suffix(".requires.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.with_suffix(METADATA).write_bytes(lzma.compress(("{\n" + ",\n".join(lines) + "\n}\n").encode(), preset=9))
 
 
 def _without_marker(text: str) -> str:

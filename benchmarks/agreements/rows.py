@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import json
+import lzma
 import random
 import re
 import symtable
@@ -88,8 +89,8 @@ def humaneval(path: Path) -> Iterator[AgreementRow]:
 
 
 def idioms() -> Iterator[AgreementRow]:
-    """The programs of agreements/idioms.txt, one row per test."""
-    text = Path(__file__).with_name("idioms.txt").read_text()
+    """The programs of agreements/idioms.txt.xz, one row per test."""
+    text = lzma.decompress(Path(__file__).with_name("idioms.txt.xz").read_bytes()).decode()
     for block in text.split("\n#: program ")[1:]:
         title, _, body = block.partition("\n")
         kind, _, name = title.partition(" | ")
