@@ -31,10 +31,18 @@ class CallForm:
 
 
 def read_test(test: str, entry_points: Collection[str]) -> tuple[CallForm, tuple[Any, ...]] | None:
-    """A test's form and arguments; None unless it is imports and one comparison of one call with literal arguments."""
+    """A test's form and arguments; None unless it is one comparison of one call with literal arguments.
+
+    Imports may come before, and another name for the function.
+    """
     *before, last = ast.parse(test).body
-    if not isinstance(last, ast.Assert) or not all(isinstance(one, ast.Import | ast.ImportFrom) for one in before):
+    imports = [one for one in before if isinstance(one, ast.Import | ast.ImportFrom)]
+    renamed = _other_names(before, entry_points)
+    if not isinstance(last, ast.Assert) or len(imports) + len(renamed) < len(before):
         return None
+    for node in ast.walk(last.test):
+        if isinstance(node, ast.Name):
+            node.id = renamed.get(node.id, node.id)
     calls = [node for node in ast.walk(last.test) if isinstance(node, ast.Name) and node.id in entry_points]
     compared = _compared(last.test, entry_points)
     call = None if compared is None or len(calls) != 1 else _call_in(compared, entry_points)
@@ -46,13 +54,23 @@ def read_test(test: str, entry_points: Collection[str]) -> tuple[CallForm, tuple
         return None
     assert isinstance(call.func, ast.Name)
     form = CallForm(
-        imports="\n".join(ast.unparse(one) for one in before),
+        imports="\n".join(ast.unparse(one) for one in imports),
         function=call.func.id,
         arguments=len(values),
         keywords=tuple(str(word.arg) for word in call.keywords),
         compared=ast.unparse(_Replaced(call).visit(compared)),
     )
     return form, tuple(values)
+
+
+def _other_names(before: Sequence[ast.stmt], entry_points: Collection[str]) -> dict[str, str]:
+    """The entry points behind names such as `candidate`, by statements such as `candidate = add`."""
+    found = {}
+    for one in before:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=function)) if function in entry_points:
+                found[name] = function
+    return found
 
 
 def expected_literal(test: str) -> str | None:

@@ -1,7 +1,8 @@
 """New standard inputs: those of a problem's cases with some numbers and words changed; sizes stay. Pure.
 
 A number that counts what follows (the lines left, or the words of the next line) is never changed, nor is the first
-line of several if it has no such number. New numbers stay within the range seen in the same place.
+line of several if it has no such number. New numbers stay within the range seen in the same place, from 1 on where only
+one value was seen.
 """
 
 import random
@@ -85,6 +86,7 @@ def _changed(lines: Sequence[str], ranges: dict[_Place, list[int]], rng: random.
 def _changed_word(word: str, others: Sequence[str], known: Sequence[int], rng: random.Random) -> str:
     if _is_integer(word):
         low, high = min(known), max(known)
+        low = min(low, 1) if low == high else low
         near = int(word) + rng.choice((-1, 1))
         return str(rng.choice((min(max(near, low), high), rng.choice(known), rng.randint(low, high))))
     if len(word) < 2 or not word.isalnum():

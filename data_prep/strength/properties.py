@@ -114,6 +114,4 @@ _OF_TWO: tuple[Callable[[Any, Any], bool], ...] = (
     lambda first, second: _number(first) <= _number(second),
     lambda first, second: _number(first) < _number(second),
     lambda first, second: first in second,
-    lambda first, second: first not in second,
-    lambda first, second: bool(first != second),
 )

@@ -1,4 +1,4 @@
-"""Wrong programs made from a right one: mutants (data_prep/sources/bugs.py), lost parts, and constant answers. Pure."""
+"""Wrong programs made of a right one: mutants (data_prep/sources/bugs.py), lost parts and constant answers. Pure."""
 
 import ast
 import builtins
@@ -31,34 +31,51 @@ def wrong_programs(solution: str, constant: Sequence[str], *, most: int, seed: s
 
 
 def lost_parts(solution: str) -> Iterator[Mutant]:
-    """The programs without one statement, or with the argument in place of `-x`, `not x` or a builtin's call."""
+    """The programs without one statement, condition, operand, keyword, bound, sign or call around an argument."""
     tree = ast.parse(solution)
     for parent in list(ast.walk(tree)):
         for name, value in list(ast.iter_fields(parent)):
             children = value if isinstance(value, list) else [value]
             for place, child in enumerate(children):
-                kind, other = _without_a_part(child)
-                if other is None:
-                    continue
-                changed = [*children[:place], other, *children[place + 1 :]]
-                setattr(parent, name, changed if isinstance(value, list) else other)
-                source = written(tree)
-                setattr(parent, name, value)
-                if source is not None:
-                    yield Mutant(source, kind)
+                for kind, parts in _losses(parent, name, child):
+                    changed = [*children[:place], *parts, *children[place + 1 :]]
+                    setattr(parent, name, changed if isinstance(value, list) else next(iter(parts), None))
+                    source = written(tree)
+                    if source is not None:
+                        yield Mutant(source, kind)
+            setattr(parent, name, value)
 
 
-def _without_a_part(node: object) -> tuple[str, ast.AST | None]:
-    """The kind of loss and what takes the node's place; None if nothing can be lost."""
-    if isinstance(node, ast.stmt):
-        return "statement", ast.Pass() if _is_removable(node) else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        # `-1` is a constant, which has its own mutants.
-        return "sign", None if isinstance(node.operand, ast.Constant) else node.operand
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BUILTINS:
-        alone = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
-        return "call", node.args[0] if alone else None
-    return "", None
+def _losses(parent: ast.AST, field: str, child: object) -> Iterator[tuple[str, list[ast.AST]]]:
+    """The kinds of loss at a child of a node, each with what takes the child's place: a node or nothing."""
+    match child:
+        case ast.stmt():
+            if _is_removable(child) and not (isinstance(child, ast.Return) and _is_last(parent, child)):
+                yield "statement", [ast.Pass()]
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
+            yield "sign", [operand]  # `-1` is a constant, which has its own mutants
+        case ast.BinOp(left=left, right=right):
+            yield from (("operand", [side]) for side in (left, right))
+        case ast.BoolOp(values=values):
+            yield from (("operand", [one]) for one in values)
+        case ast.IfExp(body=body, orelse=other):
+            yield from (("condition", [one]) for one in (body, other))
+        case ast.Call(func=ast.Name(id=name), args=[ast.expr() as only], keywords=[]) if name in _BUILTINS:
+            if not isinstance(only, ast.Starred):
+                yield "call", [only]
+        case ast.Call(func=ast.Attribute(value=ast.expr() as inner), args=[], keywords=[]):
+            yield "call", [inner]
+    if (isinstance(parent, ast.Call) and field == "keywords") or (
+        isinstance(parent, ast.comprehension) and field == "ifs"
+    ):
+        yield ("keyword" if field == "keywords" else "condition"), []
+    if isinstance(parent, ast.Slice) and child is not None:
+        yield "bound", []
+
+
+def _is_last(parent: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a function ends with the statement: without its last `return` it gives None, which every test rejects."""
+    return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and parent.body[-1] is statement
 
 
 def _is_removable(node: ast.stmt) -> bool:
