@@ -46,7 +46,8 @@ SANDBOX = (
 )
 DATA_PREP = (
     Layer("english"),
-    Layer("govern", "micro", "graphs", "pretrained", "validate", independent=True),
+    Layer("audit_tests", "govern", "micro", "graphs", "pretrained", "validate", independent=True),
+    Layer("strength"),
     Layer("sources"),
     Layer("proving", "governance", "hidden_databases", independent=True),
     Layer("tasks"),

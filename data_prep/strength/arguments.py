@@ -1,5 +1,6 @@
 """New arguments of a function: those of its tests with small changes that keep what all of them share. Pure."""
 
+import ast
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -8,17 +9,28 @@ from data_prep.strength.properties import Arguments, common_properties, has, lea
 
 _TRIES = 30
 _LONGEST = 400
+_SMALL, _TIMES = 100, 10
 
 
-def new_arguments(rows: Sequence[Arguments], rng: random.Random, count: int) -> list[tuple[Any, ...]]:
+def literals(program: str) -> list[Any]:
+    """The numbers and short texts that a program spells out: its behaviour may change at them."""
+    found = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
+    return [
+        one for one in dict.fromkeys(found) if type(one) in (int, float) or (isinstance(one, str) and 0 < len(one) < 9)
+    ]
+
+
+def new_arguments(
+    rows: Sequence[Arguments], rng: random.Random, count: int, words: Sequence[Any] = ()
+) -> list[tuple[Any, ...]]:
     """Up to `count` new inputs, none of them in `rows`, with the properties that all rows have.
 
-    rows: the arguments in the tests, of one function and of equal number.
+    rows: the arguments in the tests, of one function and of equal number. words: values to try inside of arguments.
     """
     if not rows or not rows[0]:
         return []
     properties = common_properties(rows)
-    pools = [_Pool([row[place] for row in rows]) for place in range(len(rows[0]))]
+    pools = [_Pool([row[place] for row in rows], words) for place in range(len(rows[0]))]
     limit = max(_LONGEST, 2 * max(len(repr(row)) for row in rows))
     seen = {repr(tuple(row)) for row in rows}
     found: list[tuple[Any, ...]] = []
@@ -34,14 +46,17 @@ def new_arguments(rows: Sequence[Arguments], rng: random.Random, count: int) -> 
 
 
 class _Pool:
-    """What the tests give for one argument: whole values, and the numbers and texts inside."""
+    """What the tests give for one argument: whole values, and the numbers and texts inside; and numbers to try."""
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[Any], words: Sequence[Any]) -> None:
         self.values = values
         inside = [leaf for value in values for leaf in leaves(value)]
         self.numbers = numbers(values)
         self.letters = "".join(one for one in inside if isinstance(one, str))
         self.texts = [one for one in inside if isinstance(one, str)]
+        largest = max(_SMALL, _TIMES * max(map(abs, self.numbers), default=0))
+        self.tried = [one for one in numbers(list(words)) if abs(one) <= largest]
+        self.pieces = [one for one in words if isinstance(one, str)]
         self.decimals = max((len(repr(one).partition(".")[2]) for one in inside if isinstance(one, float)), default=1)
 
     def number(self, near: float, rng: random.Random) -> float:
@@ -49,6 +64,8 @@ class _Pool:
         known = self.numbers or [near]
         low, high = min(known), max(known)
         margin = max(5, high - low)
+        if self.tried and rng.random() < 0.25:
+            return rng.choice(self.tried) + rng.choice((-1, 0, 1))
         return rng.choice((near + 1, near - 1, near + rng.randint(2, 5), rng.choice(known), _between(rng, low, high),
                            _between(rng, low - margin, high + margin)))  # fmt: skip
 
@@ -117,6 +134,8 @@ def _changed_text(text: str, pool: _Pool, rng: random.Random) -> str:
     if not text:
         return rng.choice([*pool.texts, rng.choice(letters)])
     place = rng.randrange(len(text))
+    if pool.pieces and rng.random() < 0.25:
+        return text[:place] + rng.choice(pool.pieces) + text[place:]
     change = rng.choice(("letter", "letter", "drop", "repeat", "insert", "case", "swap", "part"))
     if change == "letter":
         return text[:place] + rng.choice(letters) + text[place + 1 :]

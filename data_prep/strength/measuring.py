@@ -1,5 +1,6 @@
 """Measuring a task's tests in the sandbox: wrong programs against the tests, then survivors against new inputs."""
 
+import ast
 import asyncio
 import inspect
 import json
@@ -12,7 +13,7 @@ from functools import cache
 from data_prep.sources.bugs import Mutant
 from data_prep.strength import call_driver
 from data_prep.strength.strength import ENOUGH, EXAMPLES, Strength, Survivor, changed_lines, smallest_cover
-from data_prep.strength.suites import NewInput, NewTest, Suite, suite_of
+from data_prep.strength.suites import NewTest, Suite, SuiteInput, suite_of
 from data_prep.strength.wrong_programs import wrong_programs
 from data_prep.tasks import Task
 from rewards.sandbox import Case, CheckResult, InfrastructureError, Program, Sandbox
@@ -141,23 +142,36 @@ async def _checked(
 async def new_tests(
     solution: str, suite: Suite, sandbox: Sandbox, how: Measurement, rng: random.Random
 ) -> list[NewTest]:
-    """Tests of new inputs that the solution accepts, short ones first; they expect what the solution answers."""
-    inputs = suite.new_inputs(rng, how.inputs)
-    answers = await (_printed if suite.printed else _returned)(solution, inputs, sandbox, how)
+    """Tests of new inputs that the solution accepts, short ones first; they expect what the solution answers.
+
+    An answer of a type that no test expects, such as None in place of a number, shows an input outside of the problem.
+    """
+    known, new = suite.known_inputs(), suite.new_inputs(rng, how.inputs, solution)
+    answers = await (_printed if suite.printed else _returned)(solution, [*known, *new], sandbox, how)
+    types = {_type(output) for output in answers[: len(known)]}
     made = [
         test
-        for given, output in zip(inputs, answers, strict=True)
-        if output is not None and (test := suite.new_test(given, output)) is not None
+        for given, output in zip(new, answers[len(known) :], strict=True)
+        if output is not None
+        and (suite.printed or _type(output) in types)
+        and (test := suite.new_test(given, output)) is not None
     ]
     return sorted(made, key=lambda test: len(str(test.entry)))
 
 
-async def _printed(solution: str, inputs: Sequence[NewInput], sandbox: Sandbox, how: Measurement) -> list[str | None]:
+def _type(output: str | None) -> type:
+    """The type of a literal."""
+    return type(ast.literal_eval(output or "None"))
+
+
+async def _printed(solution: str, inputs: Sequence[SuiteInput], sandbox: Sandbox, how: Measurement) -> list[str | None]:
     runs = (sandbox.run(solution, stdin=one.text, timeout=how.timeout, memory_mb=how.memory_mb) for one in inputs)
     return [run.stdout if run.passed and not run.stdout_truncated else None for run in await asyncio.gather(*runs)]
 
 
-async def _returned(solution: str, inputs: Sequence[NewInput], sandbox: Sandbox, how: Measurement) -> list[str | None]:
+async def _returned(
+    solution: str, inputs: Sequence[SuiteInput], sandbox: Sandbox, how: Measurement
+) -> list[str | None]:
     """The values of expressions as literals; after one that ends the run, another run takes the rest."""
     imports = "\n".join(dict.fromkeys(one.imports for one in inputs))
     found: list[str | None] = []

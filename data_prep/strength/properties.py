@@ -87,7 +87,6 @@ def _number(value: Any) -> float:
 _OF_ONE: tuple[Callable[[Any], bool], ...] = (
     lambda value: min(numbers(value)) >= 0,
     lambda value: min(numbers(value)) >= 1,
-    lambda value: min(numbers(value)) >= 2,
     lambda value: len(value) >= 1,
     lambda value: all(length >= 1 for length in _lengths(value)),
     lambda value: list(_items(value)) == sorted(_items(value)),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from data_prep.strength.arguments import new_arguments
+from data_prep.strength.arguments import literals, new_arguments
 from data_prep.strength.calls import CallForm, assertion_of, expected_literal, read_test
 from data_prep.strength.printed_inputs import new_inputs
 from data_prep.tasks import Task
@@ -18,8 +18,8 @@ VERIFIERS = ("code", "refactor", "stdio")
 
 
 @dataclass(frozen=True)
-class NewInput:
-    """An input that no test has: an expression to evaluate after `imports`, or the text of standard input."""
+class SuiteInput:
+    """An input: an expression to evaluate after `imports`, or the text of standard input."""
 
     text: str
     form: CallForm | None = None
@@ -50,10 +50,13 @@ class Suite(Protocol):
     def constant_answers(self) -> list[str]:
         """Programs that ignore their input and give the answer that a test expects."""
 
-    def new_inputs(self, rng: random.Random, count: int) -> list[NewInput]:
+    def new_inputs(self, rng: random.Random, count: int, solution: str) -> list[SuiteInput]:
         """Up to `count` inputs like those of the tests."""
 
-    def new_test(self, given: NewInput, output: str) -> NewTest | None:
+    def known_inputs(self) -> list[SuiteInput]:
+        """The inputs of the tests whose outputs show which types there are."""
+
+    def new_test(self, given: SuiteInput, output: str) -> NewTest | None:
         """The test that an input has this output; None if no such test can be written."""
 
 
@@ -88,17 +91,27 @@ class CallSuite:
         head = f"def {self.entry_points[0]}(*arguments, **named):"
         return [f"{head}\n    return {literal}" for literal in list(literals)[:_CONSTANTS]]
 
-    def new_inputs(self, rng: random.Random, count: int) -> list[NewInput]:
+    def new_inputs(self, rng: random.Random, count: int, solution: str) -> list[SuiteInput]:
         """Up to `count` calls with new arguments, equally many of each form of test."""
-        found: list[NewInput] = []
+        words = literals(solution)
+        found: list[SuiteInput] = []
         forms = sum(map(len, self.forms.values()))
         for key, rows in self.rows.items():
             for form in self.forms[key].values():
                 share = -(-count // forms)
-                found += [NewInput(form.expression(row), form) for row in new_arguments(rows, rng, share)]
+                found += [SuiteInput(form.expression(row), form) for row in new_arguments(rows, rng, share, words)]
         return found[:count]
 
-    def new_test(self, given: NewInput, output: str) -> NewTest | None:
+    def known_inputs(self) -> list[SuiteInput]:
+        """The calls in the tests."""
+        return [
+            SuiteInput(form.expression(row), form)
+            for key, rows in self.rows.items()
+            for form in self.forms[key].values()
+            for row in rows
+        ]
+
+    def new_test(self, given: SuiteInput, output: str) -> NewTest | None:
         """An assertion on the expression."""
         assert given.form is not None
         source = assertion_of(given.form, given.text, output)
@@ -123,11 +136,15 @@ class PrintedSuite:
         texts = dict.fromkeys(case.expected for case in self.truth.cases)
         return [f"print({text!r})" for text in list(texts)[:_CONSTANTS]]
 
-    def new_inputs(self, rng: random.Random, count: int) -> list[NewInput]:
+    def new_inputs(self, rng: random.Random, count: int, solution: str) -> list[SuiteInput]:
         """Up to `count` inputs with other numbers and words."""
-        return [NewInput(text) for text in new_inputs([case.stdin for case in self.truth.cases], rng, count)]
+        return [SuiteInput(text) for text in new_inputs([case.stdin for case in self.truth.cases], rng, count)]
 
-    def new_test(self, given: NewInput, output: str) -> NewTest | None:
+    def known_inputs(self) -> list[SuiteInput]:
+        """None: what is printed is text."""
+        return []
+
+    def new_test(self, given: SuiteInput, output: str) -> NewTest | None:
         """A case; None for an input without output."""
         if not output.strip():
             return None

@@ -134,6 +134,16 @@ def test_without_new_inputs_accepted_programs_stay_undecided():
 
 
 @pytest.mark.slow
+def test_an_answer_of_another_type_makes_no_test():
+    solution = "def half(x):\n    if x % 2 == 0:\n        return x // 2"
+    found = strength_of(
+        task(ground_truth={"tests": ["assert half(8) == 4", "assert half(40) == 20"]}, solution=solution)
+    )
+    assert 8 <= found.inputs < 32
+    assert not [test for test in found.added if "None" in test]
+
+
+@pytest.mark.slow
 def test_a_solution_that_fails_is_reported(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", above(0, ["assert above([1], 0) == []"]))
     assert audited(tmp_path, str(path)) == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data_prep.strength.arguments import new_arguments
+from data_prep.strength.arguments import literals, new_arguments
 
 
 def made(*rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -26,7 +26,7 @@ def test_types_and_signs_stay():
     assert len(found) == 40
     for number, items, text in found:
         assert type(number) is int
-        assert number >= 2
+        assert number >= 1
         assert types(items) == {list, int}
         assert min(items) >= 0
         assert text
@@ -53,6 +53,15 @@ def test_lengths_that_agree_stay_so():
 
 def test_properties_that_only_some_inputs_have_are_dropped():
     assert any(items != sorted(items) for (items,) in made(([1, 2],), ([2, 1],)))
+
+
+def test_what_a_program_spells_out_is_tried():
+    words = literals("def f(x):\n    return 29 if x == 'abc' else 10 ** 9 + len('a long piece of text')")
+    assert words == [29, "abc", 10, 9]
+    found = {number for (number,) in new_arguments([(4,)], random.Random(0), 40, words)}
+    assert {28, 29, 30} <= found
+    assert max(number for (number,) in new_arguments([(4,)], random.Random(0), 40, [10**9])) < 100
+    assert any("abc" in text for (text,) in new_arguments([("xy",)], random.Random(0), 40, words))
 
 
 @pytest.mark.parametrize("rows", [[], [()], [(None,)], [(b"x",)]])
