@@ -19,8 +19,11 @@ REFUSED = 2
 
 def commands() -> dict[str, str]:
     """What each command does, by its name: read from the modules' docstrings, without importing them."""
-    files = sorted((CHECKOUT / "recipe").glob("[!_]*.py"))
-    return {file.stem: purpose(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "") for file in files}
+    recipe = CHECKOUT / "recipe"
+    files = {file.stem: file for file in recipe.glob("[!_]*.py")}
+    files |= {file.parent.name: file for file in recipe.glob("*/__main__.py")}
+    texts = {name: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for name, file in files.items()}
+    return {name: purpose(texts[name] or "") for name in sorted(texts)}
 
 
 def purpose(docstring: str) -> str:

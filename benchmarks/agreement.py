@@ -4,7 +4,7 @@
     python benchmarks/agreement.py --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
 
 FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
-of them (data_prep/sources/bugs.py). The harness (agreement_plain.py) runs them unprotected: trusted programs only.
+of them (data_prep/sources/bugs.py). The harness (agreements/plain.py) runs them unprotected: trusted programs only.
 A verdict is pass or fail of one test. Tests after a time-out do not run and are not counted; a difference with a
 time-out on one side counts only if it persists when the program runs again alone with three times the time limit.
 The exit status is 1 if fewer than 99.8% of the verdicts are equal.
@@ -28,8 +28,8 @@ from scipy.stats import binomtest
 # Replaces this file's folder, which has modules with the same names as the packages.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.agreement_rows import AgreementRow, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
-from benchmarks.agreement_verdicts import Comparison, VerdictDifference, Verdicts, differences, tests_run  # noqa: E402
+from benchmarks.agreements.rows import AgreementRow, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
+from benchmarks.agreements.verdicts import Comparison, VerdictDifference, Verdicts, differences, tests_run  # noqa: E402
 from benchmarks.sandbox_server import running_server  # noqa: E402
 from rewards.sandbox import Sandbox  # noqa: E402
 
@@ -118,7 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbpp", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--humaneval", type=Path, nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--idioms", action="store_true", help="agreement_idioms.txt instead of the project's own sets")
+    parser.add_argument("--idioms", action="store_true", help="agreements/idioms.txt instead of the project's own sets")
     parser.add_argument("--own", type=int, default=200, help="problems per source of the project")
     parser.add_argument("--mutants", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

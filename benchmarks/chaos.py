@@ -64,7 +64,7 @@ VICTIMS = {
 
 
 @dataclass
-class Outcome:
+class DisturbedRun:
     """One disturbed run. first: the exit status of its first start; restarted: of its second, if it needed one."""
 
     number: int
@@ -90,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     alone, seconds = undisturbed(options.overrides)
     record = alone.path.parent / "outcomes.jsonl"
-    done = [Outcome(**json.loads(line)) for line in record.read_text().splitlines()] if record.exists() else []
+    done = [DisturbedRun(**json.loads(line)) for line in record.read_text().splitlines()] if record.exists() else []
     for number in range(len(done), options.runs):
         draw = random.Random(f"{options.seed}.{number}")
         victim = options.victims[number % len(options.victims)]
@@ -130,7 +130,7 @@ def finish(name: str, process: subprocess.Popen[str]) -> tuple[int | None, str]:
     return status, (ROOT / "outputs" / NAME / f"{name}.log").read_text()
 
 
-def disturbed(number: int, victim: str, after: float, alone: RunDirectory, overrides: Sequence[str]) -> Outcome:
+def disturbed(number: int, victim: str, after: float, alone: RunDirectory, overrides: Sequence[str]) -> DisturbedRun:
     """One run whose victim is killed `after` seconds, or as soon as it exists then."""
     name = f"r{number}"
     run, before = RunDirectory(ROOT / "outputs" / NAME / name), shared_memory()
@@ -142,7 +142,7 @@ def disturbed(number: int, victim: str, after: float, alone: RunDirectory, overr
     if found:
         found[0].kill()
     status, output = finish(name, process)
-    outcome = Outcome(number, victim, step, status)
+    outcome = DisturbedRun(number, victim, step, status)
     if status is None:
         outcome.wrong.append(f"did not end within {LONGEST_SECONDS} s")
     elif status and VICTIMS[victim].told and not any(word in output for word in VICTIMS[victim].told):

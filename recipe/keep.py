@@ -29,13 +29,12 @@ from recipe.runtime.command_line import program
 # Groups of metrics that no table reads; they make up most of a row.
 LEFT_OUT = (
     "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length_non_aborted", "rollout_corr",
-    "timing_per_token_ms", "training", "val-aux", "val-core",
+    "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
+STEP_TIME = "timing_s/step"
+"""The one time that tables read."""
 EVENTS = ("start", "end")
 DIGITS = 6
-# Times of a step's parts and memory, which differ from run to run by more than a percent; tables read the whole step's.
-COSTS = ("timing_s/", "actor/perf/")
-DIGITS_OF_COSTS = 3
 MILLISECONDS = 3
 
 
@@ -84,14 +83,10 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six digits, costs to three; its time to the millisecond."""
-    numbers = {key: value for key, value in row.items() if key.partition("/")[0] not in LEFT_OUT}
-    rounded = {key: float(f"{value:.{_digits(key)}g}") for key, value in numbers.items()}
+    """The kept metrics of a step, rounded to six digits; its time to the millisecond."""
+    numbers = {key: value for key, value in row.items() if key.partition("/")[0] not in LEFT_OUT or key == STEP_TIME}
+    rounded = {key: float(f"{value:.{DIGITS}g}") for key, value in numbers.items()}
     return rounded | {"step": row["step"], "time": round(row["time"], MILLISECONDS)}
-
-
-def _digits(key: str) -> int:
-    return DIGITS_OF_COSTS if key.startswith(COSTS) and key != "timing_s/step" else DIGITS
 
 
 def main(arguments: list[str]) -> int:

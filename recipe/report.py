@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import bars, choose, compare, online, page, perplexity, skills, speed, summary
+from recipe.reports import bars, choose, compare, online, page, perplexity, serve, skills, speed, summary
 from recipe.runtime.command_line import program
 
 SUBCOMMANDS = {
@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     "choose": choose,
     "summary": summary,
     "page": page,
+    "serve": serve,
     "perplexity": perplexity,
 }
 REFUSED = 2

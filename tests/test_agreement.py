@@ -8,8 +8,8 @@ from rich.console import Console
 
 from benchmarks import agreement
 from benchmarks.agreement import share, table
-from benchmarks.agreement_plain import PASSED, TIMEOUT, judge_printed, judge_tests, printed
-from benchmarks.agreement_rows import (
+from benchmarks.agreements.plain import PASSED, TIMEOUT, judge_printed, judge_tests, printed
+from benchmarks.agreements.rows import (
     AgreementRow,
     as_printed,
     entry_points,
@@ -20,7 +20,7 @@ from benchmarks.agreement_rows import (
     own,
     with_tests,
 )
-from benchmarks.agreement_verdicts import VerdictDifference, cause_of, differences
+from benchmarks.agreements.verdicts import VerdictDifference, cause_of, differences
 from rewards.sandbox import CaseResult
 
 ADD = "def f(a):\n    return a + 1\n"

@@ -52,13 +52,15 @@ def test_the_entry_point_is_a_function_of_a_module_that_no_other_distribution_ha
 def test_every_module_of_recipe_is_a_command_with_a_purpose() -> None:
     found = commands()
     assert {"train", "preflight", "evaluate", "micro_start", "study"} <= found.keys()
-    assert found.keys() == {file.stem for file in (ROOT / "recipe").glob("*.py")} - {"__init__"}
+    packages = {file.parent.name: file for file in (ROOT / "recipe").glob("*/__main__.py")}
+    files = {file.stem: file for file in (ROOT / "recipe").glob("[!_]*.py")} | packages
+    assert found.keys() == files.keys() > packages.keys()
     for name, text in found.items():
         assert text[0].isupper(), name
         assert text.endswith("."), name
         assert "``" not in text, name
-        assert f"python -m recipe.{name}" in (ROOT / "recipe" / f"{name}.py").read_text(), name
-        assert '\nif __name__ == "__main__":\n' in (ROOT / "recipe" / f"{name}.py").read_text(), name
+        assert f"python -m recipe.{name}" in files[name].read_text(), name
+        assert '\nif __name__ == "__main__":\n' in files[name].read_text(), name
 
 
 @pytest.mark.parametrize(

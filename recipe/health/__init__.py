@@ -1,1 +1,1 @@
-"""What a run's records say about its health: `rules` with their healthy ranges, and the record that they read."""
+"""What a run's records say about its health: `rules` with their ranges, the record that they read, and alerts."""

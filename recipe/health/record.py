@@ -68,6 +68,11 @@ class Record:
         return median(values) if values else None
 
 
+def longest_quiet(step_seconds: float | None) -> float:
+    """Seconds without an event after which a run is no longer under way. step_seconds: of a step, None before one."""
+    return max(600.0, 5 * (step_seconds or 0.0))
+
+
 def named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:
     """What follows the prefix in the names of the rows' metrics, sorted."""
     return sorted({key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)})

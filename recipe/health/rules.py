@@ -5,11 +5,11 @@ it saw, or nothing. Ranges are those of docs/reference/running.md, which holds t
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from recipe.health.record import LAST, Record
+from recipe.health.record import LAST, Record, longest_quiet
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
@@ -43,7 +43,7 @@ def _ended(run: Record) -> str | None:
     if not run.events:
         return "it has no events: it ended before it began"
     quiet = run.now - float(run.events[-1]["time"])
-    if quiet > max(600.0, 5 * (run.step_seconds or 0.0)):
+    if quiet > longest_quiet(run.step_seconds):
         return f"nothing for {quiet / 60:.0f} minutes after '{run.events[-1]['event']}' of step {run.updates}: killed?"
     return None
 
@@ -255,9 +255,9 @@ RULES = (
 """All rules, in the order of their table."""
 
 
-def findings(run: Record) -> Iterator[Finding]:
-    """What the run broke, in the order of the rules."""
+def findings(run: Record, names: Collection[str] | None = None) -> Iterator[Finding]:
+    """What the run broke, in the order of the rules; names: of the rules to ask, all without it."""
     for rule in RULES:
-        seen = rule.see(run)
+        seen = rule.see(run) if names is None or rule.name in names else None
         if seen is not None:
             yield Finding(rule, seen)

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
@@ -53,14 +54,20 @@ def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, 
     if name is None:
         return [], "The run's command names no experiment."
     try:
-        with _composing():
-            defaults = flat(compose("train", [f"experiment={name}"]))
+        defaults = _defaults(name)
     except (HydraException, OmegaConfBaseException) as error:
         return [], f"This release has no experiment '{name}' that can be read: {str(error).splitlines()[0]}"
     own = flat(config)
     keys = [key for key in {**own, **defaults} if key not in _OF_EACH_RUN]
     found = [(key, defaults.get(key, "-"), own.get(key, "-")) for key in keys]
     return [row for row in found if not _same(row[1], row[2])], ""
+
+
+@lru_cache(maxsize=32)
+def _defaults(experiment: str) -> Mapping[str, str]:
+    """An experiment's own configuration; composed once in a process, which takes seconds."""
+    with _composing():
+        return flat(compose("train", [f"experiment={experiment}"]))
 
 
 @contextmanager

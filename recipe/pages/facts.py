@@ -24,6 +24,18 @@ _ROUTINE = ("build", "ready", "validate", "generate", "prompts", "update", "step
 """Events of every run; a page counts them, and lists all others."""
 EVENTS = 200
 """Events that a page lists; of more it lists the last ones."""
+SUMS = {
+    "perf/total_num_tokens": "tokens, prompts included",
+    "credit/replays": "replays",
+    "credit/generated_tokens": "tokens of replays",
+    "reward/sandbox_seconds": "seconds of sandbox workers",
+}
+"""Costs of a step that add up over a run."""
+PEAKS = {
+    "actor/perf/max_memory_allocated_gb": "memory of the actor",
+    "actor/perf/cpu_memory_used_gb": "memory of the node",
+}
+"""Memory in GB, of which a run's largest counts."""
 _LONGEST = 500
 
 
@@ -158,19 +170,12 @@ def cost(
         seconds = fmean(row["timing_s/step"] for row in steps)
         found += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
         found.append(("samples", f"{samples * len(steps):,}"))
-    sums = {
-        "perf/total_num_tokens": "tokens, prompts included",
-        "credit/replays": "replays",
-        "credit/generated_tokens": "tokens of replays",
-        "reward/sandbox_seconds": "seconds of sandbox workers",
-    }
-    for key, name in sums.items():
+    for key, name in SUMS.items():
         if any(key in row for row in rows):
             found.append((name, f"{sum(row.get(key, 0.0) for row in rows):,.0f}"))
-    for key, name in {"actor/perf/max_memory_allocated_gb": "memory of the actor, peak",
-                      "actor/perf/cpu_memory_used_gb": "memory of the node, peak"}.items():  # fmt: skip
+    for key, name in PEAKS.items():
         if any(key in row for row in rows):
-            found.append((name, f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
+            found.append((f"{name}, peak", f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
     return found
 
 

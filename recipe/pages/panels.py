@@ -15,7 +15,6 @@ Rows = list[dict[str, float]]
 POINTS = 2_000
 """Points of a curve; longer ones are thinned evenly."""
 _DEVIATES = 1.96
-_PROJECTION = "actor/projection"
 
 CREDIT = {
     "credit/fallback_rate": "responses that keep their plain advantage (share)",
@@ -29,6 +28,16 @@ HEALTH = {
     "reward/masked_share": "samples without a verdict (share)",
     "actor/ppo_kl": "KL of an update",
 }
+PROJECTION = "actor/projection"
+LEVELS = {
+    "level": ("J before the update", "line"),
+    "verified_level": ("J after it", "points"),
+    "anchor": ("anchor", "dashed"),
+    "line": ("line", "dotted"),
+}
+"""Metrics of a protected skill's J, each with its name in legends and its look."""
+PROTECTION = {"multiplier": "multipliers", "slack": "slack", "predicted_change": "predicted change"}
+"""Metrics of all protected skills, each with the title of its panel."""
 
 
 @dataclass(frozen=True)
@@ -152,23 +161,21 @@ def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
     several = len(names) > 1
     skills = list(dict.fromkeys(name for own in rows for name in constraint_names(own)))
     found = []
-    looks = {"level": ("J before the update", "line"), "verified_level": ("J after it", "points"),
-             "anchor": ("anchor", "dashed"), "line": ("line", "dotted")}  # fmt: skip
     for skill in skills:
         curves = [
-            _curve(f"{names[run]}: {label}" if several else label, run, own, f"{_PROJECTION}/{kind}/{skill}", look)
+            _curve(f"{names[run]}: {label}" if several else label, run, own, f"{PROJECTION}/{kind}/{skill}", look)
             for run, own in enumerate(rows)
-            for kind, (label, look) in looks.items()
+            for kind, (label, look) in LEVELS.items()
         ]
         note = "verified steps end above the line"
         found.append(Panel(f"J of {skill}", [curve for curve in curves if curve], note))
-    for kind, title in {"multiplier": "multipliers", "slack": "slack", "predicted_change": "predicted change"}.items():
+    for kind, title in PROTECTION.items():
         curves = [
-            _curve(f"{names[run]}: {skill}" if several else skill, run, own, f"{_PROJECTION}/{kind}/{skill}")
+            _curve(f"{names[run]}: {skill}" if several else skill, run, own, f"{PROJECTION}/{kind}/{skill}")
             for run, own in enumerate(rows)
-            for skill in named(own, f"{_PROJECTION}/{kind}/")
+            for skill in named(own, f"{PROJECTION}/{kind}/")
         ]
-        found.append(Panel(title, [curve for curve in curves if curve], f"{_PROJECTION}/{kind}"))
+        found.append(Panel(title, [curve for curve in curves if curve], f"{PROJECTION}/{kind}"))
     return found
 
 

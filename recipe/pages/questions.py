@@ -9,7 +9,7 @@ from recipe.records.pages import SkillRow
 from recipe.records.promise import Promise
 
 Mark = Literal["up", "down", "open", ""]
-Sample = Mapping[str, Any]
+SampleRow = Mapping[str, Any]
 """A row of `recipe.pages.samples`."""
 
 _DEVIATES = 1.96
@@ -17,7 +17,7 @@ _ANCHORS = {"Did it learn?": "accuracy", "Which step earned it?": "samples", "Wh
 
 
 @dataclass(frozen=True)
-class Question:
+class PageQuestion:
     """A question with its answer in a word, and what it rests on.
 
     mark: whether the answer is good (up), bad (down), not measured (open) or neither. facts: sentences. example: a
@@ -37,7 +37,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Change:
+class SkillChange:
     """Change of an accuracy from the first validation to the last, in points; low, high: its 95% interval if known.
 
     The two validations count as independent, though they share their prompts: the interval is rather too wide.
@@ -62,8 +62,8 @@ def questions(
     kept: Promise | None,
     credit: bool,
     protects: bool,
-    samples: Sequence[Sample],
-) -> list[Question]:
+    samples: Sequence[SampleRow],
+) -> list[PageQuestion]:
     """The questions and what a run says to them.
 
     rows: metrics of each step. table: of its skills, their mean last. kept: what its verified steps promised. credit,
@@ -74,20 +74,20 @@ def questions(
     return [_learned(changes), _earned(credit, samples), _lost(changes[:-1], kept, protects)]
 
 
-def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> Change:
+def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> SkillChange:
     key = f"skill/{row.skill}/standard_error"
     errors = [one[key] for one in rows if f"skill/{row.skill}/accuracy" in one and key in one]
     count = sum(f"skill/{row.skill}/accuracy" in one for one in rows)
     if len(errors) < max(2, count) or not all(map(math.isfinite, errors)):
-        return Change(row)
+        return SkillChange(row)
     reach = 100 * _DEVIATES * math.hypot(errors[0], errors[-1])
-    return Change(row, 100 * row.change - reach, 100 * row.change + reach)
+    return SkillChange(row, 100 * row.change - reach, 100 * row.change + reach)
 
 
-def _learned(changes: Sequence[Change]) -> Question:
+def _learned(changes: Sequence[SkillChange]) -> PageQuestion:
     asked = "Did it learn?"
     if not changes:
-        return Question(asked, "not measured yet", "open", ["The run has not validated twice."])
+        return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     mean = changes[-1]
     facts = [
         f"Sampled validation answers, mean of the skills: {100 * mean.row.before:.1f}% before, "
@@ -104,22 +104,22 @@ def _learned(changes: Sequence[Change]) -> Question:
         rose = [one.row.skill for one in skills if one.beyond_noise and one.row.change > 0]
         facts.append(f"Beyond noise rose {len(rose)} of {len(skills)} skills{': ' if rose else ''}{', '.join(rose)}.")
     if mean.low is None:
-        return Question(asked, "by how much is not known: one validation has no standard error", "", facts)
+        return PageQuestion(asked, "by how much is not known: one validation has no standard error", "", facts)
     if not mean.beyond_noise:
-        return Question(asked, "not beyond noise", "", facts)
+        return PageQuestion(asked, "not beyond noise", "", facts)
     if mean.row.change > 0:
-        return Question(asked, "yes", "up", facts)
-    return Question(asked, "no: it got worse", "down", facts)
+        return PageQuestion(asked, "yes", "up", facts)
+    return PageQuestion(asked, "no: it got worse", "down", facts)
 
 
-def _earned(credit: bool, samples: Sequence[Sample]) -> Question:
+def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
     asked = "Which step earned it?"
     if not credit:
-        return Question(asked, "not asked", "open", ["`credit=counterfactual` measures it."])
+        return PageQuestion(asked, "not asked", "open", ["`credit=counterfactual` measures it."])
     measured = [row for row in samples if _credits(row)]
     values = [value for row in measured for value in _credits(row)]
     if not values:
-        return Question(asked, "not measured yet", "open", ["No sample on this page has a step with credit."])
+        return PageQuestion(asked, "not measured yet", "open", ["No sample on this page has a step with credit."])
     signs = [sum(value > 0 for value in values), sum(value < 0 for value in values)]
     earned, cost = (share / len(values) for share in signs)
     facts = [
@@ -128,17 +128,17 @@ def _earned(credit: bool, samples: Sequence[Sample]) -> Question:
     ]
     best = max(measured, key=_tells)
     if _tells(best)[0] == 0:
-        return Question(asked, "no step made a difference", "", facts)
+        return PageQuestion(asked, "no step made a difference", "", facts)
     pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
     facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
-    return Question(asked, f"{signs[0]:,} steps did, {signs[1]:,} cost some of it", "", facts, pieces)
+    return PageQuestion(asked, f"{signs[0]:,} steps did, {signs[1]:,} cost some of it", "", facts, pieces)
 
 
-def _credits(row: Sample) -> list[float]:
+def _credits(row: SampleRow) -> list[float]:
     return [piece[1] for piece in row["pieces"] if len(piece) > 1 and piece[1] is not None]
 
 
-def _tells(row: Sample) -> tuple[float, float, float]:
+def _tells(row: SampleRow) -> tuple[float, float, float]:
     """How much a sample shows: both signs first, then the spread of its credits, then few words."""
     found = _credits(row)
     spread = max(found) - min(found) if len(found) > 1 else 0.0
@@ -146,12 +146,15 @@ def _tells(row: Sample) -> tuple[float, float, float]:
     return (spread and 1 + both, spread, -sum(len(piece[0]) for piece in row["pieces"]))
 
 
-def _lost(skills: Sequence[Change], kept: Promise | None, protects: bool) -> Question:
+def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -> PageQuestion:
     asked = "What was lost?"
     if not skills:
-        return Question(asked, "not measured yet", "open", ["The run has not validated twice."])
+        return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     worst = min(skills, key=lambda one: one.row.change)
     facts = [f"The least change of a skill: {worst.row.skill}, {worst}."]
+    if greedy := [one.row for one in skills if one.row.greedy]:
+        least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda found: found[1])
+        facts.append(f"Of greedy answers: {least}, {change:+.1f} points.")
     fell = [f"{one.row.skill} {one}" for one in skills if one.beyond_noise and one.row.change < 0]
     if kept:
         facts.append(
@@ -161,7 +164,13 @@ def _lost(skills: Sequence[Change], kept: Promise | None, protects: bool) -> Que
     elif not protects:
         facts.append("No skill was protected; `projection=qp` does it.")
     if fell:
-        return Question(asked, ", ".join(fell), "down", facts)
+        return PageQuestion(asked, ", ".join(fell), "down", facts)
     if any(one.low is None for one in skills):
-        return Question(asked, "by how much is not known: skills have no standard errors", "", facts)
-    return Question(asked, "nothing beyond noise", "up", facts)
+        return PageQuestion(asked, "by how much is not known: skills have no standard errors", "", facts)
+    return PageQuestion(asked, "nothing beyond noise", "up", facts)
+
+
+def _greedy_change(row: SkillRow) -> float:
+    """Points."""
+    assert row.greedy is not None
+    return 100 * (row.greedy[1] - row.greedy[0])

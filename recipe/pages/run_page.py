@@ -4,25 +4,22 @@ It loads nothing, and its content security policy lets a browser run only the tw
 whatever a model wrote cannot run, even if it got past the escaping.
 """
 
-import base64
-import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bokeh.resources import Resources
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from recipe.pages.curves import drawn
 from recipe.pages.differences import between, differences, flat
-from recipe.pages.facts import facts
+from recipe.pages.facts import RunFacts, facts
 from recipe.pages.panels import Curve, Panel, every_metric, panels
-from recipe.pages.questions import questions
+from recipe.pages.policy import environment, policy, source
+from recipe.pages.questions import PageQuestion, SampleRow, questions
 from recipe.pages.samples import SAMPLES, read_samples
-from recipe.pages.text import island, visible
+from recipe.pages.text import island
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.tables import cautions
 
@@ -43,8 +40,11 @@ def write_run_page(runs: Sequence[RunDirectory], out: Path | None = None, sample
     return path
 
 
-def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES) -> str:
-    """The HTML of the page. now: seconds since the epoch, for the age of a run's records."""
+def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, reload: int | None = None) -> str:
+    """The HTML of the page. now: seconds since the epoch, for the age of a run's records.
+
+    reload: None for a file; seconds after which a page that the list of runs links loads itself again, 0 for never.
+    """
     found = [facts(run, now) for run in runs]
     names = _names([(one.experiment, one.name) for one in found])
     configs = [run.read_config() for run in runs]
@@ -58,39 +58,43 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES) -
     empty = [Curve(name, number, [], [], look="points") for number, name in enumerate(names)]
     figures["any-metric"] = drawn(Panel("all metrics", empty), len(runs))
     shown = read_samples(runs, samples)
-    asked = [
-        questions(
-            run.metrics(),
-            one.table,
-            one.promise,
-            credit=settings["credit.kind"] != "off",
-            protects=settings["projection.method"] not in ("off", "measure"),
-            samples=[row for row in shown.rows if row["run"] == number],
+    scripts = ["\n".join(Resources(mode="inline", components=["bokeh"]).js_raw), source("run.js")]
+    return (
+        environment()
+        .get_template("run.html.j2")
+        .render(
+            runs=list(zip(names, found, commands, flats, strict=True)),
+            asked=[_asked(number, *one, shown.rows) for number, one in enumerate(zip(runs, found, flats, strict=True))],
+            names=names,
+            panels=numbered,
+            changed=[differences(config, command) for config, command in zip(configs, commands, strict=True)],
+            between=between(flats),
+            cautions=cautions(runs),
+            left_out=shown.left_out,
+            count=len(shown.rows),
+            written=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            style=Markup(source("run.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+            reload=reload,
+            figures=island(figures),
+            metrics=island([every_metric(run.metrics()) for run in runs]),
+            samples=island({"rows": shown.rows, "texts": shown.texts, "runs": names}),
         )
-        for number, (run, one, settings) in enumerate(zip(runs, found, flats, strict=True))
-    ]
-    environment = Environment(
-        loader=PackageLoader("recipe.pages"), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, finalize=_visible,
-    )  # fmt: skip
-    scripts = ["\n".join(Resources(mode="inline", components=["bokeh"]).js_raw), _source("run.js")]
-    return environment.get_template("run.html.j2").render(
-        runs=list(zip(names, found, commands, flats, strict=True)),
-        asked=asked,
-        names=names,
-        panels=numbered,
-        changed=[differences(config, command) for config, command in zip(configs, commands, strict=True)],
-        between=between(flats),
-        cautions=cautions(runs),
-        left_out=shown.left_out,
-        count=len(shown.rows),
-        written=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        style=Markup(_source("run.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
-        figures=island(figures),
-        metrics=island([every_metric(run.metrics()) for run in runs]),
-        samples=island({"rows": shown.rows, "texts": shown.texts, "runs": names}),
+    )
+
+
+def _asked(
+    number: int, run: RunDirectory, own: RunFacts, settings: Mapping[str, str], samples: Sequence[SampleRow]
+) -> list[PageQuestion]:
+    """The three questions of the run with this number. settings: flat; samples: of all runs."""
+    return questions(
+        run.metrics(),
+        own.table,
+        own.promise,
+        credit=settings["credit.kind"] != "off",
+        protects=settings["projection.method"] not in ("off", "measure"),
+        samples=[row for row in samples if row["run"] == number],
     )
 
 
@@ -99,19 +103,3 @@ def _names(names: Sequence[tuple[str, str]]) -> list[str]:
     one_experiment = len(names) > 1 and len({experiment for experiment, _ in names}) == 1
     shown = [name if one_experiment else f"{experiment} / {name}" for experiment, name in names]
     return [f"{name} ({place + 1})" if shown.count(name) > 1 else name for place, name in enumerate(shown)]
-
-
-def _visible(value: Any) -> Any:
-    """A value as the template prints it."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    """The content security policy: these scripts, styles, pictures within the page, and nothing else."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-
-
-def _source(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

@@ -44,7 +44,8 @@ TRAINING_CURVES = {
 def save(figure: plt.Figure, path: Path, dpi: int = 130, colours: int = 40) -> Path:
     """Write the PNG and an SVG next to it, each atomically (readers never see a partial file); close the figure.
 
-    dpi: of the PNG, less where it would be wider than `WIDEST` pixels. colours: of the PNG; 256 where a colour bar shows fine steps.
+    dpi: of the PNG, less where it would be wider than `WIDEST` pixels. colours: of the PNG; 256 where a colour bar
+    shows fine steps.
     """
     for file, metadata in ((path, {}), (path.with_suffix(".svg"), {"Date": None})):
         partial = file.with_name(f".{file.name}")

@@ -4,12 +4,14 @@ Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line per step
 event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
 """
 
+import copy
 import json
 import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +89,9 @@ class RunDirectory:
 
     def recorded_config(self) -> tuple[DictConfig, int]:
         """The configuration as written, and the version of its records."""
-        config = OmegaConf.load(self.path / "config.yaml")
-        assert isinstance(config, DictConfig)
+        path = self.path / "config.yaml"
+        found = path.stat()
+        config = copy.deepcopy(_loaded(path, found.st_mtime_ns, found.st_size, found.st_ino))
         return config, take_version(config)
 
     def read_config(self) -> DictConfig:
@@ -102,10 +105,12 @@ class RunDirectory:
             write_atomically(path, secrets.token_hex(8))
         return path.read_text().strip()
 
-    def log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """Append the metrics of a step; values that are not numbers are left out."""
+    def log_metrics(self, step: int, metrics: dict[str, Any]) -> dict[str, float]:
+        """Append the metrics of a step, and return this row; values that are not numbers are left out."""
         numbers = {key: float(value) for key, value in metrics.items() if _is_number(value)}
-        self._append("metrics.jsonl", {"step": step, "time": time.time(), **numbers})
+        row = {"step": step, "time": time.time(), **numbers}
+        self._append("metrics.jsonl", row)
+        return row
 
     def log_event(self, kind: str, **fields: Any) -> None:
         """Append an event, such as the start of a phase, a checkpoint, a masked sample or an error."""
@@ -129,6 +134,14 @@ class RunDirectory:
     def _append(self, name: str, row: dict[str, Any]) -> None:
         with open(self.path / name, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+@lru_cache(maxsize=16)
+def _loaded(path: Path, *state: int) -> DictConfig:
+    """The configuration in a file, parsed once while its `state` stays: YAML takes a second for what a page reads."""
+    config = OmegaConf.load(path)
+    assert isinstance(config, DictConfig)
+    return config
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:

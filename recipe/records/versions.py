@@ -28,6 +28,7 @@ class SettingsChange:
     replaced: keys whose earlier value trains the same as this value, up to the draw of samples. ``${data.seed}`` is
     the run's own seed.
     renamed: keys with renamed values: old -> new.
+    moved: keys under another name: old key -> new key.
     listed: keys that became a list of values under another name: old key -> new key.
     removed: dropped keys, with the only value that matches the behaviour without them.
     """
@@ -35,7 +36,8 @@ class SettingsChange:
     added: Mapping[str, object] = field(default_factory=dict)
     replaced: Mapping[str, object] = field(default_factory=dict)
     renamed: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
-    listed: Mapping[str, str] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    listed: dict[str, str] = field(default_factory=dict)
     removed: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -118,7 +120,8 @@ CHANGES: dict[int, SettingsChange] = {
             "protocol.weights": "fixed",
             "protocol.weight_rate": 1.0,
             "protocol.weight_trade": 0.2,
-        }
+        },
+        moved={"penalty.fisher_samples": "penalty.solutions"},
     ),
 }
 
@@ -164,10 +167,11 @@ def _apply(change: SettingsChange, config: DictConfig, where: str) -> None:
         value = OmegaConf.select(config, key)
         if value in names:
             OmegaConf.update(config, key, names[value])
-    for key, new in change.listed.items():
+    for key, new in (change.moved | change.listed).items():
         group = _group(config, key)
         if group is not None and _leaf(key) in group:
-            OmegaConf.update(config, new, [group.pop(_leaf(key))], force_add=True)
+            value = group.pop(_leaf(key))
+            OmegaConf.update(config, new, [value] if key in change.listed else value, force_add=True)
     for key, neutral in change.removed.items():
         group = _group(config, key)
         if group is None or _leaf(key) not in group:

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tokens (HF_TOKEN, WANDB_API_KEY, SANDBOX_TOKEN) are excluded: Ray shows these variables in its logs and its dashboard.
 # Nodes get them from the environment of `ray start`, or from the files that *_TOKEN_FILE and *_TOKEN_PATH name.
 FORWARDED = (
-    "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "VLLM_CPU_OMP_THREADS_BIND",
-    "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
+    "HF_HOME", "HF_HUB_OFFLINE", "WANDB_MODE", "WANDB_ENTITY", "WANDB_BASE_URL", "TRACKIO_DIR",
+    "VLLM_CPU_OMP_THREADS_BIND", "SANDBOX_TOKEN_FILE", "HF_TOKEN_PATH",
 )  # fmt: skip
 # Families of such variables: the network interfaces and transports between ranks.
 FORWARDED_PREFIXES = ("NCCL_", "GLOO_")

@@ -159,7 +159,7 @@ class PenaltySettings(Group):
 
     kind: Literal["off", PenaltyKind]
     strength: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    fisher_samples: int = Field(default=48, ge=1)
+    solutions: int = Field(default=48, ge=1)
 
 
 class SandboxSettings(Group):

@@ -90,7 +90,7 @@ class Protector:
         self.trained = Peaks(self.settings.forgetting_average)
         training = self.settings.forgetting_accuracy == "training"
         self.trigger = self.trained if training else self.validated
-        wanted = [settings.penalty.fisher_samples] if settings.penalty.kind in ("ewc", "rehearsal") else []
+        wanted = [settings.penalty.solutions] if settings.penalty.kind in ("ewc", "rehearsal") else []
         if self.names and self.settings.constraint_source != "rollouts":
             wanted.append(self.settings.solutions_per_protected)
         self.solutions = SolutionStore(max(wanted)) if wanted else None
@@ -226,7 +226,7 @@ class Protector:
         if self.penalty.kind == "off":
             return None
         chosen = {"ewc": finished, "rehearsal": earlier}.get(self.penalty.kind, ())
-        solutions = [kept for name in chosen for kept in self._newest(name, self.penalty.fisher_samples)]
+        solutions = [kept for name in chosen for kept in self._newest(name, self.penalty.solutions)]
         return WantedPenalty(self.penalty.kind, self.penalty.strength, stage, solutions)
 
     def _newest(self, name: str, count: int) -> list[StoredSolution]:

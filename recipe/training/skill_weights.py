@@ -6,10 +6,10 @@ J_k is an exponential average of skill k's accuracy on the steps' own samples, I
 that is low, or gains nothing, gains weight. A batch has prompts in proportion to p_k / (1 - z_k), where z_k is the
 average share of the skill's groups whose samples all have one score, and so no gradient.
 
-The authors' code (rsshyam/MT-GRPO, verl/utils/auto_curriculum/priority.py) differs: w moves by Adam with weight decay,
-the improvement is that of each task's loss, and prompts are drawn by chance, again until enough groups have a gradient.
-Ours moves w by the formula, takes the improvement from accuracies, asks for the prompts at once, and keeps one prompt
-of every skill in each batch.
+The authors' code (rsshyam/MT-GRPO, verl/verl/utils/auto_curriculum/priority.py) differs: w moves by Adam with weight
+decay, the improvement is that of each task's loss, and prompts are drawn by chance, again until enough groups have a
+gradient. Ours moves w by the formula, takes the improvement from accuracies, asks for the prompts at once, and keeps
+one prompt of every skill in each batch.
 """
 
 from collections import defaultdict

@@ -19,6 +19,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
+from recipe.health.alerts import Alerts
 from recipe.records.pages import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
@@ -87,6 +88,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     def __init__(self, config: Any):
         self.settings = read_settings(config)
         self.run_directory = RunDirectory(config.run.directory)
+        self.alerts = Alerts(self.run_directory, config)
         actor = config.actor_rollout_ref.actor
         self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode)
         self.failures = FailureBuffer(self.settings.failures.capacity)
@@ -337,7 +339,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         """Record a step's metrics, plus the stage's metrics at the end of a stage."""
         if "skill/mean/accuracy" in metrics:
             metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
-        self.run_directory.log_metrics(step, metrics)
+        self.alerts.see(self.run_directory.log_metrics(step, metrics))
 
     def on_init_end(self) -> None:
         super().on_init_end()

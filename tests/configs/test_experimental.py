@@ -28,7 +28,7 @@ AT_DEFAULT = {
         "max_protected",
     ),
     "agents": ("role", "observation_characters", "feedback"),
-    "penalty": ("strength", "fisher_samples"),
+    "penalty": ("strength", "solutions"),
     "sandbox": ("url", "isolation", "memory_mb"),
 }  # fmt: skip
 CHOSEN_BY_FILE = {"kind", "method"}

@@ -29,12 +29,17 @@ def records(path: Path) -> Iterator[bytes]:
             parts = []
 
 
-def history(path: Path) -> Iterator[dict[str, Any]]:
-    """One dictionary for each logged step."""
+def parsed(path: Path, kind: str) -> Iterator[Any]:
+    """The records of one kind, as W&B's own message type reads them."""
     for data in records(path):
         record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]  # protobuf makes it at import
         record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
-            yield {"_step": record.history.step.num, **row}
+        if record.WhichOneof("record_type") == kind:
+            yield getattr(record, kind)
+
+
+def history(path: Path) -> Iterator[dict[str, Any]]:
+    """One dictionary for each logged step."""
+    for record in parsed(path, "history"):
+        row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.item}
+        yield {"_step": record.step.num, **row}

@@ -16,6 +16,7 @@ def test_one_help_names_every_subcommand_with_what_it_reports(capsys):
         "choose",
         "summary",
         "page",
+        "serve",
         "perplexity",
     ]
     for name, module in report.SUBCOMMANDS.items():

@@ -204,5 +204,8 @@
   } else {
     control.closest("section").textContent = "No metrics are recorded yet.";
   }
+  // The page of a run under way, from the list of runs: renewed unless its reader has scrolled down.
+  const seconds = Number(document.body.dataset.reload);
+  if (seconds) setInterval(() => { if (window.scrollY < 300) location.reload(); }, 1000 * seconds);
   document.documentElement.dataset.ready = performance.now().toFixed(0); // ms since the navigation
 })();

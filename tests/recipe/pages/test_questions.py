@@ -93,3 +93,10 @@ def test_what_protection_kept_is_told_beside_what_was_lost():
         "Of 40 levels J of protected skills after an update, 0 ended below their line; "
         "2 of 10 verified optimiser steps were shrunk, 1 undone."
     )
+
+
+def test_the_least_change_of_greedy_answers_is_told():
+    rows_of = [SkillRow("write", 0.4, 0.6, (1.0, 0.9)), SkillRow("sql", 0.6, 0.61, (0.9, 0.95)),
+               SkillRow("mean", 0.5, 0.605, (0.95, 0.925))]  # fmt: skip
+    lost = questions(rows(BEFORE, RISEN), rows_of, None, False, True, [])[2]
+    assert lost.facts[1] == "Of greedy answers: write, -10.0 points."

@@ -99,3 +99,8 @@ def test_a_setting_that_became_a_list_is_read_as_one():
 
 def test_every_version_since_the_first_says_what_it_changed():
     assert sorted(CHANGES) == list(range(2, VERSION + 1))
+
+
+def test_a_key_that_got_another_name_keeps_its_value():
+    config = OmegaConf.create({"penalty": {"kind": "ewc", "fisher_samples": 12}})
+    assert upgraded(config, 6, "ewc.s0").penalty == {"kind": "ewc", "solutions": 12}

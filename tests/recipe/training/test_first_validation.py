@@ -6,6 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from recipe.health.alerts import Alerts
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.protector import Protector
@@ -27,6 +28,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
     trainer.protector = Protector(trainer.settings)
     sampled = {"rollout": {"val_kwargs": {"temperature": 1.0}}}
     trainer.config = OmegaConf.create({"trainer": {"val_only": False, "test_freq": 2}, "actor_rollout_ref": sampled})
+    trainer.alerts = Alerts(trainer.run_directory, trainer.config)
     trainer.val_dataloader = [{"raw_prompt": ["a", "b"]}]
     return trainer
 

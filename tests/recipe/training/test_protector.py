@@ -180,7 +180,7 @@ def test_the_solutions_of_a_finished_stage_are_sent_for_its_fisher_information()
 
 
 def test_rehearsal_takes_the_newest_solutions_of_all_earlier_skills():
-    penalty = {"kind": "rehearsal", "strength": 0.1, "fisher_samples": 2}
+    penalty = {"kind": "rehearsal", "strength": 0.1, "solutions": 2}
     protector = Protector(changed({"method": "off"}, penalty, kind="sequential"))
     for name in ("write", "sql"):
         for number, solution in enumerate(SOLUTIONS[:3]):

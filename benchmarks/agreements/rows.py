@@ -16,7 +16,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agreement_plain import printed
+from benchmarks.agreements.plain import printed
 from data_prep.micro import suite
 from data_prep.micro.problems import MicroProblem
 from data_prep.sources import procedural, refactor, sql
@@ -88,8 +88,8 @@ def humaneval(path: Path) -> Iterator[AgreementRow]:
 
 
 def idioms() -> Iterator[AgreementRow]:
-    """The programs of agreement_idioms.txt, one row per test."""
-    text = Path(__file__).with_name("agreement_idioms.txt").read_text()
+    """The programs of agreements/idioms.txt, one row per test."""
+    text = Path(__file__).with_name("idioms.txt").read_text()
     for block in text.split("\n#: program ")[1:]:
         title, _, body = block.partition("\n")
         kind, _, name = title.partition(" | ")

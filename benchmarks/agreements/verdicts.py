@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.agreement_plain import (
+from benchmarks.agreements.plain import (
     MEMORY_MB,
     OTHER_OUTPUT,
     PASSED,
@@ -19,7 +19,7 @@ from benchmarks.agreement_plain import (
     judge_printed,
     judge_tests,
 )
-from benchmarks.agreement_rows import AgreementRow
+from benchmarks.agreements.rows import AgreementRow
 from rewards.sandbox import AssertCase, Case, CaseResult, InfrastructureError, Program, Sandbox, StdioCase
 
 _REPEATS = 4

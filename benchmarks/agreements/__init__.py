@@ -1,0 +1,1 @@
+"""Parts of benchmarks/agreement.py: its programs, the plain harness, and the comparison of verdicts."""

@@ -1,0 +1,38 @@
+"""What pages are made with: templates that escape, their scripts, and the policy under which only these scripts run."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from recipe.pages.text import visible
+
+
+def environment() -> Environment:
+    """Jinja's environment of the templates: it escapes every text, and shows its hidden characters."""
+    return Environment(
+        loader=PackageLoader("recipe.pages"), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, finalize=_visible,
+    )  # fmt: skip
+
+
+def policy(scripts: Sequence[str], *more: str) -> str:
+    """The content security policy: these scripts, styles, pictures within the page, and nothing else but `more`."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    fixed = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+    return "; ".join([fixed, *more])
+
+
+def source(name: str) -> str:
+    """The text of a style or script beside the templates."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _visible(value: Any) -> Any:
+    """A value as the template prints it."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

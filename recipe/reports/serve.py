@@ -1,0 +1,156 @@
+"""A list of all runs below a folder, live in a browser on this machine.
+
+Each run has its state, step, last metrics and page; checked runs share one page. Pages are made when asked for, from
+the files as they are then. Nothing is written. It listens on 127.0.0.1: to see it from another machine, forward the
+port (ssh -L 8123:127.0.0.1:8123 MACHINE). Control-C ends it.
+"""
+
+import argparse
+import contextlib
+import ipaddress
+import json
+import socket
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from recipe.pages.list_page import list_page
+from recipe.pages.page_cache import PageCache
+from recipe.pages.run_list import RunList
+from recipe.records.arms import ReportError
+
+PORT = 8123
+MOST = 12
+"""Runs on one page."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("outputs"), help="(default: %(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="another name or address of this machine: NO PASSWORD")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the subcommand."""
+    require_folder(options.folder)
+    listening = listening_socket(options.host, options.port)
+    host = shown(options.host)
+    if host not in LOOPBACK:
+        print(
+            f"warning: everyone who reaches {host} can read every run in {options.folder}: there is no password. "
+            "Without --host only this machine can.",
+            file=sys.stderr,
+        )
+    config = uvicorn.Config(
+        application(options.folder, host), log_level="warning", access_log=False, ws="none", server_header=False,
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    print(f"runs of {options.folder}: http://{host}:{listening.getsockname()[1]}/ (Control-C ends it)", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again when it has ended
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def require_folder(folder: Path) -> None:
+    """Raise ReportError unless this is a folder that may hold runs."""
+    if not folder.is_dir():
+        raise ReportError(f"{folder} is no folder: name the one with the runs, outputs/ unless run.root= chose another")
+    if (folder / "events.jsonl").exists() or (folder / "config.yaml").exists():
+        raise ReportError(f"{folder} is a run itself: name the folder that holds runs, or use recipe.report page")
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens at this address; ReportError if it cannot."""
+    if not 0 <= port <= 65535:
+        raise ReportError(f"--port must be 0 to 65535, got {port}")
+    if is_wildcard(host):
+        raise ReportError(f"--host {host} is no address that a browser can name: give this machine's own")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        free = "; --port 0 takes a free one" if port else ""
+        cause = str(error.strerror).partition(" (")[0]  # Python adds the address
+        raise ReportError(f"cannot listen at port {port} of {host}: {cause}{free}") from error
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether this stands for all addresses of the machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name
+
+
+def shown(host: str) -> str:
+    """The host as a URL names it."""
+    return f"[{host}]" if ":" in host else host.lower()
+
+
+def application(folder: Path, host: str = "127.0.0.1") -> Starlette:
+    """The application for the runs below a folder.
+
+    It answers requests to this host and to names of the loopback alone: another site's name that was made to lead here
+    (DNS rebinding) is refused.
+    """
+    runs = RunList(folder)
+    pages = PageCache(runs.root)
+
+    def listed() -> dict[str, object]:
+        now = time.time()
+        return {"now": now, "most": MOST, "runs": [asdict(row) for row in runs.rows(now)]}
+
+    def index(request: Request) -> Response:
+        text, policy = list_page(str(folder), listed())
+        return HTMLResponse(text, headers=HEADERS | {"Content-Security-Policy": policy})
+
+    def rows(request: Request) -> Response:
+        return JSONResponse(listed(), headers=HEADERS)
+
+    def page(request: Request) -> Response:
+        names = asked_runs(request)
+        if not 1 <= len(names) <= MOST:
+            return refusal(400, f"name 1 to {MOST} runs: /page?run=EXPERIMENT/RUN&run=...")
+        now = time.time()
+        runs.rows(now)  # a run may have begun since the last look
+        found = [runs.row(name, now) for name in names]
+        if missing := [name for name, one in zip(names, found, strict=True) if one is None]:
+            return refusal(404, f"there is no run {json.dumps(missing[0])} in this folder")
+        try:
+            text = pages.page([one for one in found if one], now)
+        except Exception as error:  # the files of a run may be anything
+            return refusal(422, f"the page cannot be made: {type(error).__name__}: {error}")
+        return HTMLResponse(text.encode("utf-8", "replace"), headers=HEADERS)
+
+    routes = [Route("/", index), Route("/runs.json", rows), Route("/page", page)]
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, host], www_redirect=False)
+    return Starlette(routes=routes, middleware=[hosts])
+
+
+def asked_runs(request: Request) -> list[str]:
+    """The ids in a request's query, each once, in order."""
+    pairs = parse_qsl(request.url.query, keep_blank_values=True, errors="backslashreplace")
+    return list(dict.fromkeys(value for key, value in pairs if key == "run"))
+
+
+def refusal(status: int, why: str) -> Response:
+    """An answer in plain text, in which nothing can run."""
+    return PlainTextResponse(f"{why}\n".encode("utf-8", "replace"), status, headers=HEADERS)

@@ -1,0 +1,129 @@
+"""Dashboards as code: one definition of the panels, W&B's JSON offline, trackio's order, and clear refusals."""
+
+import fnmatch
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import wandb
+
+from recipe.dashboard import __main__ as dashboard
+from recipe.pages.dashboards import Plot, guide, metric_order, sections
+from recipe.pages.panels import panels
+from recipe.records.run_directory import RunDirectory
+from tests.recipe.pages.conftest import make_run
+
+GOLDEN = Path(__file__).parent / "dashboard.json"
+"""The sections of the workspace; after a wanted change: ``python -m tests.recipe.test_dashboard``."""
+
+
+def shown(text: str) -> dict:
+    """Of a workspace's JSON what our code decides: each section's panels."""
+    bank = json.loads(text)["spec"]["section"]["panelBankConfig"]
+    return {
+        section["name"]: [{"id": panel["__id__"], **panel["config"]} for panel in section["panels"]]
+        for section in bank["sections"]
+    }
+
+
+def test_the_workspace_is_the_golden_one_every_time():
+    pytest.importorskip("wandb_workspaces", reason="pip install -e .[dashboards]")
+    first, second = (dashboard.workspace_json("p", "e") for _ in range(2))
+    assert first == second
+    assert shown(first) == json.loads(GOLDEN.read_text())
+    assert (json.loads(first)["project"], json.loads(first)["entity"]) == ("p", "e")
+
+
+def test_the_golden_workspace_shows_the_panels_of_today():
+    """Without the package too: titles, metrics and patterns are those of the one definition."""
+    golden = json.loads(GOLDEN.read_text())
+    assert list(golden) == ["credit", "projection and skills", "health", "cost"]
+    for name, plots in sections().items():
+        assert [one["chartTitle"] for one in golden[name]] == [plot.title for plot in plots]
+        assert [one["metrics"] for one in golden[name]] == [
+            [] if plot.pattern else list(plot.metrics) for plot in plots
+        ]
+        assert [one.get("metricRegex") for one in golden[name]] == [plot.pattern for plot in plots]
+    ids = [one["id"] for panels in golden.values() for one in panels]
+    assert len(set(ids)) == len(ids)
+
+
+def test_every_curve_of_the_run_page_is_on_the_dashboard(tmp_path: Path):
+    run: RunDirectory = make_run(tmp_path)
+    drawn = {panel.title for group in panels([run], ["r"]).values() for panel in group}
+    plots = [plot for own in sections().values() for plot in own]
+    assert {plot.title for plot in plots} >= drawn - {
+        "validation: mean of skills", "J of sql", "validation: each skill", "training samples of each step",
+    }  # fmt: skip
+    named = {key for row in run.metrics() for key in row}
+    for key in ("skill/write/accuracy", "reward/acc", "actor/projection/anchor/sql", "timing_s/step", "credit/replays"):
+        assert key in named
+        assert [plot for plot in plots if key in plot.metrics or (plot.pattern and re.search(plot.pattern, key))]
+
+
+def test_a_star_stands_for_a_skill_and_dots_for_themselves():
+    plot = Plot("t", ("a.b/*/c", "d/*"))
+    assert plot.pattern is not None
+    matched = [
+        one for one in ("a.b/x/c", "axb/x/c", "a.b/x/y/c", "d/x", "d/x/y", "ed/x") if re.search(plot.pattern, one)
+    ]
+    assert matched == ["a.b/x/c", "d/x"]
+    assert Plot("t", ("a.b",)).pattern is None
+
+
+def test_trackio_gets_every_metric_in_order_with_stars_at_the_end_only():
+    order = metric_order().split(",")
+    assert order[0] == "credit/fallback_rate"
+    assert len(order) == len(set(order))
+    assert not [name for name in order if "*" in name[:-1]]
+    for plots in sections().values():
+        for metric in (name for plot in plots for name in plot.metrics):
+            assert any(fnmatch.fnmatch(metric, pattern) for pattern in order)
+
+
+def test_trackio_is_shown_on_the_loopback_with_the_guide_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: dict = {}
+    monkeypatch.setitem(sys.modules, "trackio", SimpleNamespace(show=lambda **options: asked.update(options)))
+    monkeypatch.setenv("TRACKIO_PLOT_ORDER", "")
+    file = tmp_path / "guide.md"
+    assert dashboard.main(["trackio", "p", "--port", "9", "--guide", str(file)]) == 0
+    assert (asked["project"], asked["host"], asked["server_port"], asked["share"]) == ("p", "127.0.0.1", 9, False)
+    assert os.environ["TRACKIO_PLOT_ORDER"] == metric_order()
+    assert file.read_text() == guide("p")
+    assert "- entropy of the policy (nats per token): `actor/entropy`" in guide("p")
+
+
+@pytest.mark.parametrize(
+    ("tool", "missing", "message"),
+    [
+        ("wandb", "wandb_workspaces.workspaces", "wandb_workspaces is missing: pip install wandb-workspaces==0.4.13"),
+        ("trackio", "trackio", "trackio is missing: pip install --no-deps trackio==0.43.0"),
+    ],
+)
+def test_a_missing_package_is_said_with_its_command(monkeypatch, capsys, tool: str, missing: str, message: str):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setenv("TRACKIO_PLOT_ORDER", "")
+    assert dashboard.main([tool, "p"]) == 2
+    assert f"recipe.dashboard {tool}: {message}" in capsys.readouterr().err
+
+
+def test_without_a_login_the_message_names_both_ways(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(dashboard, "package", lambda name: None)
+    monkeypatch.setattr(wandb, "login", lambda prompt: False)
+    assert dashboard.main(["wandb", "p"]) == 2
+    assert "W&B has no login: run `wandb login`, or write the workspace with --json FILE" in capsys.readouterr().err
+
+
+def test_the_pin_is_that_of_the_message_and_of_the_requirements():
+    root = Path(__file__).parents[2]
+    assert "wandb-workspaces==0.4.13" in dashboard.INSTALL["wandb_workspaces"]
+    for file in ("pyproject.toml", "requirements/cpu.txt", "requirements/gpu.txt"):
+        assert "wandb-workspaces==0.4.13" in (root / file).read_text()
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps(shown(dashboard.workspace_json("p", "e"))).replace('{"id', '\n{"id') + "\n")
