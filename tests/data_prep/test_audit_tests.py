@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.data.planted_tests import all_audited, recall
+from benchmarks.planted_tests import all_audited, recall
 from data_prep import audit_tests
 from data_prep.json_lines import read_lines
 from data_prep.strength import measuring
