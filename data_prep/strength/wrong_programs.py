@@ -46,7 +46,7 @@ def lost_parts(solution: str) -> Iterator[Mutant]:
             setattr(parent, name, value)
 
 
-def _losses(parent: ast.AST, field: str, child: object) -> Iterator[tuple[str, list[ast.AST]]]:
+def _losses(parent: ast.AST, field: str, child: object) -> Iterator[tuple[str, Sequence[ast.AST]]]:
     """The kinds of loss at a child of a node, each with what takes the child's place: a node or nothing."""
     match child:
         case ast.stmt():
