@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rewards import guardrails, registry
+from rewards import guardrails, registry, verl_rows
 from rewards.guardrails import repeats_itself
 from rewards.registry import Verifier
 from rewards.sandbox.client import accounting
@@ -32,7 +32,8 @@ async def compute_score(
 ) -> dict[str, float | str]:
     """Judge one answer: verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
 
-    data_source: the verifier's name. solution_str: the decoded response. ground_truth: the JSON string of the row.
+    data_source: the verifier's name, or one of verl's (rewards/verl_rows.py). solution_str: the decoded response.
+    ground_truth: the JSON string of the row, or what verl's preprocess scripts write.
     kwargs: fields of `rewards.settings.JudgeSettings`, in addition to what verl's reward managers pass themselves.
 
     Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
@@ -41,12 +42,14 @@ async def compute_score(
     score: the reward manager masks it. Raises ValueError for an unknown verifier, an unknown setting or an invalid
     value of a setting; the message lists the valid ones.
     """
-    verifier = registry.get(data_source)
+    own = verl_rows.verifier_of(data_source)
+    verifier = registry.get(own or data_source)
     settings = _settings(kwargs)
     started = time.perf_counter()
     with accounting.counted() as busy:
         try:
-            verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
+            truth = verl_rows.truth_of(data_source, ground_truth) if own else ground_truth
+            verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, truth), settings)
             if not math.isfinite(verdict.score):
                 raise ValueError(f"verifier '{data_source}' returned the score {verdict.score}")
         except Exception as error:
@@ -61,7 +64,7 @@ def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
     kwargs: as passed to `compute_score`.
     """
     guard = guardrails.of_response(response, _settings(kwargs).max_characters)
-    return [guard, registry.get(data_source).reads(response)]
+    return [guard, registry.get(verl_rows.verifier_of(data_source) or data_source).reads(response)]
 
 
 _given: dict[str, Any] = {}

@@ -21,6 +21,7 @@ _MODULES = {
     "sql": "rewards.verifiers.sql",
     "countdown": "rewards.verifiers.countdown",
     "gsm8k": "rewards.verifiers.gsm8k",
+    "latex": "rewards.verifiers.latex",
     "mcp": "rewards.verifiers.graphs.node_sets",
     "mis": "rewards.verifiers.graphs.node_sets",
     "mvc": "rewards.verifiers.graphs.node_sets",

@@ -35,7 +35,7 @@ REWARDS = (
     Layer("guardrails", "settings", independent=True),
     Layer("analysis"),
     Layer("verdict"),
-    Layer("sandbox", "extraction", "shapes", "seeds", "skills", independent=True),
+    Layer("sandbox", "extraction", "shapes", "seeds", "skills", "verl_rows", independent=True),
 )
 SANDBOX = (
     Layer("__main__"),
@@ -46,7 +46,8 @@ SANDBOX = (
 )
 DATA_PREP = (
     Layer("english"),
-    Layer("govern", "micro", "graphs", "pretrained", "validate", independent=True),
+    Layer("audit_tests", "govern", "micro", "graphs", "pretrained", "validate", independent=True),
+    Layer("strength"),
     Layer("sources"),
     Layer("proving", "governance", "hidden_databases", independent=True),
     Layer("tasks"),

@@ -36,7 +36,7 @@ def packages_needed(config: DictConfig) -> list[str] | None:
     """Packages that the rows' answers need in the sandbox in addition to numpy; None if no answer runs there."""
     rows = [row for key in ("train_files", "val_files") for row in _rows(config.data.get(key))]
     sources = {source for source, _ in rows}
-    math = "gsm8k" in sources and _extraction(config) == "math_verify"
+    math = "latex" in sources or ("gsm8k" in sources and _extraction(config) == "math_verify")
     if not math and not sources & PROGRAMS:
         return None
     duckdb = any(source == "sql" and _engine(truth) == "duckdb" for source, truth in rows)

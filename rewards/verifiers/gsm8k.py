@@ -69,14 +69,14 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         return Verdict.failed("extract")
     number = last_number(response) if settings.gsm8k_extraction == "flexible" else marked_number(response)
     if settings.gsm8k_extraction == "math_verify" and number != truth.answer:
-        return await _by_math_verify(response, truth.answer, settings)
+        if not any(character.isdigit() for character in response):
+            return Verdict.failed("extract")
+        return await by_math_verify(response, truth.answer, settings)
     return Verdict.failed("extract") if number is None else Verdict.of_ratio(float(number == truth.answer))
 
 
-async def _by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
+async def by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
     """The verdict by math-verify; RuntimeError if it is not installed."""
-    if not any(character.isdigit() for character in response):
-        return Verdict.failed("extract")
     run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
         _driver(),
         stdin=json.dumps({"response": response, "expected": expected}),

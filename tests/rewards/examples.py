@@ -81,6 +81,12 @@ EXAMPLES = {
     "gsm8k": Example(
         {"answer": "1,072"}, "48 and 1024 are\n#### 1072", ("#### 1,073",), "How many? Put the final answer after ####"
     ),
+    "latex": Example(
+        {"answer": "\\frac{1}{2}"},
+        "so it is $\\boxed{\\dfrac{1}{2}}$.",
+        ("$\\boxed{2}$", "\\boxed{\\frac{1}{2}\\text{ or }2}"),
+        "What is 3/6? Put the final answer in a box.",
+    ),
     "mcp": graph(SQUARE | {"optimum": 3}, "[A, B, C]", "[A, B]", "[A, B, D]", ask="Find the largest clique."),
     "mis": graph(SQUARE | {"optimum": 2}, "[B, D]", "[A]", "[A, B]", ask="Find the largest independent set."),
     "mvc": graph(SQUARE | {"optimum": 2}, "[A, C]", "[A, B, C]", "[A, B]", ask="Find the smallest vertex cover."),

@@ -39,6 +39,7 @@ def _file(folder: Path, *rows: tuple[str, dict]) -> str:
         ([("sql", {"engine": "sqlite"}), ("sql", {"engine": "duckdb"})], [], ["duckdb"]),
         ([("gsm8k", {"answer": "1"})], [], None),
         ([("gsm8k", {"answer": "1"})], [MATH], ["math_verify"]),
+        ([("latex", {"answer": "1"})], [], ["math_verify"]),
         ([("gsm8k", {"answer": "1"}), ("sql", {"engine": "duckdb"})], [MATH], ["duckdb", "math_verify"]),
         ([("countdown", {})], [MATH], None),
     ],

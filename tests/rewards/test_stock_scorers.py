@@ -1,0 +1,81 @@
+"""Answers that verl's own scorers misjudge, side by side with ours (docs/reference/rewards.md)."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rewards import compute_score
+
+STOCK = Path(__file__).with_name("stock_scorer.py")
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]  # verl takes seconds to import
+
+_TESTS = json.dumps({"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
+_READS_TESTS = """\
+import sys
+frame = sys._getframe()
+while "in_outs" not in frame.f_locals:
+    frame = frame.f_back
+print(frame.f_locals["in_outs"]["outputs"][frame.f_locals["index"]])
+"""
+# Whatever has "\\pi" is evaluated: this replaces a function of the scorer for all later answers (verl issue 7603).
+_POISON = (
+    "\\boxed{[exec(\"import sys;setattr(sys.modules['verl.utils.reward\\x5fscore.prime\\x5fmath'],"
+    "'grade\\x5fanswer',lambda*a:True)\"),9][1]*1\\pi}"
+)
+
+
+@dataclass(frozen=True)
+class Misjudged:
+    """An answer, whether it is right, and what verl pays for it."""
+
+    name: str
+    source: str
+    truth: str
+    answer: str
+    right: bool
+    stock: float
+
+
+ANSWERS = [
+    Misjudged("a number", "openai/gsm8k", "42", "#### 42", True, 1.0),
+    Misjudged("an expression", "openai/gsm8k", "42", "#### 42/2", False, 1.0),
+    Misjudged("two numbers", "openai/gsm8k", "42", "#### 42 or 43", False, 1.0),
+    Misjudged("text after it (verl PR 7274)", "openai/gsm8k", "42", "#### 42\n" + "So it is. " * 40, True, 0.0),
+    Misjudged("a box", "lighteval/MATH", "42", "\\boxed{42}", True, 1.0),
+    Misjudged("two numbers", "lighteval/MATH", "42", "\\boxed{42\\text{ or }43}", False, 1.0),
+    Misjudged("an equal fraction", "lighteval/MATH", "42", "\\boxed{\\frac{84}{2}}", True, 0.0),
+    Misjudged("an answer line", "math_dapo", "42", "Answer: 42", True, 1.0),
+    Misjudged("a false equation", "math_dapo", "42", "Answer: 41 = 42", False, 1.0),
+    Misjudged("words between digits", "math_dapo", "42", "Answer: 4 ways 2", False, 1.0),
+    Misjudged("a program", "taco", _TESTS, "print(int(input()) + 1)", True, 1.0),
+    Misjudged("a program that reads its tests", "taco", _TESTS, _READS_TESTS, False, 1.0),
+    Misjudged("a box", "numina_olympiads", "42", "\\boxed{42}", True, 1.0),
+    Misjudged("another box", "numina_olympiads", "42", "\\boxed{41}", False, 0.0),
+    Misjudged("poison", "numina_olympiads", "42", _POISON, False, 0.0),
+    Misjudged("another box after poison", "numina_olympiads", "42", "\\boxed{41}", False, 1.0),
+]
+
+
+def test_verls_scorers_pay_for_wrong_answers(tmp_path: Path) -> None:
+    jobs = json.dumps([[one.source, one.answer, one.truth] for one in ANSWERS])
+    run = subprocess.run(
+        [sys.executable, str(STOCK)], input=jobs, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    paid = json.loads(run.stdout.splitlines()[-1])
+    # math_dapo pays -1 for a wrong answer.
+    assert {(one.source, one.name): max(score, 0.0) for one, score in zip(ANSWERS, paid, strict=True)} == {
+        (one.source, one.name): one.stock for one in ANSWERS
+    }
+
+
+@pytest.mark.parametrize("one", ANSWERS, ids=lambda one: f"{one.source}, {one.name}")
+async def test_ours_pay_for_right_answers_only(one: Misjudged) -> None:
+    verdict = await compute_score(one.source, one.answer, one.truth)
+    assert verdict["error"] != "infrastructure"
+    assert verdict["score"] == float(one.right)

@@ -1,0 +1,72 @@
+"""Rows of verl's own preprocess scripts are judged by our verifiers, as they are."""
+
+import ast
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import rewards
+from rewards import compute_score, registry, verl_rows, what_is_read
+
+SUM = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]}
+ADD = "```python\nimport sys\nprint(sum(map(int, sys.stdin.read().split())))\n```"
+
+
+def names_in_verl() -> set[str]:
+    """The data sources in the source of verl's default_compute_score."""
+    spec = find_spec("verl")
+    assert spec is not None
+    assert spec.origin is not None
+    source = (Path(spec.origin).parent / "utils/reward_score/__init__.py").read_text()
+    function = next(
+        node for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name == "default_compute_score"
+    )  # fmt: skip
+    compared = [part for node in ast.walk(function) if isinstance(node, ast.Compare) for part in node.comparators]
+    return {
+        one.value for part in compared for one in ast.walk(part)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }  # fmt: skip
+
+
+def test_every_text_source_of_verl_has_a_verifier():
+    names = names_in_verl()
+    assert {"openai/gsm8k", "math_dapo", "taco"} <= names
+    without = {name for name in names if verl_rows.verifier_of(name) is None}
+    assert {name for name in without if not name.startswith("searchR1_")} == {"hiyouga/geometry3k"}
+    assert verl_rows.verifier_of("aime2024") == "latex"
+    assert verl_rows.verifier_of("gsm8k") is None
+    ours = {verl_rows.verifier_of(name) for name in names - without}
+    assert ours <= set(registry.names())
+    assert not names & set(registry.names())
+
+
+@pytest.mark.parametrize(
+    ("source", "truth", "right", "wrong"),
+    [
+        ("openai/gsm8k", "1,234", "#### 1234", "#### 1235"),
+        ("lighteval/MATH", "\\frac{1}{2}", "\\boxed{\\dfrac{1}{2}}", "no"),
+        ("math_dapo", "34", "so\nAnswer: $34$", "34"),
+        ("numina_olympiads", "x+1", "it is $\\boxed{x + 1}$", "\\boxed{x or x+1}"),
+        ("taco", json.dumps(SUM), ADD, "print(3)"),
+    ],
+)
+async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
+    judged = [await compute_score(source, response, truth) for response in (right, wrong)]
+    assert [one["acc"] for one in judged] == [1.0, 0.0]
+    assert judged[1]["error"] != "infrastructure"
+    assert what_is_read(source, right)[0] == "none"
+
+
+@pytest.mark.parametrize("tests", ["{", "[]", '{"inputs": []}', json.dumps(SUM | {"fn_name": "add"}),
+                                   '{"inputs": ["1"], "outputs": []}', '{"inputs": [], "outputs": []}'])  # fmt: skip
+async def test_a_ground_truth_of_another_form_masks_the_sample(tests, monkeypatch):
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+    assert (await compute_score("apps", ADD, tests))["error"] == "infrastructure"
+
+
+def test_a_name_of_no_verifier_is_refused():
+    with pytest.raises(ValueError, match="unknown verifier 'hiyouga/geometry3k'"):
+        what_is_read("hiyouga/geometry3k", "")
