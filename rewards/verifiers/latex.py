@@ -13,11 +13,14 @@ from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers.gsm8k import by_math_verify
 
-_BOX, _ANSWER = "\\boxed{", re.compile(r"\banswer[ \t]*:", re.IGNORECASE)
+_BOX = "\\boxed{"
+_ANSWER = re.compile(r"(?<![A-Za-z])answer[ \t]*:", re.IGNORECASE)
 _SPACING = re.compile(r"\\[,!;: ]|\\left|\\right|[\s$]")
 _FRACTION = re.compile(r"\\[dt]frac")
 # What joins several answers, of which one may be right; a number in words after the answer is another one.
-_HEDGES = re.compile(r"\b(?:or|and|either)\b|\\(?:lor|vee|boxed)\b|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d")
+_HEDGES = re.compile(
+    r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed)(?![A-Za-z])|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d"
+)
 
 
 class LatexTruth(BaseModel):
