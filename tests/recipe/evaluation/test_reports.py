@@ -59,6 +59,7 @@ def test_supervised_training_reports_programs_that_run_and_errors_of_syntax(tmp_
     config = OmegaConf.create(
         {
             "trainer": {"default_local_dir": str(tmp_path / "out"), "device": "cpu", "n_gpus_per_node": 1},
+            "checkpoint": {"save_contents": ["hf_model"]},
             "model": {"path": str(make_model(tmp_path / "m"))},
             "data": {"train_files": str(tmp_path / "train.parquet"), "max_length": 256},
             "verified": {"evaluations": []},
