@@ -12,7 +12,7 @@ from rewards import compute_score
 
 STOCK = Path(__file__).with_name("stock_scorer.py")
 
-pytestmark = [pytest.mark.slow, pytest.mark.e2e]  # verl takes seconds to import
+pytestmark = pytest.mark.slow  # verl takes seconds to import
 
 _TESTS = json.dumps({"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
 _READS_TESTS = """\
