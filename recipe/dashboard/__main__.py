@@ -16,6 +16,7 @@ from typing import Any
 
 from recipe.pages.dashboards import Plot, guide, metric_order, sections
 from recipe.records.run_directory import write_atomically
+from recipe.runtime.command_line import program
 
 REFUSED = 2
 NAME = "verl-skillcredit"
@@ -108,7 +109,7 @@ def to_trackio(options: argparse.Namespace) -> None:
 def command_line() -> argparse.ArgumentParser:
     """Parser of both subcommands; ``options.run(options)`` runs the chosen one."""
     parser = argparse.ArgumentParser(
-        prog="python -m recipe.dashboard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program("dashboard"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     tools = parser.add_subparsers(dest="tool", required=True)
     wandb = tools.add_parser("wandb", help="a workspace in a project of W&B")
