@@ -13,6 +13,8 @@ from recipe.records.run_directory import RunDirectory
 ALERTED = ("masked", "entropy", "line")
 """Rules that a step can break for good; the others are read when a run has ended (`recipe.doctor`)."""
 EVENT = "alert"
+KEPT = 64
+"""Of the first rows and of the newest ones: rules compare the two, and have seen the others when they were new."""
 
 
 class Alerts:
@@ -26,6 +28,7 @@ class Alerts:
     def see(self, row: dict[str, float]) -> None:
         """Judge the run with this row of metrics, its newest, and send what is found for the first time."""
         self._rows.append(row)
+        del self._rows[KEPT:-KEPT]
         waiting = [name for name in ALERTED if name not in self._sent]
         with failure_logged(self._run, int(row["step"])):
             for finding in findings(Record(self._rows, [], self._config, time.time()), waiting):
