@@ -89,6 +89,10 @@ class MadeFiles:
             )
         return False
 
+    def is_interrupted(self) -> bool:
+        """Whether the command began with the present inputs and did not end."""
+        return self._record() == [f"{BEGUN} {self.key}"]
+
     def make(self, run: Callable[[], None]) -> bool:
         """Make the files by `run`, unless they are made; returns whether it ran. MadeFilesError as in `are_made`.
 
@@ -97,9 +101,8 @@ class MadeFiles:
         """
         if self.are_made():
             return False
-        begun = f"{BEGUN} {self.key}"
-        resumed = self._record() == [begun]
-        self._write([begun])
+        resumed = self.is_interrupted()
+        self._write([f"{BEGUN} {self.key}"])
         for path in self.found():
             if not (resumed and path.name.startswith(".")):
                 path.unlink()

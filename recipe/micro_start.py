@@ -3,7 +3,8 @@
 Makes the problems, then tokenizer and random weights, then a supervised start. An option ``key=value`` is an override
 of recipe.sft, ``--model FOLDER`` takes a model that was trained earlier in place of the supervised start, any other one
 belongs to data_prep.micro. Each part is reused unless its modules, options or inputs have changed
-(``data_prep.made_from``). Only one process at a time works on a folder.
+(``data_prep.made_from``); a supervised start that was interrupted goes on from its last checkpoint. Only one process at
+a time works on a folder.
 """
 
 import re
@@ -26,7 +27,8 @@ STEPS = 4
 class StartPart:
     """One part of the start.
 
-    scratch: a folder that its command fills. finish: called after the command. copies: `finish` does all of it.
+    scratch: a folder that its command fills, and goes on with after an interruption. finish: called after the command.
+    copies: `finish` does all of it.
     """
 
     title: str
@@ -70,7 +72,7 @@ def parts(folder: Path, options: Sequence[str]) -> list[StartPart]:
                 ("recipe.sft", "data_prep.micro.model"), (train, validation, *sft_files("micro")),
             ),
             scratch,
-            lambda: _keep_last_checkpoint(scratch, model),
+            lambda: _move_last_model(scratch, model),
         ),
     ]  # fmt: skip
 
@@ -109,10 +111,11 @@ def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
         MadeFilesError: the files in its place are not as its command left them.
     """
     title = f"[{part.files.name}/{STEPS}] {part.title}"
+    interrupted = part.files.is_interrupted()
 
     def begin() -> None:
         print(title, flush=True)
-        if part.scratch is not None:
+        if part.scratch is not None and not interrupted:
             shutil.rmtree(part.scratch, ignore_errors=True)
         if not part.copies:
             run(part.files.command)
@@ -122,9 +125,10 @@ def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
         print(f"{title}: using {part.files.folder} of an earlier run", flush=True)
 
 
-def _keep_last_checkpoint(folder: Path, model: Path) -> None:
+def _move_last_model(folder: Path, model: Path) -> None:
     """Copy the last checkpoint's weights to `model` and remove the checkpoints."""
-    shutil.copytree(supervised_folder.step_folders(folder)[-1] / "huggingface", model, dirs_exist_ok=True)
+    if (last := supervised_folder.last_model(folder)) is not None:  # else nothing is made, and the caller says so
+        shutil.copytree(last, model, dirs_exist_ok=True)
     for step in supervised_folder.step_folders(folder):
         shutil.rmtree(step)
 

@@ -130,6 +130,27 @@ def test_a_failed_command_ends_the_start_and_is_tried_again(tree: Path) -> None:
     assert start(tree) == ["data_prep.micro"]
 
 
+def test_a_supervised_start_that_was_interrupted_goes_on_unless_its_options_have_changed(tree: Path) -> None:
+    """RUN itself fails where the checkpoints of an earlier start are left."""
+    failure = """(folder / "sft").mkdir(exist_ok=True)
+        (folder / "sft/checkpoint").touch()
+        raise __import__("subprocess").CalledProcessError(3, command)
+        assert not"""
+    going_on = 'assert (folder / "sft/checkpoint").exists() or'
+
+    def status(instead: str) -> int:
+        command = [sys.executable, "-c", RUN.replace("assert not", instead)]
+        return subprocess.run(command, cwd=tree, env={"PYTHONPATH": str(tree)}).returncode
+
+    shutil.rmtree(tree / "made/model")
+    assert status(failure) == 3
+    assert status(going_on) == 0
+    assert (tree / "made/model/step").read_text() == "10"
+    shutil.rmtree(tree / "made/model")
+    assert status(failure) == 3
+    assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
+
+
 def test_files_that_no_record_explains_or_that_were_changed_by_hand_stay(tree: Path) -> None:
     rows, record = tree / "made/train.parquet", tree / "made/.1.key"
     kept = record.read_text()
