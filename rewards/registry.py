@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from pydantic import BaseModel
 
@@ -33,6 +35,8 @@ _MODULES = {
     "connected_components": "rewards.verifiers.graphs.node_sets",
     "diameter": "rewards.verifiers.graphs.routes",
 }
+GROUP = "verl_skillcredit.verifiers"
+"""Entry points by which a package that a user has installed declares its verifiers: NAME = "MODULE"."""
 
 # Judges one response. InfrastructureError, or any other exception raised by mistake, means "not judged".
 ResponseJudge = Callable[[str, BaseModel, JudgeSettings], Awaitable[Verdict]]
@@ -66,15 +70,31 @@ def register(verifier: Verifier) -> None:
     _VERIFIERS[verifier.name] = verifier
 
 
+@cache
+def _modules() -> dict[str, str]:
+    """The modules of all verifiers by name: ours, and those of installed packages."""
+    declared = {point.name: point.value for point in entry_points(group=GROUP)}
+    if taken := sorted(declared.keys() & _MODULES):
+        raise ValueError(
+            f"a package declares the verifier '{taken[0]}' ({declared[taken[0]]}), which is ours; rename it"
+        )
+    return _MODULES | declared
+
+
 def names() -> list[str]:
     """Valid values for a row's `data_source`, sorted."""
-    return sorted(_MODULES.keys() | _VERIFIERS.keys())
+    return sorted(_modules().keys() | _VERIFIERS.keys())
 
 
 def get(name: str) -> Verifier:
-    """The verifier of that name; ValueError with the valid names if there is none."""
-    if name not in _VERIFIERS and name in _MODULES:
-        import_module(_MODULES[name])
+    """The verifier of that name; ValueError if there is none (with the valid names), or if its module is at fault."""
+    if name not in _VERIFIERS and (module := _modules().get(name)):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ValueError(f"the module {module} of verifier '{name}' cannot be imported: {error}") from error
+        if name not in _VERIFIERS:
+            raise ValueError(f"the module {module} registers no verifier '{name}'")
     if name not in _VERIFIERS:
         raise ValueError(f"unknown verifier '{name}' (a row's data_source); valid ones: {', '.join(names())}")
     return _VERIFIERS[name]
