@@ -6,8 +6,8 @@ Reads finished runs, without the first step of each. Medians over steps and the 
 The throughput is that of one large product in the run's precision, measured here with all cores: run this on the
 machine of the runs, with nothing beside it. Operations are those of the weights' products alone: the forward pass over
 prompts and responses, the head over responses; an update with adapters has twice, one of all weights three times as
-many. They count every sample's prompt. Engine and trainer compute a group's prompt once: the rates are those that a
-plain pass would need for the same time. Memory: the peak of the trainer's process, and what all programs of the machine
+many. The prompt of a group counts once, as engine and trainer compute it.
+Memory: the peak of the trainer's process, and what all programs of the machine
 used at the end of an update, the largest of all steps.
 """
 
@@ -86,7 +86,7 @@ def operations(config: DictConfig, rows: Sequence[dict[str, Any]]) -> dict[str, 
     shape = shape_of(config.actor_rollout_ref.model.path)
     samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
     responses = samples * statistics.mean(row["response_length/mean"] for row in rows)
-    tokens = responses + samples * statistics.mean(row["prompt_length/mean"] for row in rows)
+    tokens = responses + config.data.train_batch_size * statistics.mean(row["prompt_length/mean"] for row in rows)
     forward = forward_operations(shape, tokens, responses)
     passes = 2 if config.actor_rollout_ref.model.lora_rank > 0 else 3
     return {

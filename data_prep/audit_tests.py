@@ -146,7 +146,7 @@ def _write(path: Path, tasks: Sequence[Task], what: str) -> None:
 def _refuse_equal_names(files: Sequence[TaskFile], options: argparse.Namespace) -> None:
     names = [(file.path.parent.name, file.path.name) for file in files]
     if (options.more_tests or options.leave_out) and len(set(names)) < len(names):
-        raise DataFileError("two files have the same folder and name, and so would their copies: audit them apart")
+        raise DataFileError("two files have the same folder and name, and so would their copies: audit them separately")
 
 
 def audit(options: argparse.Namespace) -> int:

@@ -28,17 +28,18 @@ from recipe.runtime.command_line import program
 
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (
-    "actor/loss", "actor/perf", "critic/advantages", "critic/returns", "critic/rewards", "global_seqlen", "num_turns",
-    "perf", "prompt_length", "response", "response_length_non_aborted", "rollout_corr", "timing_per_token_ms",
-    "timing_s", "training", "val-aux", "val-core",
+    "actor/loss", "actor/perf", "actor/projection/module_cosine", "critic/advantages", "critic/returns",
+    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response",
+    "response_length_non_aborted", "rollout_corr", "timing_per_token_ms", "timing_s", "training", "val-aux",
+    "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
 """The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
     "actor/entropy", "actor/grad_norm", "actor/pg_loss", "actor/ppo_kl", "actor/projection/cosine",
-    "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/module_cosine",
-    "actor/projection/pair_cosine", "actor/projection/split_half_cosine", "reward/busy_seconds", "reward/judge_seconds",
+    "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/pair_cosine",
+    "actor/projection/split_half_cosine", "reward/busy_seconds", "reward/judge_seconds",
 )  # fmt: skip
 EVENTS = ("start", "end")
 DIGITS, COARSE_DIGITS = 6, 4

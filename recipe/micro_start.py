@@ -3,7 +3,7 @@
 Makes the problems, then tokenizer and random weights, then a supervised start. An option ``key=value`` is an override
 of recipe.sft, ``--model FOLDER`` takes a model that was trained earlier in place of the supervised start, any other one
 belongs to data_prep.micro. Each part is reused unless its modules, options or inputs have changed
-(``data_prep.made_from``); a supervised start that was interrupted goes on from its last checkpoint. Only one process at
+(``data_prep.made_from``); a supervised start that was interrupted resumes from its last checkpoint. Only one process at
 a time works on a folder.
 """
 
@@ -27,7 +27,7 @@ STEPS = 4
 class StartPart:
     """One part of the start.
 
-    scratch: a folder that its command fills, and goes on with after an interruption. finish: called after the command.
+    scratch: a folder that its command fills, and resumes from after an interruption. finish: called after the command.
     copies: `finish` does all of it.
     """
 
@@ -129,6 +129,7 @@ def _move_last_model(folder: Path, model: Path) -> None:
     """Copy the last checkpoint's weights to `model` and remove the checkpoints."""
     if (last := supervised_folder.last_model(folder)) is not None:  # else nothing is made, and the caller says so
         shutil.copytree(last, model, dirs_exist_ok=True)
+    (folder / supervised_folder.FINISHED).unlink(missing_ok=True)  # a model that is half removed is none
     for step in supervised_folder.step_folders(folder):
         shutil.rmtree(step)
 

@@ -4,7 +4,7 @@ Demonstrations come from ``data.train_files``, or from the accepted samples of `
 under torchrun with ``trainer.n_gpus_per_node`` ranks and shows their progress. ``model.path`` is a folder or a hub
 name. Demonstrations over ``data.max_length`` tokens are left out and counted. Writes a Hugging Face folder to
 ``<trainer.default_local_dir>/global_step_<N>/huggingface``, the ranks' output to ``sft.log``, and with ``report.data``
-the evaluations ``before`` and ``after`` and their differences, ``report.json``. Started again, it goes on from the last
+the evaluations ``before`` and ``after`` and their differences, ``report.json``. Started again, it resumes from the last
 checkpoint that has a whole state (``trainer.save_freq``, ``checkpoint.save_contents``).
 """
 
@@ -245,7 +245,7 @@ def train_once(config: DictConfig, folder: Path, overrides: Sequence[str]) -> in
     step = int(checkpoint.name.rpartition("_")[2]) if checkpoint else 0
     if not step or step < (config.trainer.total_training_steps or sys.maxsize):
         if checkpoint:
-            print(f"goes on from step {step}, the last checkpoint in {folder}")
+            print(f"resuming from step {step}, the last checkpoint in {folder}")
             overrides = [*overrides, "trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"]
         if status := train_under_torchrun(config, folder, overrides):
             return status
@@ -267,7 +267,8 @@ def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[s
         tail = [line for line in log.read_text().splitlines() if "Error" in line][-3:]
         print("\n".join([*tail, f"the supervised training failed; full output: {log}"]), file=sys.stderr)
         return FAILED
-    print(f"loss {state.loss:.3f} after {state.step} steps; model in {folder}")
+    if state.loss is not None:  # None: no step was left
+        print(f"loss {state.loss:.3f} after {state.step} steps; model in {folder}")
     return 0
 
 
@@ -293,7 +294,11 @@ def train(config: DictConfig) -> None:
         prepare_worker_process()
     else:
         initialize_global_process_group()
-    SFTTrainer(config=config).fit()
+    trainer = SFTTrainer(config=config)
+    if trainer.resume_global_step % trainer.steps_per_epoch == 0:
+        # verl saves the loader's state before the epoch's iteration has ended: it would resume with an empty epoch.
+        trainer.train_dataloader.next_iter_state = None
+    trainer.fit()
     torch.distributed.destroy_process_group()
 
 

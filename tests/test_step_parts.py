@@ -37,10 +37,10 @@ def test_operations_of_a_step(rank: int, passes: int, monkeypatch: pytest.Monkey
     )
     rows = [{"response_length/mean": 10.0, "prompt_length/mean": 5.0}]
     work = step_parts.operations(config, rows)
-    forward = 2 * (3 * 144 * 120 + 10 * 4 * 80)
+    forward = 2 * (3 * 144 * 90 + 10 * 4 * 80)  # 8 answers, and 2 prompts that engine and trainer compute once
     assert work["generation and verification"] == (80, 2 * (3 * 144 * 80 + 10 * 4 * 80))
-    assert work["old log-probabilities"] == (120, forward)
-    assert work["update"] == (120, passes * forward)
+    assert work["old log-probabilities"] == (90, forward)
+    assert work["update"] == (90, passes * forward)
 
 
 def test_the_trainers_memory_is_its_peak():

@@ -38,6 +38,6 @@ def aggregator(name: str) -> Callable[[NDArray[np.float64]], NDArray[np.float64]
     except ImportError as error:
         raise MissingAggregatorsError(
             f"{name} is an aggregator of torchjd, which is not installed ({error}): "
-            "pip install 'verl-skillcredit[torchjd]'"
+            "pip install -e '.[torchjd]' in the checkout"
         ) from None
     return lambda gram: weighting(torch.from_numpy(gram)).numpy()

@@ -1,1 +1,1 @@
-"""Sources of tasks: one module a data set, each a command."""
+"""Sources of tasks: one module per data set, each a command."""

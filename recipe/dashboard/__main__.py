@@ -82,7 +82,7 @@ def to_wandb(options: argparse.Namespace) -> None:
         print(workspace(options.project, entity).save().url)
     except (wandb.Error, OSError, ValueError) as error:
         raise DashboardError(
-            f"W&B did not take the workspace: {error}. Check the login, and that project {options.project!r} has a run "
+            f"W&B rejected the workspace: {error}. Check the login, and that project {options.project!r} has a run "
             "(--entity), or write the workspace with --json FILE"
         ) from error
 

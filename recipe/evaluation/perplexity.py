@@ -50,7 +50,7 @@ def read_text(paths: Iterable[Path]) -> Text:
     files: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise TextError(f"no {path}")
+            raise TextError(f"no such file or folder: {path}")
         files += sorted(one for one in path.rglob("*") if one.suffix in (".md", ".txt")) if path.is_dir() else [path]
     try:
         content = "\n\n".join(file.read_text(encoding="utf-8") for file in files).strip()

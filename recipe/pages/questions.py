@@ -102,7 +102,7 @@ def _learned(changes: Sequence[SkillChange]) -> PageQuestion:
     skills = changes[:-1]
     if len(skills) > 1 and all(one.low is not None for one in skills):
         rose = [one.row.skill for one in skills if one.beyond_noise and one.row.change > 0]
-        facts.append(f"Beyond noise rose {len(rose)} of {len(skills)} skills{': ' if rose else ''}{', '.join(rose)}.")
+        facts.append(f"{len(rose)} of {len(skills)} skills rose beyond noise{': ' if rose else ''}{', '.join(rose)}.")
     if mean.low is None:
         return PageQuestion(asked, "by how much is not known: one validation has no standard error", "", facts)
     if not mean.beyond_noise:
@@ -115,7 +115,7 @@ def _learned(changes: Sequence[SkillChange]) -> PageQuestion:
 def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
     asked = "Which step earned it?"
     if not credit:
-        return PageQuestion(asked, "not asked", "open", ["`credit=counterfactual` measures it."])
+        return PageQuestion(asked, "not measured", "open", ["`credit=counterfactual` measures it."])
     measured = [row for row in samples if _credits(row)]
     values = [value for row in measured for value in _credits(row)]
     if not values:
@@ -151,7 +151,7 @@ def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -
     if not skills:
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     worst = min(skills, key=lambda one: one.row.change)
-    facts = [f"The least change of a skill: {worst.row.skill}, {worst}."]
+    facts = [f"Smallest change: {worst.row.skill}, {worst}."]
     if greedy := [one.row for one in skills if one.row.greedy]:
         least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda found: found[1])
         facts.append(f"Of greedy answers: {least}, {change:+.1f} points.")
@@ -162,7 +162,7 @@ def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -
             f"{kept.shrunk} of {kept.verified} verified optimiser steps were shrunk, {kept.undone} undone."
         )
     elif not protects:
-        facts.append("No skill was protected; `projection=qp` does it.")
+        facts.append("No skill was protected: `projection=qp` protects them.")
     if fell:
         return PageQuestion(asked, ", ".join(fell), "down", facts)
     if any(one.low is None for one in skills):

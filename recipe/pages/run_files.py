@@ -45,7 +45,7 @@ def records(run: Path, root: Path) -> Iterator[Path]:
     """The files of a run that the list reads, of those that it has.
 
     Raises:
-        RecordsError: one is no plain file, or a link that leads out of the root.
+        RecordsError: one is not a regular file, or a link that leads out of the root.
     """
     for file in (run / name for name in RECORDS):
         if os.path.lexists(file):
@@ -64,11 +64,11 @@ def page_files(run: Path, root: Path) -> Iterator[Path]:
 
 
 def inside(file: Path, root: Path) -> Path:
-    """The file itself; RecordsError if it is a link out of the root, or no plain file (a pipe would never end)."""
+    """The file itself; RecordsError if it is a link out of the root, or not a regular file (a pipe would never end)."""
     if file.is_symlink() and not file.resolve().is_relative_to(root):
         raise RecordsError(f"{file.name} is a link that leads out of the folder")
     if not file.is_file():
-        raise RecordsError(f"{file.name} is no plain file")
+        raise RecordsError(f"{file.name} is not a regular file")
     return file
 
 

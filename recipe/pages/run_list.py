@@ -55,7 +55,7 @@ class RunRow:
 
 @dataclass
 class _Progress:
-    """What a run's events came to so far, and how many of their bytes were read."""
+    """Summary of a run's events so far, and how many of their bytes were read."""
 
     read: int = 0
     started: float | None = None

@@ -7,7 +7,6 @@ port (ssh -L 8123:127.0.0.1:8123 MACHINE). Control-C ends it.
 
 import argparse
 import contextlib
-import ipaddress
 import json
 import socket
 import sys
@@ -28,6 +27,7 @@ from recipe.pages.list_page import list_page
 from recipe.pages.page_cache import PageCache
 from recipe.pages.run_list import RunList
 from recipe.records.arms import ReportError
+from rewards.sandbox.server.access import is_wildcard
 
 PORT = 8123
 MOST = 12
@@ -72,7 +72,9 @@ def run(options: argparse.Namespace) -> None:
 def require_folder(folder: Path) -> None:
     """Raise ReportError unless this is a folder that may hold runs."""
     if not folder.is_dir():
-        raise ReportError(f"{folder} is no folder: name the one with the runs, outputs/ unless run.root= chose another")
+        raise ReportError(
+            f"{folder} is not a folder: name the one that holds the runs, outputs/ unless run.root= chose another"
+        )
     if (folder / "events.jsonl").exists() or (folder / "config.yaml").exists():
         raise ReportError(f"{folder} is a run itself: name the folder that holds runs, or use recipe.report page")
 
@@ -82,7 +84,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise ReportError(f"--port must be 0 to 65535, got {port}")
     if is_wildcard(host):
-        raise ReportError(f"--host {host} is no address that a browser can name: give this machine's own")
+        raise ReportError(f"--host {host} is not an address that a browser can open: give this machine's own")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
@@ -90,14 +92,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
         free = "; --port 0 takes a free one" if port else ""
         cause = str(error.strerror).partition(" (")[0]  # Python adds the address
         raise ReportError(f"cannot listen at port {port} of {host}: {cause}{free}") from error
-
-
-def is_wildcard(host: str) -> bool:
-    """Whether this stands for all addresses of the machine."""
-    try:
-        return not host or ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False  # a name
 
 
 def shown(host: str) -> str:

@@ -1,4 +1,4 @@
-"""The folder of a supervised training: its models, the state that it goes on from, and the mark that it has ended."""
+"""The folder of a supervised training: its models, the state that it resumes from, and the mark that it has ended."""
 
 import shutil
 from collections.abc import Collection
@@ -35,17 +35,23 @@ def resumable(folder: Path, contents: Collection[str]) -> Path | None:
 
 
 def begin(folder: Path, checkpoint: Path | None) -> None:
-    """Make the folder ready for a start that goes on from `checkpoint`, or from nothing.
+    """Make the folder ready for a start that resumes from `checkpoint`, or from nothing.
 
-    Metrics of the start before are kept beside those that verl will write if this start goes on from it.
+    Other checkpoints are removed: verl forgets them. Metrics of the starts before are kept beside those that verl will
+    write if this start resumes from it.
     """
     metrics = folder / METRICS
+    for each in step_folders(folder):
+        if each != checkpoint:
+            shutil.rmtree(each)
     if checkpoint is None:
         (folder / TRACKER).unlink(missing_ok=True)
         for each in folder.glob("metrics*.jsonl"):
             each.unlink()
     elif metrics.exists():
-        metrics.replace(folder / f"metrics.until_{checkpoint.name}.jsonl")
+        with open(folder / f"metrics.until_{checkpoint.name}.jsonl", "ab") as kept:
+            kept.write(metrics.read_bytes())
+        metrics.unlink()
 
 
 def is_finished(folder: Path) -> bool:
@@ -56,7 +62,7 @@ def is_finished(folder: Path) -> bool:
 def finish(folder: Path) -> bool:
     """Mark the training as ended; returns whether it left a model.
 
-    Earlier checkpoints and the last one's training state are removed: nothing goes on from them.
+    Earlier checkpoints and the last one's training state are removed: nothing resumes from them.
     """
     model = last_model(folder)
     if model is None:

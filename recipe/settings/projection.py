@@ -13,6 +13,7 @@ from workers.safe_update import Metric, Space
 from workers.safety.geometry import WITHOUT_SLACK, Solver
 
 ConstraintOrigin = Literal["rollouts", "solutions"]
+CONSTRAINT_ORIGINS: tuple[ConstraintOrigin, ...] = get_args(ConstraintOrigin)
 
 
 class ProjectionSettings(Group):
@@ -86,7 +87,7 @@ class ProjectionSettings(Group):
                 "set when=always, or closed_loop=false and verify=false"
             )
         if self.metric == "adam" and self.space != "displacement":
-            raise ValueError("metric=adam is that of the optimiser's step: set space=displacement")
+            raise ValueError("metric=adam measures the optimiser's step: set space=displacement")
         if self.noise and self.method not in ("qp", "measure"):
             raise ValueError(f"noise needs method=qp, and the method is {self.method}")
         if self.noise >= 1 and self.agreement <= (least := (self.noise**2 - 1) / (self.noise**2 + 1)):
@@ -111,15 +112,15 @@ class ProjectionSettings(Group):
                 f"projection={self.method} does not support slack: set projection.epsilon=0 and "
                 "projection.closed_loop=false, or use projection=qp"
             )
-        nested = [name for name in get_args(ConstraintOrigin) if isinstance(self.epsilon_of.get(name), dict)]
+        nested = [name for name in CONSTRAINT_ORIGINS if isinstance(self.epsilon_of.get(name), dict)]
         if nested:
             raise ValueError(
                 f"projection.epsilon_of gives the source {nested[0]} a mapping: give it a number, or name a skill "
                 "first, such as {sql: {rollouts: 0.1}}"
             )
-        named = [name for name in self.epsilon_of if name not in get_args(ConstraintOrigin)]
+        named = [name for name in self.epsilon_of if name not in CONSTRAINT_ORIGINS]
         if self.method != "off" and (unknown := sorted(set(named) - set(protected))):
             raise ValueError(
                 f"projection.epsilon_of names {unknown}, which are neither protected skills ({list(protected)}) nor "
-                f"sources ({', '.join(get_args(ConstraintOrigin))})"
+                f"sources ({', '.join(CONSTRAINT_ORIGINS)})"
             )

@@ -101,7 +101,7 @@ def ablate_rewards(steps: Steps, model: str, order: str, volume: str) -> str:
 def train_all_series(steps: Steps, order: str, reward: str, volume: str, *models: str) -> None:
     """Step 5: the chosen setting on other base models."""
     if not models:
-        raise Stopped(f"which models? {'|'.join(ORDERS)} REWARD VOLUME MODEL ...")
+        raise Stopped(f"no model named; usage: {'|'.join(ORDERS)} REWARD VOLUME MODEL ...")
     _train_all(_prepared(steps), [StudySetting.checked(order, model, reward, volume) for model in models])
 
 

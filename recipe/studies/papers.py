@@ -135,7 +135,7 @@ SCALES = {"toy": _toy, "micro": _micro, "real": _real}
 
 
 def learning(steps: Steps, *overrides: str) -> None:
-    """The quickstart's training from one start with several seeds, 36 updates each; a stopped seed is continued."""
+    """Plain GRPO on the micro suite from one start with several seeds, 36 updates each; a stopped seed is continued."""
     seeds, out = (steps.options.seeds or "0 1 2").split(), "outputs/learning"
     steps.micro_start()
     steps.take_kept(out)

@@ -29,7 +29,7 @@ REFUSED = 2
 
 
 class Stopped(Exception):
-    """A study cannot go on: why and how to fix it, and the exit status."""
+    """A study cannot continue: why and how to fix it, and the exit status."""
 
     def __init__(self, why: str, status: int = REFUSED):
         super().__init__(why)

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from recipe.records.run_directory import write_atomically
 from recipe.settings import Settings
+from recipe.settings.projection import CONSTRAINT_ORIGINS
 from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.schedule import PromptSchedule
 from recipe.training.skill_accuracy import Reward
@@ -19,8 +20,6 @@ from workers.safe_update import Constraint, Protection
 from workers.safety.anchors import AnchorError, Anchors
 from workers.safety.levels import SkillLevel
 from workers.solution_store import SolutionStore, StoredSolution
-
-SOURCES = ("rollouts", "solutions")
 
 
 class Peaks:
@@ -173,7 +172,7 @@ class Protector:
         """The name of a skill's constraint by source: `<skill>`, or `<skill>.<source>` if there are two."""
         source = self.settings.constraint_source
         if source == "both":
-            return {each: f"{name}.{each}" for each in SOURCES}
+            return {each: f"{name}.{each}" for each in CONSTRAINT_ORIGINS}
         return {source: name}
 
     def _constraints(self, name: str, staged: bool) -> list[Constraint]:

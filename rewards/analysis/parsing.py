@@ -16,12 +16,28 @@ def parse(code: str) -> ast.Module | None:
         return None
 
 
+def error_line(code: str) -> int | None:
+    """The line, from 1, at which Python finds that the program cannot be parsed; None if it can, or names no line."""
+    try:
+        ast.parse(code)
+    except SyntaxError as error:
+        return error.lineno
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
 def written(tree: ast.AST) -> str | None:
     """The text of a syntax tree; None for a number with more digits than Python prints, or too deep nesting."""
     try:
         return ast.unparse(ast.fix_missing_locations(tree))
     except (ValueError, RecursionError):
         return None
+
+
+def is_bare_constant(node: ast.AST) -> bool:
+    """Whether this statement is a constant alone, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rewards.analysis.parsing import parse, statements
+from rewards.analysis.parsing import is_bare_constant, parse, statements
 from rewards.counterfactual.interventions import tree_of
 from rewards.counterfactual.replayer import ExecutedProgram
 from rewards.counterfactual.segments import Step
@@ -69,14 +69,14 @@ def _places(node: ast.AST, around: _StatementPlace | None = None) -> Iterator[_S
 def _is_idle(place: _StatementPlace, ran: set[ast.stmt]) -> bool:
     """Whether this statement was not executed, and what was compiles to the same without it."""
     node, scope = place.node, place.scope
-    if node in ran or _is_text(node):
+    if node in ran or is_bare_constant(node):
         return False
     if scope is None or not place.settled:
         return True  # names of a module, or of a class in it, are looked up when they are used
     inside = set(ast.walk(node))
     if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inside):
         return False
-    was_entered = scope.body[0] in ran or _is_text(scope.body[0])
+    was_entered = scope.body[0] in ran or is_bare_constant(scope.body[0])
     if not was_entered:
         # Nothing in this scope ran. But `nonlocal` of a name that is nowhere bound is an error of syntax.
         return not any(isinstance(part, ast.Nonlocal) for part in ast.walk(scope))
@@ -94,10 +94,6 @@ def _alive(scope: ast.AST, ran: set[ast.stmt]) -> Iterator[ast.AST]:
             yield from _alive(child, ran)
         else:
             yield from (part for part in ast.walk(child) if isinstance(part, ast.Global | ast.Nonlocal))
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _mentioned(nodes: Iterable[ast.AST], *, bound: bool = False) -> set[str]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol, get_args
 
-from rewards.analysis.parsing import LineOffsets, parse, statements, written
+from rewards.analysis.parsing import LineOffsets, error_line, parse, statements, written
 from rewards.counterfactual.segments import Step
 from rewards.extraction import find_block
 
@@ -144,6 +144,27 @@ def _with_code(solution: str, tree: ast.Module, dropped: Sequence[Step]) -> str 
     return "".join(parts)
 
 
+_NEAR = 3
+"""Lines around the one at which Python reports an error that may hold its cause, such as an open bracket."""
+
+
+def breaking_steps(solution: str, steps: Sequence[Step]) -> list[int]:
+    """The steps near a syntax error without which the program would parse; none if it parses as it is."""
+    block = find_block(solution, "python")
+    line = error_line(solution[slice(*block)]) if block else None
+    if block is None or line is None:
+        return []
+    lines = [solution.count("\n", block[0], step.start) + 1 for step in steps]
+    near = [index for index, own in enumerate(lines) if steps[index].kind == "code" and abs(own - line) <= _NEAR]
+    return [index for index in near if _parses(_without(solution, [steps[index]]))]
+
+
+def _parses(solution: str) -> bool:
+    """Whether the solution's program parses; no program does."""
+    block = find_block(solution, "python")
+    return block is None or parse(solution[slice(*block)]) is not None
+
+
 def _without(solution: str, dropped: Sequence[Step]) -> str:
     """The text without these spans; a line that becomes empty is removed."""
     pieces, position = [], 0
@@ -158,8 +179,7 @@ def _without(solution: str, dropped: Sequence[Step]) -> str:
 
 def _still_parses(before: str, after: str) -> bool:
     """Whether the change keeps code that parses parseable; otherwise every step would look necessary."""
-    programs = [text[slice(*block)] if (block := find_block(text, "python")) else "" for text in (before, after)]
-    return parse(programs[0]) is None or parse(programs[1]) is not None
+    return not _parses(before) or _parses(after)
 
 
 # A text, or the actions of an agent in order.

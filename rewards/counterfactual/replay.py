@@ -28,7 +28,7 @@ import numpy as np
 
 from rewards.analysis.parsing import parse
 from rewards.counterfactual.coverage import unexecuted_steps
-from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits
+from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits, breaking_steps
 from rewards.counterfactual.methods import MethodInputs, credits_by, step_order
 from rewards.counterfactual.plan import BY_STEP, CHOICES, METHODS, Choice, Method, Plan
 from rewards.counterfactual.replayer import MAX_TESTS, Array, Outcome, Replayer, Resume, TimedOut, Verify
@@ -130,6 +130,8 @@ async def estimate(
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()
     order = [index for index in step_order(steps, own, others, plan.choice, rng) if index not in idle]
+    breaking = breaking_steps(solution, steps) if plan.unit in ("statement", "line") else []
+    order.sort(key=lambda index: index not in breaking)  # what a program that does not parse fails by comes first
     work = MethodInputs(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),
         plan.budget, idle,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from rewards import registry
 from rewards.analysis.imports import hides_code
 from rewards.analysis.normal_form import normal_form, only_adds, same_program
-from rewards.analysis.parsing import parse
+from rewards.analysis.parsing import is_bare_constant, parse
 from rewards.sandbox import AssertCase
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
@@ -80,11 +80,7 @@ def is_brief(source: str, most: int) -> bool:
 def statements(source: str) -> int:
     """The number of statements in a program, nested ones included, docstrings excluded."""
     nodes = ast.walk(ast.parse(source))
-    return sum(isinstance(node, ast.stmt) and not _is_text(node) for node in nodes)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return sum(isinstance(node, ast.stmt) and not is_bare_constant(node) for node in nodes)
 
 
 registry.register(registry.Verifier("refactor", RefactorTruth, judge, program_in))

@@ -80,7 +80,7 @@ def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config = composed("experiment=quickstart", "projection=torchjd")
     run = RunDirectory("nowhere")  # the check does not open this folder
     (problem,) = names.check_optional_packages(config, run)
-    assert "verl-skillcredit[torchjd]" in str(problem)
+    assert "pip install -e '.[torchjd]'" in str(problem)
     config.projection.method = "qp"
     assert names.check_optional_packages(config, run) == []
     config.projection.method, config.projection.epsilon = "UPGrad", 0.1

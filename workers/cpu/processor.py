@@ -45,11 +45,23 @@ def precision_note(precision: str, key: str) -> str:
 
 def cores_note(ranks: int) -> str:
     """One line for the user on the cores that this process may use, and how its ranks share them."""
-    cores, threads = len(os.sched_getaffinity(0)), os.environ.get("OMP_NUM_THREADS") or threads_per_rank(ranks)
-    note = f"cores: {cores}; threads of each process: {threads} (OMP_NUM_THREADS)"
-    return note + (f"; {ranks} ranks share them: set trainer.n_gpus_per_node={cores}" if ranks > cores else "")
+    found, threads = cores(), os.environ.get("OMP_NUM_THREADS") or threads_per_rank(ranks)
+    note = f"cores: {found}; threads of each process: {threads} (OMP_NUM_THREADS)"
+    return note + (f"; {ranks} ranks share them: set trainer.n_gpus_per_node={found}" if ranks > found else "")
 
 
 def threads_per_rank(ranks: int) -> int:
     """Cores for each of the ranks on this machine. Training and generation take turns, so either may use all."""
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
+    return max(1, cores() // ranks)
+
+
+def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores that this process may use: those that it may run on, and no more than its container's share of time."""
+    allowed = len(os.sched_getaffinity(0))
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroup 2, then 1
+        try:
+            quota, period = " ".join((cgroup / name).read_text() for name in names).split()
+            return min(allowed, max(1, int(quota) // int(period))) if int(quota) > 0 else allowed
+        except (OSError, ValueError):
+            continue  # no such file, or "max"
+    return allowed

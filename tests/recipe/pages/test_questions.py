@@ -34,9 +34,9 @@ def test_a_mean_that_rose_beyond_noise_is_learning_and_its_interval_is_that_of_t
     assert (learned.answer, learned.mark) == ("yes", "up")
     # 1.96 * sqrt(2) * 2 points = 5.5 points.
     assert "50.0% before, 60.5% now: +10.5 points [+5.0, +16.0]" in learned.facts[0]
-    assert learned.facts[-1] == "Beyond noise rose 1 of 2 skills: write."
+    assert learned.facts[-1] == "1 of 2 skills rose beyond noise: write."
     assert (lost.answer, lost.mark) == ("nothing beyond noise", "up")
-    assert lost.facts[0] == "The least change of a skill: sql, +1.0 points [-4.5, +6.5]."
+    assert lost.facts[0] == "Smallest change: sql, +1.0 points [-4.5, +6.5]."
 
 
 def test_a_change_within_noise_is_neither_learnt_nor_lost():
@@ -61,7 +61,7 @@ def test_without_standard_errors_no_verdict_is_given():
 
 def test_one_validation_measures_no_change():
     found = questions(rows(BEFORE, RISEN)[:1], table(BEFORE, BEFORE), None, False, False, [])
-    assert [one.answer for one in found] == ["not measured yet", "not asked", "not measured yet"]
+    assert [one.answer for one in found] == ["not measured yet", "not measured", "not measured yet"]
     assert {one.mark for one in found} == {"open"}
 
 
@@ -88,7 +88,7 @@ def test_credit_that_tells_nothing_is_said_to_tell_nothing():
 
 
 def test_what_protection_kept_is_told_beside_what_was_lost():
-    assert asked()[2].facts[-1] == "No skill was protected; `projection=qp` does it."
+    assert asked()[2].facts[-1] == "No skill was protected: `projection=qp` protects them."
     assert asked(kept=Promise(10, 2, 1, 40, 0, 0.1), protects=True)[2].facts[-1] == (
         "Of 40 levels J of protected skills after an update, 0 ended below their line; "
         "2 of 10 verified optimiser steps were shrunk, 1 undone."

@@ -159,7 +159,7 @@ def test_links_out_of_the_folder_and_pipes_are_refused(tmp_path: Path, name: str
     assert (found.state, found.note) == ("unreadable", f"{name} is a link that leads out of the folder")
     (run.path / name).unlink()
     os.mkfifo(run.path / name)
-    assert row(RunList(root)).note == f"{name} is no plain file"
+    assert row(RunList(root)).note == f"{name} is not a regular file"
 
 
 def test_a_folder_behind_a_link_is_not_in_the_list(tmp_path: Path):

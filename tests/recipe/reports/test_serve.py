@@ -189,14 +189,14 @@ def test_an_empty_or_vanished_folder_is_an_empty_list(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{root}/none"], "none is no folder: name the one with the runs"),
+        (["{root}/none"], "none is not a folder: name the one that holds the runs"),
         (["{root}/run"], "is a run itself"),
         (["{root}", "--port", "70000"], "--port must be 0 to 65535"),
         (
             ["{root}", "--port", "{taken}"],
             "cannot listen at port {taken} of 127.0.0.1: Address already in use; --port 0",
         ),
-        (["{root}", "--host", "0.0.0.0", "--port", "0"], "--host 0.0.0.0 is no address that a browser can name"),
+        (["{root}", "--host", "0.0.0.0", "--port", "0"], "--host 0.0.0.0 is not an address that a browser can open"),
         (["{root}", "--host", "203.0.113.7", "--port", "0"], "cannot listen at port 0 of 203.0.113.7"),
     ],
 )

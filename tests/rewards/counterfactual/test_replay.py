@@ -216,7 +216,6 @@ def test_a_solution_of_thousands_of_statements_costs_no_more_replays_than_others
         ("a = 1", "one_step"),
         ("x=1\n" * 3000, "no_s"),
         ("def f(:", "unparsable"),
-        ("a = 1\nb = (\nc = 2", "unparsable"),
         ("text\n```python\na = (\n```", "unparsable"),
     ],
 )
@@ -224,6 +223,25 @@ def test_solutions_without_several_steps_say_why(solution, cause):
     found = credits_of(lambda lines: 1.0, solution=solution)
     assert found.cause.startswith(cause)
     assert found.replays == 0
+
+
+@pytest.mark.parametrize(
+    ("solution", "broken", "culprit"),
+    [
+        ("a = 1\nb = (\nc = 2\nd = 3", "b = (", 1),
+        ("a = 1\nb = 2 +\nc = 3\nd = 4", "b = 2 +", 1),
+        ("text\n```python\na = 1\nb = 2\nc c\n```\n", "c c", 2),
+        ("\n".join([*(f"name{number} = {number}" for number in range(40)), "x =", "y = 1"]), "x =", 40),
+    ],
+)
+def test_the_line_that_breaks_a_program_costs_what_the_rest_earns(solution: str, broken: str, culprit: int):
+    """However many lines there are, the budget goes to that line first."""
+    found = credits_of(lambda lines: 0.0 if broken in lines else 0.75, solution=solution, budget=3)
+    known = {number: value for number, value in enumerate(found.values) if math.isfinite(value)}
+    assert known.pop(culprit) == -0.75
+    assert list(known.values()) == [0.0, 0.0]
+    assert found.cause == ""
+    assert set(found.keys) == {""}  # nothing says which line of a sibling it is
 
 
 @pytest.mark.parametrize(

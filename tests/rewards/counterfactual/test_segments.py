@@ -40,8 +40,8 @@ def test_decorators_belong_to_their_function():
     assert texts("@cache\ndef f():\n return 1", "statement") == ["@cache\ndef f():", "return 1"]
 
 
-def test_code_that_does_not_parse_is_one_step():
-    assert texts("def f(:\n return", "statement") == ["def f(:\n return"]
+def test_code_that_does_not_parse_has_its_lines():
+    assert texts("def f(:\n\n return", "statement") == ["def f(:", " return"]
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,25 @@ def test_one_key_sets_the_precision_of_trainer_and_engine(precision: str):
 
 def test_the_micro_model_keeps_float32():
     assert compose_training(["experiment=quickstart"]).run.precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu.max": "250000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "6400000 100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({}, 8),
+    ],
+)
+def test_a_containers_share_of_processor_time_limits_its_cores(
+    files: dict[str, str], found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert processor.cores(tmp_path) == found
