@@ -305,13 +305,14 @@ def _weighted(
 def filled_rows(
     data: TensorDict, rows: list[int], most: int, micro_batch_size_per_gpu: int | None, **settings: Any
 ) -> TensorDict:
-    """These rows padded with copies of row 0 of data, for one pass of verl's engine with these settings.
+    """These rows padded with copies of the shortest one of data, for one pass of verl's engine with these settings.
 
     They become `most` rows on every rank, or a few more, to give equal micro-batches of at most the given size.
     """
     micro_batches = -(-most // (micro_batch_size_per_gpu or most))
     size = -(-most // micro_batches)
-    part = tu.index_select_tensor_dict(data, rows + [0] * (micro_batches * size - len(rows)))
+    shortest = int(data["input_ids"].offsets().diff().argmin())
+    part = tu.index_select_tensor_dict(data, rows + [shortest] * (micro_batches * size - len(rows)))
     tu.assign_non_tensor(part, **settings, micro_batch_size_per_gpu=size)
     return part
 

@@ -12,6 +12,9 @@ from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, u
 
 pytestmark = pytest.mark.slow
 
+FSDP = "actor_rollout_ref.actor.fsdp_config"
+OFFLOADED = [f"{FSDP}.param_offload=true", f"{FSDP}.optimizer_offload=true"]
+
 
 def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     import torch
@@ -77,6 +80,11 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         "protected": _order(without, batch(8), **{PROTECTION: protection, AGOP: 2}),
         "two steps": _order(without, _in_two_steps(batch(4))),
     }
+    asked = [{PROTECTION: protection}, {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}}, {AGOP: 2}]
+    constraint = constraints[1] | {"anchored": 3}
+    asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
+    asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]
+    found["offloaded"] = [_updates(actor_worker(model, *OFFLOADED), batch, asked, poison) for poison in (False, True)]
     before = snapshot(without._shards())
     numbers = update(without, _in_two_steps(batch(4)))
     moved = displacement_norm(before, without._shards())
@@ -112,6 +120,40 @@ def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) ->
         numbers = one(**options, constraint={"anchor": level() + 9.0})  # so it binds
         found[name] = numbers | {"distance": displacement_norm(before, worker._shards())}
     return found
+
+
+def _updates(worker: Any, batch: Any, asked: list[dict], poison: bool) -> list[dict[str, float]]:
+    """Metrics of an update each. poison: weights and optimiser hold NaN whenever verl has them offloaded."""
+    if poison:
+        _poison_offloaded(worker.engine)
+    return [update(worker, batch(8), **each) for each in asked]
+
+
+def _poison_offloaded(engine: Any) -> None:
+    """Replace verl's moves, which do nothing on a CPU, by taking the values away and bringing them back in turn."""
+    import torch
+
+    from workers.displacement import local_shard
+
+    away: dict[int, tuple[Any, Any]] = {}
+
+    def move(device: str, model: bool, optimizer: bool, grad: bool) -> None:
+        assert model
+        assert optimizer or engine.mode == "eval"
+        if away:
+            for tensor, value in away.values():
+                tensor.copy_(value)
+            away.clear()
+            return
+        states = [kept for state in engine.optimizer.state.values() for kept in state.values()] if optimizer else []
+        for held in [*(one.detach() for one in engine.module.parameters()), *states]:
+            if torch.is_tensor(held) and held.dim():
+                tensor = local_shard(held)
+                away[id(held)] = tensor, tensor.clone()
+                tensor.fill_(math.nan)
+
+    move("cpu", True, True, True)
+    engine.to = move
 
 
 def _in_two_steps(data: Any) -> Any:
@@ -260,3 +302,11 @@ def test_the_displacement_is_that_of_all_steps_of_the_update(found: dict):
     measured, moved = found["two steps"]
     assert measured == pytest.approx(moved)
     assert moved > 0
+
+
+def test_nothing_is_read_or_written_while_it_is_offloaded(found: dict):
+    """In updates with projection, L2, a spectrum, verified steps in Adam's metric, and rehearsal."""
+    as_is, poisoned = found["offloaded"]
+    assert poisoned == as_is
+    assert all(math.isfinite(value) for numbers in poisoned for value in numbers.values())
+    assert [numbers["projection/displacement_norm"] > 0 for numbers in poisoned] == [True] * 5

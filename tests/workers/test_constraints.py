@@ -17,6 +17,7 @@ from workers.constraints import (
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    filled_rows,
     no_gradients,
     passed_rows,
     rollout_source,
@@ -174,6 +175,13 @@ def test_texts_stay_behind_and_images_do_not():
     passed = passed_rows(data)
     assert tu.get(passed, "temperature") == 1.0
     assert [set(each) for each in tu.get(tu.index_select_tensor_dict(passed, [1, 0]), IMAGES)] == [set(), {"pixels"}]
+
+
+def test_padding_is_the_shortest_row():
+    batch = solution_batch(SOLUTIONS, 1.0)
+    filled = filled_rows(batch, [1], 3, None)
+    assert [len(row) for row in filled["input_ids"].unbind()] == [4, 3, 3]
+    assert [row.tolist() for row in filled["input_ids"].unbind()[1:]] == [[4, 1, 2]] * 2
 
 
 def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():
