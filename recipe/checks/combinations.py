@@ -34,6 +34,7 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]
     return []
 
 
+LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
 # Our features by their names in the configuration, each with a test for whether a run uses it.
@@ -45,9 +46,16 @@ PARTS: dict[str, Callable[[Settings], bool]] = {
     "credit": lambda settings: settings.credit.kind != "off",
     "failures.share": lambda settings: settings.failures.share > 0,
     "protocol": lambda settings: settings.stages is not None or settings.protocol.every_skill,
+    "projection.closed_loop": lambda settings: (
+        settings.projection.closed_loop and settings.projection.constraint_source != "solutions"
+    ),
+    "projection.forgetting_accuracy=training": lambda settings: (
+        settings.projection.when == "forgetting" and settings.projection.forgetting_accuracy == "training"
+    ),
 }
 READ_GRADIENTS = ("projection", "penalty=ewc", "penalty=rehearsal", "agop")
 PLAN_BATCHES = ("protocol", "failures.share")
+READ_ACCURACY = ("projection.closed_loop", "projection.forgetting_accuracy=training")
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,28 @@ def _ignores_seeds(config: DictConfig) -> bool:
     return bool(config.run.seeded_samples) and rollout.name == "sglang" and not deterministic
 
 
+def _corrects(config: DictConfig) -> bool:
+    """Whether verl's rollout correction is to weigh or reject samples."""
+    chosen = config.algorithm.rollout_correction
+    return bool(chosen.rollout_is or chosen.rollout_rs)
+
+
+def _corrects_unmeasured(config: DictConfig) -> bool:
+    wanted = _corrects(config) or config.algorithm.rollout_correction.bypass_mode
+    return bool(wanted) and not config.actor_rollout_ref.rollout.calculate_log_probs
+
+
+def _loses_correction(config: DictConfig) -> bool:
+    """Whether the mode without old log-probs asks for more than PPO's loss, which only another loss would read."""
+    chosen = config.algorithm.rollout_correction
+    more = _corrects(config) or chosen.loss_type != "ppo_clip"
+    return bool(chosen.bypass_mode and more) and _loss_mode(config) != "bypass_mode"
+
+
+def _loss_mode(config: DictConfig) -> str:
+    return str(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+
+
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
     """Whether any value of the group is set; verl's defaults are all null."""
 
@@ -125,6 +155,8 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
 
 # Groups of older versions of verl, still in its configuration files.
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
+# Their further inputs: a greedy answer's reward, several rewards of a sample, sums of squared probabilities.
+UNFED_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline")
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
@@ -176,6 +208,13 @@ REFUSALS = (
     RefusedOption(
         "algorithm.filter_groups.enable",
         _is_true("algorithm.filter_groups.enable"),
+        "leaves out groups that all passed or all failed, so {parts} would take the rest's accuracy for the skill's",
+        "algorithm.filter_groups.enable=false, or turn the others off",
+        READ_ACCURACY,
+    ),
+    RefusedOption(
+        "algorithm.filter_groups.enable",
+        _is_true("algorithm.filter_groups.enable"),
         f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts can be retried",
         _DEFAULT,
         PLAN_BATCHES,
@@ -203,6 +242,57 @@ REFUSALS = (
     ),
     RefusedOption(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
             READ_GRADIENTS),
+    RefusedOption(
+        "algorithm.rollout_correction",
+        _corrects_unmeasured,
+        "needs the log-probabilities of the engine that samples; without them verl skips the correction, or fails at "
+        "step 1",
+        "actor_rollout_ref.rollout.calculate_log_probs=true",
+    ),
+    RefusedOption(
+        "algorithm.rollout_correction.bypass_mode",
+        _loses_correction,
+        "verl's V1 trainer does not hand rollout_is, rollout_rs and loss_type to the loss: they would be ignored",
+        f"algorithm.rollout_correction.bypass_mode=false; or {LOSS_MODE}=bypass_mode with the same keys under "
+        "+actor_rollout_ref.actor.policy_loss.rollout_correction",
+    ),
+    RefusedOption(
+        LOSS_MODE,
+        lambda config: _loss_mode(config) == "bypass_mode" and not config.algorithm.rollout_correction.bypass_mode,
+        "bypass_mode takes the old log-probabilities for those of the engine that sampled, which they are not",
+        f"algorithm.rollout_correction.bypass_mode=true, or another {LOSS_MODE}",
+    ),
+    RefusedOption(
+        LOSS_MODE,
+        lambda config: _loss_mode(config) == "geo_mean",
+        "geo_mean takes the mean advantage of each response, which undoes what {parts} does within it",
+        "vanilla, gspo or cispo, or credit=off",
+        ("credit",),
+    ),
+    RefusedOption(
+        "actor_rollout_ref.rollout.enable_rollout_routing_replay",
+        _is_true("actor_rollout_ref.rollout.enable_rollout_routing_replay"),
+        "verl's FSDP engine does not replay the experts that the rollouts chose: it would choose its own, silently",
+        _DEFAULT,
+    ),
+    RefusedOption(
+        "algorithm.adv_estimator",
+        lambda config: config.algorithm.adv_estimator in UNFED_ESTIMATORS,
+        "verl's V1 trainer does not hand this estimator the fields that it reads: it would fail at step 1",
+        "grpo, or another one of verl's that reads scores alone",
+    ),
+    RefusedOption(
+        "algorithm.adv_estimator",
+        lambda config: config.algorithm.adv_estimator == "grpo_passk",
+        "a sample that cannot be verified is a group of its own, and this estimator fails at a group of one",
+        "grpo, or another one of verl's that reads scores alone",
+    ),
+    RefusedOption(
+        "algorithm.use_pf_ppo",
+        _is_true("algorithm.use_pf_ppo"),
+        "verl's V1 trainer, the only one with our hooks, ignores it",
+        _DEFAULT,
+    ),
     *(
         RefusedOption(
             group,

@@ -12,6 +12,10 @@ from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, u
 
 pytestmark = pytest.mark.slow
 
+ACTOR = "actor_rollout_ref.actor"
+LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in ("gspo", "cispo", "geo_mean")}
+LOSSES |= {"dr_grpo": [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]}
+LOSSES |= {"dapo": [f"{ACTOR}.loss_agg_mode=token-mean", f"{ACTOR}.clip_ratio_high=0.28"]}
 FSDP = "actor_rollout_ref.actor.fsdp_config"
 OFFLOADED = [f"{FSDP}.param_offload=true", f"{FSDP}.optimizer_offload=true"]
 
@@ -79,6 +83,10 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         "plain": _order(without, batch(4)),
         "protected": _order(without, batch(8), **{PROTECTION: protection, AGOP: 2}),
         "two steps": _order(without, _in_two_steps(batch(4))),
+    }
+    found["losses"] = {
+        loss: update(actor_worker(model, *overrides), batch(8), **{PROTECTION: protection})
+        for loss, overrides in LOSSES.items()
     }
     asked = [{PROTECTION: protection}, {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}}, {AGOP: 2}]
     constraint = constraints[1] | {"anchored": 3}
@@ -211,8 +219,9 @@ def test_an_update_with_memory_is_the_update_without_it(found: dict):
     assert found["memory"] == 0
 
 
-def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict):
-    numbers = found["qp"]
+@pytest.mark.parametrize("loss", ["", *LOSSES])
+def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict, loss: str):
+    numbers = found["losses"][loss] if loss else found["qp"]
     assert (numbers["projection/skipped_steps"], numbers["projection/projected_steps"]) == (0, 1)
     for name in ("b.rollouts", "b.solutions"):
         assert numbers[f"projection/gradient_norm/{name}"] > 0

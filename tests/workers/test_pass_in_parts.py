@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 # Skills and halves of eight samples: skill 2 is not protected; with two ranks, some halves are on one rank only.
 SKILLS, HALVES = [0, 0, 0, 1, 1, 1, 1, 2], [0, 1, 1, 0, 0, 1, 1, 0]
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, -1.5]
+IMPORTANCE = [1.0, 0.5, 2.0, 1.5, 0.25, 1.0, 1.0, 0.75]  # verl's rollout correction
 SHARES = {1: [list(range(8))], 2: [[0, 1, 3, 4], [2, 5, 6, 7]], 4: [[0, 3], [1, 4], [2, 5], [6, 7]]}
 NAMES = ("one", "zero")
 ACTOR = "actor_rollout_ref.actor"
@@ -66,7 +67,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str], s
 
     def after(**asked) -> tuple[dict[str, float], Any]:
         worker = actor_worker(model, *UNCLIPPED, *overrides)
-        fields = {SKILL: SKILLS, HALF: HALVES, PART: HALVES}
+        fields = {SKILL: SKILLS, HALF: HALVES, PART: HALVES, "rollout_is_weights": IMPORTANCE}
         if asked:  # as in a run, where the old log-probabilities are computed before an update
             answers = samples(share, ranks, advantages=ADVANTAGES, **fields)
             tu.assign_non_tensor(answers, micro_batch_size_per_gpu=1)
