@@ -122,26 +122,24 @@ def _ignores_seeds(config: DictConfig) -> bool:
     return bool(config.run.seeded_samples) and rollout.name == "sglang" and not deterministic
 
 
-def _corrects(config: DictConfig) -> bool:
-    """Whether verl's rollout correction is to weigh or reject samples."""
-    chosen = config.algorithm.rollout_correction
-    return bool(chosen.rollout_is or chosen.rollout_rs)
+def _correction(config: DictConfig, *keys: str) -> bool:
+    """Whether any of these keys of verl's rollout correction is set."""
+    return any(OmegaConf.select(config, f"algorithm.rollout_correction.{key}") for key in keys)
 
 
 def _corrects_unmeasured(config: DictConfig) -> bool:
-    wanted = _corrects(config) or config.algorithm.rollout_correction.bypass_mode
-    return bool(wanted) and not config.actor_rollout_ref.rollout.calculate_log_probs
+    wanted = _correction(config, "rollout_is", "rollout_rs", "bypass_mode")
+    return wanted and not config.actor_rollout_ref.rollout.calculate_log_probs
 
 
-def _loses_correction(config: DictConfig) -> bool:
-    """Whether the mode without old log-probs asks for more than PPO's loss, which only another loss would read."""
-    chosen = config.algorithm.rollout_correction
-    more = _corrects(config) or chosen.loss_type != "ppo_clip"
-    return bool(chosen.bypass_mode and more) and _loss_mode(config) != "bypass_mode"
-
-
-def _loss_mode(config: DictConfig) -> str:
-    return str(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+def _bypass_without_its_loss(config: DictConfig) -> bool:
+    """PPO's loss does without its own where nothing more is asked for."""
+    more = (
+        _correction(config, "rollout_is", "rollout_rs")
+        or OmegaConf.select(config, "algorithm.rollout_correction.loss_type") != "ppo_clip"
+    )
+    of_bypass = OmegaConf.select(config, LOSS_MODE) == "bypass_mode"
+    return more and not of_bypass if _correction(config, "bypass_mode") else of_bypass
 
 
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
@@ -155,8 +153,9 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
 
 # Groups of older versions of verl, still in its configuration files.
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
-# Their further inputs: a greedy answer's reward, several rewards of a sample, sums of squared probabilities.
-UNFED_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline")
+# They read a greedy answer's reward, several rewards, sums of squared probabilities; the last needs a group of two.
+FAILING_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline", "grpo_passk")
+ROUTING = "actor_rollout_ref.rollout.enable_rollout_routing_replay"
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
@@ -245,54 +244,36 @@ REFUSALS = (
     RefusedOption(
         "algorithm.rollout_correction",
         _corrects_unmeasured,
-        "needs the log-probabilities of the engine that samples; without them verl skips the correction, or fails at "
-        "step 1",
+        "without the log-probabilities of the engine that samples verl skips the correction, or fails at step 1",
         "actor_rollout_ref.rollout.calculate_log_probs=true",
     ),
     RefusedOption(
         "algorithm.rollout_correction.bypass_mode",
-        _loses_correction,
-        "verl's V1 trainer does not hand rollout_is, rollout_rs and loss_type to the loss: they would be ignored",
-        f"algorithm.rollout_correction.bypass_mode=false; or {LOSS_MODE}=bypass_mode with the same keys under "
+        _bypass_without_its_loss,
+        "verl's V1 trainer does not choose the loss of bypass_mode: one without the other silently corrects nothing",
+        f"bypass_mode=false; or {LOSS_MODE}=bypass_mode, with rollout_is, rollout_rs and loss_type also under "
         "+actor_rollout_ref.actor.policy_loss.rollout_correction",
     ),
     RefusedOption(
         LOSS_MODE,
-        lambda config: _loss_mode(config) == "bypass_mode" and not config.algorithm.rollout_correction.bypass_mode,
-        "bypass_mode takes the old log-probabilities for those of the engine that sampled, which they are not",
-        f"algorithm.rollout_correction.bypass_mode=true, or another {LOSS_MODE}",
-    ),
-    RefusedOption(
-        LOSS_MODE,
-        lambda config: _loss_mode(config) == "geo_mean",
+        lambda config: OmegaConf.select(config, LOSS_MODE) == "geo_mean",
         "geo_mean takes the mean advantage of each response, which undoes what {parts} does within it",
         "vanilla, gspo or cispo, or credit=off",
         ("credit",),
     ),
     RefusedOption(
-        "actor_rollout_ref.rollout.enable_rollout_routing_replay",
-        _is_true("actor_rollout_ref.rollout.enable_rollout_routing_replay"),
-        "verl's FSDP engine does not replay the experts that the rollouts chose: it would choose its own, silently",
+        ROUTING,
+        _is_true(ROUTING),
+        "verl's FSDP engine ignores the experts that the rollouts chose",
         _DEFAULT,
     ),
     RefusedOption(
         "algorithm.adv_estimator",
-        lambda config: config.algorithm.adv_estimator in UNFED_ESTIMATORS,
-        "verl's V1 trainer does not hand this estimator the fields that it reads: it would fail at step 1",
-        "grpo, or another one of verl's that reads scores alone",
+        lambda config: config.algorithm.adv_estimator in FAILING_ESTIMATORS,
+        "would fail: verl's V1 trainer lacks an input of it, or a sample that cannot be verified is a group of one",
+        "grpo, or another estimator that reads scores alone",
     ),
-    RefusedOption(
-        "algorithm.adv_estimator",
-        lambda config: config.algorithm.adv_estimator == "grpo_passk",
-        "a sample that cannot be verified is a group of its own, and this estimator fails at a group of one",
-        "grpo, or another one of verl's that reads scores alone",
-    ),
-    RefusedOption(
-        "algorithm.use_pf_ppo",
-        _is_true("algorithm.use_pf_ppo"),
-        "verl's V1 trainer, the only one with our hooks, ignores it",
-        _DEFAULT,
-    ),
+    RefusedOption("algorithm.use_pf_ppo", _is_true("algorithm.use_pf_ppo"), "verl's V1 trainer ignores it", _DEFAULT),
     *(
         RefusedOption(
             group,

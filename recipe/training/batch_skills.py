@@ -97,9 +97,8 @@ def dealt_over_ranks(
 ) -> list[int]:
     """An order of the samples that gives every rank equally many of each kind, balanced by length.
 
-    flags: True for memory, False for trained samples. lengths: tokens of each sample. cells: which pass through the
-    model each sample belongs to; every rank gets as many of a cell as any other, or one more, and as many tokens of it
-    as can be, because the ranks wait for each other in every pass. None: all belong to the same one.
+    flags: True for memory, False for trained samples. lengths: tokens of each sample. cells: the pass that each belongs
+    to, of which every rank gets as many as any other, or one more: ranks wait for each other. None: all are in one.
 
     Raises:
         ValueError: the samples of a kind do not divide evenly over the ranks.
@@ -119,10 +118,10 @@ def dealt_over_ranks(
 def _dealt_by_cell(
     members: Sequence[int], lengths: Sequence[int], ranks: int, cells: Sequence[int] | None
 ) -> list[list[int]]:
-    """The members of each rank: cell by cell the longest first, to the rank with the fewest tokens that has a seat."""
+    """The members of each rank: of each cell the longest first, to the rank with the fewest tokens that has a seat."""
     dealt: list[list[int]] = [[] for _ in range(ranks)]
     loads, taken = [0] * ranks, 0
-    by_cell = defaultdict(list)
+    by_cell: dict[int, list[int]] = defaultdict(list)
     for member in members:
         by_cell[cells[member] if cells else 0].append(member)
     for _, cell in sorted(by_cell.items()):

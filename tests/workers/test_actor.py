@@ -13,11 +13,10 @@ from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, u
 pytestmark = pytest.mark.slow
 
 ACTOR = "actor_rollout_ref.actor"
-LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in ("gspo", "cispo", "geo_mean")}
+LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in ("gspo", "cispo")}
 LOSSES |= {"dr_grpo": [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]}
 LOSSES |= {"dapo": [f"{ACTOR}.loss_agg_mode=token-mean", f"{ACTOR}.clip_ratio_high=0.28"]}
-FSDP = "actor_rollout_ref.actor.fsdp_config"
-OFFLOADED = [f"{FSDP}.param_offload=true", f"{FSDP}.optimizer_offload=true"]
+OFFLOADED = [f"{ACTOR}.fsdp_config.{part}_offload=true" for part in ("param", "optimizer")]
 
 
 def _run(rank: int, ranks: int, folder: str, model: str) -> None:
@@ -92,7 +91,9 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     constraint = constraints[1] | {"anchored": 3}
     asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
     asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]
-    found["offloaded"] = [_updates(actor_worker(model, *OFFLOADED), batch, asked, poison) for poison in (False, True)]
+    plain, poisoned = (actor_worker(model, *OFFLOADED) for _ in range(2))
+    _poison_offloaded(poisoned.engine)
+    found["offloaded"] = [[update(one, batch(8), **each) for each in asked] for one in (plain, poisoned)]
     before = snapshot(without._shards())
     numbers = update(without, _in_two_steps(batch(4)))
     moved = displacement_norm(before, without._shards())
@@ -130,35 +131,23 @@ def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) ->
     return found
 
 
-def _updates(worker: Any, batch: Any, asked: list[dict], poison: bool) -> list[dict[str, float]]:
-    """Metrics of an update each. poison: weights and optimiser hold NaN whenever verl has them offloaded."""
-    if poison:
-        _poison_offloaded(worker.engine)
-    return [update(worker, batch(8), **each) for each in asked]
-
-
 def _poison_offloaded(engine: Any) -> None:
-    """Replace verl's moves, which do nothing on a CPU, by taking the values away and bringing them back in turn."""
-    import torch
-
+    """Replace verl's moves, which do nothing on a CPU: they put NaN in place of the values, and bring them back."""
     from workers.displacement import local_shard
 
-    away: dict[int, tuple[Any, Any]] = {}
+    away: list[tuple[Any, Any]] = []
 
     def move(device: str, model: bool, optimizer: bool, grad: bool) -> None:
-        assert model
-        assert optimizer or engine.mode == "eval"
         if away:
-            for tensor, value in away.values():
+            for tensor, value in away:
                 tensor.copy_(value)
             away.clear()
             return
-        states = [kept for state in engine.optimizer.state.values() for kept in state.values()] if optimizer else []
-        for held in [*(one.detach() for one in engine.module.parameters()), *states]:
-            if torch.is_tensor(held) and held.dim():
-                tensor = local_shard(held)
-                away[id(held)] = tensor, tensor.clone()
-                tensor.fill_(math.nan)
+        states = [kept for state in engine.optimizer.state.values() for kept in state.values() if kept.dim()]
+        for held in [*(one.detach() for one in engine.module.parameters()), *(states if optimizer else [])]:
+            tensor = local_shard(held)
+            away.append((tensor, tensor.clone()))
+            tensor.fill_(math.nan)
 
     move("cpu", True, True, True)
     engine.to = move

@@ -30,6 +30,7 @@ CASES += [(layout, "seq-mean-token-mean") for layout in ("one-rank", "two-ranks"
 
 def _use_ulysses() -> None:
     """Attention by verl's exchange of heads between the ranks of a sequence, around our own in plain torch."""
+    import torch
     from transformers import AttentionInterface
     from verl.models.transformers import monkey_patch
 
@@ -39,12 +40,20 @@ def _use_ulysses() -> None:
         turned = (states.transpose(1, 2) for states in (query, key, value))
         return packed_attention(options.pop("module"), *turned, None, **options)[0]
 
+    def all_to_all(outputs: list[Any], inputs: list[Any], group: Any = None, async_op: bool = False) -> None:
+        """Gloo exchanges one tensor, not lists."""
+        received = torch.empty_like(sent := torch.stack(inputs))
+        torch.distributed.all_to_all_single(received, sent, group=group)
+        for output, part in zip(outputs, received, strict=True):
+            output.copy_(part)
+
     def exchanged(module: Any, query: Any, key: Any, value: Any, mask: Any, **options: Any) -> tuple[Any, None]:
         turned = (states.transpose(1, 2) for states in (query, key, value))
         exchange = monkey_patch._ulysses_flash_attention_forward
         return exchange(*turned, None, query.shape[2], module=module, **options), None
 
     register_packed_attention()
+    torch.distributed.all_to_all = all_to_all
     monkey_patch._flash_attention_forward = varlen
     AttentionInterface.register(NAME, exchanged)
 

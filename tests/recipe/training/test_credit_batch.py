@@ -249,7 +249,6 @@ def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
 
 
 def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
-    """Dr.GRPO's lack the division by the standard deviation of the group's scores, and so does what credit adds."""
     scores, uids = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]), ["a"] * 4 + ["b"] * 4
     infos = [info([float(score), row % 3 / 2], [0, 0, 1]) for row, score in enumerate(scores.tolist())]
     for row, each in enumerate(infos):
@@ -263,7 +262,7 @@ def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
         )
         credit = CreditSettings(kind="counterfactual")
         rows, _ = shaped_by_credit(jagged(advantages), jagged(torch.ones(8, 3)), uids, infos, credit, 1)
-        assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)
+        assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)  # credit changes them
         return torch.stack(rows)
 
     spread = torch.tensor([float(scores[:4].std())] * 4 + [float(scores[4:].std())] * 4)
