@@ -134,13 +134,12 @@ def update_parts(load: Load, costs: Costs, tokens: int) -> dict[str, float]:
 
 
 def volumes(load: Load, tokens: int) -> dict[str, float]:
-    """GB of a step, and of a checkpoint with and without averages of constraints."""
-    whole = 12 * load.parameters  # weights and Adam's moments in float32
+    """GB of a step, and of a checkpoint: weights and Adam's moments in float32."""
     return {
         "reward traffic": tokens * 44e-9,  # five fields of int64 there, a step's number per token back
         "transfer queue": tokens * 68e-9,  # those, and seven of float32
-        "checkpoint": whole / 1e9,
-        "checkpoint with averages": (whole + 4 * load.parameters * load.protected) / 1e9,
+        "checkpoint": 12e-9 * load.parameters,
+        "its averages of constraints": 4e-9 * load.parameters * load.protected,
     }
 
 

@@ -42,12 +42,6 @@ def test_an_engine_without_a_free_slot_lets_answers_wait():
         assert finish_times([[10, 20], [40, 40]], engines, slots=2, written=10.0) == [[1, 2], second]
 
 
-def test_lengths_have_their_mean_and_stay_within_the_limit():
-    lengths = [tokens for own in answer_lengths(Load(tokens=100_000, mean_tokens=1000)) for tokens in own]
-    assert sum(lengths) / len(lengths) == pytest.approx(1000, rel=0.03)
-    assert max(map(max, answer_lengths(Load(tokens=1000, mean_tokens=1000)))) == 1000
-
-
 def test_twice_the_gpus_halve_the_update_and_not_the_drivers_part():
     one, two = (update_parts(Load(gpus=gpus), Costs(), 10**6) for gpus in (8, 16))
     assert one["update"] == 8 * 7.6e9 / 4e14 / 8 * 10**6 == 2 * two["update"]

@@ -55,7 +55,6 @@ PARTS: dict[str, Callable[[Settings], bool]] = {
 }
 READ_GRADIENTS = ("projection", "penalty=ewc", "penalty=rehearsal", "agop")
 PLAN_BATCHES = ("protocol", "failures.share")
-READ_ACCURACY = ("projection.closed_loop", "projection.forgetting_accuracy=training")
 
 
 @dataclass(frozen=True)
@@ -208,8 +207,8 @@ REFUSALS = (
         "algorithm.filter_groups.enable",
         _is_true("algorithm.filter_groups.enable"),
         "leaves out groups that all passed or all failed, so {parts} would take the rest's accuracy for the skill's",
-        "algorithm.filter_groups.enable=false, or turn the others off",
-        READ_ACCURACY,
+        _DEFAULT,
+        ("projection.closed_loop", "projection.forgetting_accuracy=training"),
     ),
     RefusedOption(
         "algorithm.filter_groups.enable",

@@ -97,20 +97,18 @@ def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Prefl
     ]  # fmt: skip
 
 
-# verl's agent, which appends to a response what tools answer.
-TOOL_AGENT = "tool_agent"
+TOOL_AGENT = "tool_agent"  # verl's, which appends to a response what tools answer
 
 
 def _without_steps(config: DictConfig, rows: list[Any]) -> list[PreflightFinding]:
-    """Refuse credit for verl's agent with tools: their answers would count as steps of the policy."""
     loops = {config.actor_rollout_ref.rollout.agent.default_agent_loop, *(row.agent_name for row in rows)}
     if config.credit.kind == "off" or TOOL_AGENT not in loops:
         return []
     return [
         PreflightFinding(
             f"credit cannot tell the answers of {TOOL_AGENT}'s tools from the policy's own steps",
-            "credit, data.train_files (agent_name), actor_rollout_ref.rollout.agent.default_agent_loop",
-            f"credit=off, or an agent of docs/reference/agents.md: {', '.join(ENVIRONMENTS)}",
+            "credit, agent_name in data.train_files or actor_rollout_ref.rollout.agent.default_agent_loop",
+            f"credit=off, or agents {', '.join(ENVIRONMENTS)}",
         )
     ]
 
