@@ -133,12 +133,11 @@ def _corrects_unmeasured(config: DictConfig) -> bool:
 
 def _bypass_without_its_loss(config: DictConfig) -> bool:
     """PPO's loss does without its own where nothing more is asked for."""
-    more = (
-        _correction(config, "rollout_is", "rollout_rs")
-        or OmegaConf.select(config, "algorithm.rollout_correction.loss_type") != "ppo_clip"
-    )
-    of_bypass = OmegaConf.select(config, LOSS_MODE) == "bypass_mode"
-    return more and not of_bypass if _correction(config, "bypass_mode") else of_bypass
+    of_bypass = str(OmegaConf.select(config, LOSS_MODE)) == "bypass_mode"
+    if of_bypass or not _correction(config, "bypass_mode"):
+        return of_bypass and not _correction(config, "bypass_mode")
+    loss = str(OmegaConf.select(config, "algorithm.rollout_correction.loss_type"))
+    return loss != "ppo_clip" or _correction(config, "rollout_is", "rollout_rs")
 
 
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
