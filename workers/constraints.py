@@ -5,7 +5,8 @@ gradient's alone, without KL or entropy terms:
 
     J_s = sum_i w_i 1/T_i sum_t ratio_it A_it / sum_i w_i        over the samples i of skill s, on all ranks
 
-with w_i = 1, or its number of tokens T_i where the policy's loss is a mean over tokens (verl's ``token-mean``). So
+with w_i = 1, or its number of tokens T_i where the policy's loss is a mean over tokens (verl's ``token-mean``); the
+weights of verl's rollout correction multiply A_it, as in the policy's loss. So
 <g_s, x> is the first-order change of skill s in units of its advantages when the parameters move by x. Solutions:
 answers that the verifier accepted earlier; J_s is then the mean of their log-likelihoods (sums over tokens: nats per
 answer, so that 0.03 is 3% of an answer's probability, however long it is), and needs no new samples.
@@ -63,6 +64,7 @@ SKILL = "skill_id"  # (B,) long, which skill a sample belongs to; the trainer pu
 HALF = "constraint_half"  # (B,) long, 0 or 1: samples of a prompt are in the same half
 IMAGES = "multi_modal_inputs"  # verl's field: a sample's tensors by name, empty for text
 _WEIGHT = "constraint_weight"
+_IMPORTANCE = "rollout_is_weights"  # verl's field: weights of its rollout correction, where it makes any
 _LEVEL, _SET = "level_weight", "level_set"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Any]]]
@@ -305,13 +307,14 @@ def _weighted(
 def filled_rows(
     data: TensorDict, rows: list[int], most: int, micro_batch_size_per_gpu: int | None, **settings: Any
 ) -> TensorDict:
-    """These rows padded with copies of row 0 of data, for one pass of verl's engine with these settings.
+    """These rows padded with copies of the shortest one of data, for one pass of verl's engine with these settings.
 
     They become `most` rows on every rank, or a few more, to give equal micro-batches of at most the given size.
     """
     micro_batches = -(-most // (micro_batch_size_per_gpu or most))
     size = -(-most // micro_batches)
-    part = tu.index_select_tensor_dict(data, rows + [0] * (micro_batches * size - len(rows)))
+    shortest = int(data["input_ids"].offsets().diff().argmin())
+    part = tu.index_select_tensor_dict(data, rows + [shortest] * (micro_batches * size - len(rows)))
     tu.assign_non_tensor(part, **settings, micro_batch_size_per_gpu=size)
     return part
 
@@ -332,8 +335,9 @@ def negative_objective(
 ) -> tuple[Tensor, dict[str, Any]]:
     """-J_s of a micro-batch of rollouts, for verl's engine to descend."""
     log_probs_B_T = no_padding_2_padding(model_output["log_probs"], data)
-    fields = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
-    ratio_B_T = (log_probs_B_T - fields["old_log_probs"]).exp()
+    names = {"response_mask", "old_log_probs", "advantages", _IMPORTANCE} & set(data.keys())
+    fields = data.select(*names).to_padded_tensor()
+    ratio_B_T = (log_probs_B_T - fields["old_log_probs"]).exp() * fields.get(_IMPORTANCE, 1.0)
     mean_B = _means(ratio_B_T * fields["advantages"], fields["response_mask"])
     return -(mean_B * data[_WEIGHT].to(mean_B)).sum(), {}
 

@@ -72,7 +72,11 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     totals = torch.stack([weights[[*first, *second]].sum() for first, second in blocks])
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
     torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
-    rows, loss = passed_rows(data), _over_the_whole(loss, data, group)
+    tokens = data["loss_mask"].sum()
+    torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
+    # The loss counts tokens that verl's rollout correction has masked since; `weights` does not.
+    whole_batch = int(tokens if wanted.token_mean else totals.sum())
+    rows, loss = passed_rows(data), _over_the_whole(loss, int(tokens))
     outputs: list[dict[str, Any]] = []
 
     def run(part: list[int], size: int) -> None:
@@ -93,7 +97,7 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
         for old, now in zip(skill, local_gradients(parameters), strict=True):
             old.sub_(now)
         agreements.append(halves_cosine(mine, skill, shard_group(engine)) if all(sizes) else math.nan)
-        scale = int(totals.sum()) / max(int(totals[row]), 1)
+        scale = whole_batch / max(int(totals[row]), 1)
         for gradient, part, now in zip(mine, skill, local_gradients(parameters), strict=True):
             gradient.copy_(part * scale)
             part.copy_(now)
@@ -106,15 +110,13 @@ def _rows_of(data: TensorDict, skill: int, half: int) -> list[int]:
     return torch.nonzero((data[SKILL] == skill) & (data[HALF] == half)).flatten().tolist()
 
 
-def _over_the_whole(loss: Loss, data: TensorDict, group: Any) -> Loss:
+def _over_the_whole(loss: Loss, tokens: int) -> Loss:
     """The same loss, normalised by the number of tokens of the whole batch on all ranks."""
-    tokens = data["loss_mask"].sum()
-    torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
 
     def of_part(
         model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
+        tu.assign_non_tensor(data, batch_num_tokens=tokens)
         return loss(model_output=model_output, data=data, dp_group=dp_group)
 
     return of_part

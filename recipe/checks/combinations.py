@@ -34,6 +34,7 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]
     return []
 
 
+LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
 # Our features by their names in the configuration, each with a test for whether a run uses it.
@@ -45,6 +46,12 @@ PARTS: dict[str, Callable[[Settings], bool]] = {
     "credit": lambda settings: settings.credit.kind != "off",
     "failures.share": lambda settings: settings.failures.share > 0,
     "protocol": lambda settings: settings.stages is not None or settings.protocol.every_skill,
+    "projection.closed_loop": lambda settings: (
+        settings.projection.closed_loop and settings.projection.constraint_source != "solutions"
+    ),
+    "projection.forgetting_accuracy=training": lambda settings: (
+        settings.projection.when == "forgetting" and settings.projection.forgetting_accuracy == "training"
+    ),
 }
 READ_GRADIENTS = ("projection", "penalty=ewc", "penalty=rehearsal", "agop")
 PLAN_BATCHES = ("protocol", "failures.share")
@@ -114,6 +121,25 @@ def _ignores_seeds(config: DictConfig) -> bool:
     return bool(config.run.seeded_samples) and rollout.name == "sglang" and not deterministic
 
 
+def _correction(config: DictConfig, *keys: str) -> bool:
+    """Whether any of these keys of verl's rollout correction is set."""
+    return any(OmegaConf.select(config, f"algorithm.rollout_correction.{key}") for key in keys)
+
+
+def _corrects_unmeasured(config: DictConfig) -> bool:
+    wanted = _correction(config, "rollout_is", "rollout_rs", "bypass_mode")
+    return wanted and not config.actor_rollout_ref.rollout.calculate_log_probs
+
+
+def _bypass_without_its_loss(config: DictConfig) -> bool:
+    """PPO's loss does without its own where nothing more is asked for."""
+    of_bypass = str(OmegaConf.select(config, LOSS_MODE)) == "bypass_mode"
+    if of_bypass or not _correction(config, "bypass_mode"):
+        return of_bypass and not _correction(config, "bypass_mode")
+    loss = str(OmegaConf.select(config, "algorithm.rollout_correction.loss_type"))
+    return loss != "ppo_clip" or _correction(config, "rollout_is", "rollout_rs")
+
+
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
     """Whether any value of the group is set; verl's defaults are all null."""
 
@@ -125,6 +151,9 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
 
 # Groups of older versions of verl, still in its configuration files.
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
+# They read a greedy answer's reward, several rewards, sums of squared probabilities; the last needs a group of two.
+FAILING_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline", "grpo_passk")
+ROUTING = "actor_rollout_ref.rollout.enable_rollout_routing_replay"
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
 
@@ -176,6 +205,13 @@ REFUSALS = (
     RefusedOption(
         "algorithm.filter_groups.enable",
         _is_true("algorithm.filter_groups.enable"),
+        "leaves out groups that all passed or all failed, so {parts} would take the rest's accuracy for the skill's",
+        _DEFAULT,
+        ("projection.closed_loop", "projection.forgetting_accuracy=training"),
+    ),
+    RefusedOption(
+        "algorithm.filter_groups.enable",
+        _is_true("algorithm.filter_groups.enable"),
         f"{_ONE_BY_ONE}, and drops groups whose answers all failed before their prompts can be retried",
         _DEFAULT,
         PLAN_BATCHES,
@@ -203,6 +239,39 @@ REFUSALS = (
     ),
     RefusedOption(FSDP_DTYPE, _scales_loss, "{parts} would read gradients that verl scales for fp16", "bf16 or fp32",
             READ_GRADIENTS),
+    RefusedOption(
+        "algorithm.rollout_correction",
+        _corrects_unmeasured,
+        "without the log-probabilities of the engine that samples verl skips the correction, or fails at step 1",
+        "actor_rollout_ref.rollout.calculate_log_probs=true",
+    ),
+    RefusedOption(
+        "algorithm.rollout_correction.bypass_mode",
+        _bypass_without_its_loss,
+        "verl's V1 trainer does not choose the loss of bypass_mode: one without the other silently corrects nothing",
+        f"bypass_mode=false; or {LOSS_MODE}=bypass_mode, with rollout_is, rollout_rs and loss_type also under "
+        "+actor_rollout_ref.actor.policy_loss.rollout_correction",
+    ),
+    RefusedOption(
+        LOSS_MODE,
+        lambda config: OmegaConf.select(config, LOSS_MODE) == "geo_mean",
+        "geo_mean takes the mean advantage of each response, which undoes what {parts} does within it",
+        "vanilla, gspo or cispo, or credit=off",
+        ("credit",),
+    ),
+    RefusedOption(
+        ROUTING,
+        _is_true(ROUTING),
+        "verl's FSDP engine ignores the experts that the rollouts chose",
+        _DEFAULT,
+    ),
+    RefusedOption(
+        "algorithm.adv_estimator",
+        lambda config: config.algorithm.adv_estimator in FAILING_ESTIMATORS,
+        "would fail: verl's V1 trainer lacks an input of it, or a sample that cannot be verified is a group of one",
+        "grpo, or another estimator that reads scores alone",
+    ),
+    RefusedOption("algorithm.use_pf_ppo", _is_true("algorithm.use_pf_ppo"), "verl's V1 trainer ignores it", _DEFAULT),
     *(
         RefusedOption(
             group,

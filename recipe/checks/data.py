@@ -10,6 +10,7 @@ from data_prep.splits import may_train
 from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import did_you_mean, read_settings
+from rewards.environments import ENVIRONMENTS
 from rewards.skills import skill_assigner
 
 
@@ -33,6 +34,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
             )
     problems += _without_rows(config, skills)
     problems += _not_for_training(rows["train_files"])
+    problems += _without_steps(config, rows["train_files"])
     wanted = config.data.train_batch_size
     if rows["train_files"] and len(rows["train_files"]) < wanted:
         problems.append(
@@ -93,6 +95,22 @@ def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[Prefl
         for key, found in skills.items() if found
         for skill in sorted(wanted[key] - found)
     ]  # fmt: skip
+
+
+TOOL_AGENT = "tool_agent"  # verl's, which appends to a response what tools answer
+
+
+def _without_steps(config: DictConfig, rows: list[Any]) -> list[PreflightFinding]:
+    loops = {config.actor_rollout_ref.rollout.agent.default_agent_loop, *(row.agent_name for row in rows)}
+    if config.credit.kind == "off" or TOOL_AGENT not in loops:
+        return []
+    return [
+        PreflightFinding(
+            f"credit cannot tell the answers of {TOOL_AGENT}'s tools from the policy's own steps",
+            "credit, agent_name in data.train_files or actor_rollout_ref.rollout.agent.default_agent_loop",
+            f"credit=off, or agents {', '.join(ENVIRONMENTS)}",
+        )
+    ]
 
 
 def _not_for_training(rows: list[Any]) -> list[PreflightFinding]:

@@ -1,15 +1,17 @@
 """Per-sample labels for the actor (skill, half of the prompts, memory) and the order of the samples in a batch."""
 
-from collections import defaultdict
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 
 from recipe.training.samples import fetch
 from rewards.skills import task_of
+from workers.constraints import HALF, MEMORY, SKILL
 from workers.solution_store import StoredSolution
 
 
@@ -90,10 +92,13 @@ def accepted_solutions(
         yield infos[position]["skill"], task_of(info), StoredSolution(*(data[field][row].tolist() for field in fields))
 
 
-def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) -> list[int]:
+def dealt_over_ranks(
+    flags: Sequence[bool], lengths: Sequence[int], ranks: int, cells: Sequence[int] | None = None
+) -> list[int]:
     """An order of the samples that gives every rank equally many of each kind, balanced by length.
 
-    flags: True for memory, False for trained samples. lengths: tokens of each sample.
+    flags: True for memory, False for trained samples. lengths: tokens of each sample. cells: the pass that each belongs
+    to, of which every rank gets as many as any other, or one more: ranks wait for each other. None: all are in one.
 
     Raises:
         ValueError: the samples of a kind do not divide evenly over the ranks.
@@ -105,8 +110,53 @@ def dealt_over_ranks(flags: Sequence[bool], lengths: Sequence[int], ranks: int) 
             raise ValueError(
                 f"{len(members)} {'memory' if kind else 'trained'} samples do not divide over {ranks} ranks"
             )
-        if members:
-            parts = get_seqlen_balanced_partitions([lengths[place] for place in members], ranks, equal_size=True)
-            for own, part in zip(order, parts, strict=True):
-                own += [members[place] for place in part]
+        for own, part in zip(order, _dealt_by_cell(members, lengths, ranks, cells), strict=True):
+            own += sorted(part)
     return [position for own in order for position in own]
+
+
+def _dealt_by_cell(
+    members: Sequence[int], lengths: Sequence[int], ranks: int, cells: Sequence[int] | None
+) -> list[list[int]]:
+    """The members of each rank: of each cell the longest first, to the rank with the fewest tokens that has a seat."""
+    dealt: list[list[int]] = [[] for _ in range(ranks)]
+    loads, taken = [0] * ranks, 0
+    by_cell: dict[int, list[int]] = defaultdict(list)
+    for member in members:
+        by_cell[cells[member] if cells else 0].append(member)
+    for _, cell in sorted(by_cell.items()):
+        # Seats go round, on from where the last cell ended: so all cells together fill the ranks equally, too.
+        seats = Counter((taken + seat) % ranks for seat in range(len(cell)))
+        taken += len(cell)
+        waiting = [(0, loads[rank], rank) for rank in seats]
+        heapq.heapify(waiting)
+        for member in sorted(cell, key=lambda one: -lengths[one]):
+            of_cell, _, rank = heapq.heappop(waiting)
+            dealt[rank].append(member)
+            loads[rank] += lengths[member]
+            seats[rank] -= 1
+            if seats[rank]:
+                heapq.heappush(waiting, (of_cell + lengths[member], loads[rank], rank))
+    return dealt
+
+
+def constraint_fields(
+    names: Sequence[str], batch: KVBatchMeta, infos: Sequence[dict[str, Any]], memory: Sequence[bool]
+) -> TensorDict:
+    """Each sample's skill, its half, and whether it serves constraints only, as the actor reads them."""
+    skills = skill_ids(names, infos)
+    halves = prompt_halves(skills, [prompt_of(key) for key in batch.keys])
+    return TensorDict({SKILL: skills, HALF: halves, MEMORY: torch.tensor(memory)}, batch_size=len(skills))
+
+
+def order_for_constraints(batch: KVBatchMeta, fields: TensorDict, ranks: int) -> list[int]:
+    """An order of the samples in which the ranks share each pass for a constraint evenly.
+
+    fields: from `constraint_fields`. Samples without advantage are dealt apart: constraints leave them out.
+    """
+    if ranks == 1:
+        return list(range(len(batch)))
+    live = torch.tensor([bool(row.any()) for row in fetch(batch, "advantages")["advantages"].unbind()])
+    cells = 4 * fields[SKILL] + 2 * fields[HALF] + live
+    lengths = [tag["seq_len"] for tag in batch.tags]
+    return dealt_over_ranks(fields[MEMORY].tolist(), lengths, ranks, cells.tolist())

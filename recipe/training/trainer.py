@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 
 import ray
-import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
@@ -28,11 +27,11 @@ from recipe.settings import read_settings
 from recipe.training.batch_skills import (
     accepted_solutions,
     by_prompt,
+    constraint_fields,
     dealt_over_ranks,
     memory_flags,
-    prompt_halves,
+    order_for_constraints,
     prompt_of,
-    skill_ids,
 )
 from recipe.training.credit_batch import check_failures, shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer
@@ -75,7 +74,6 @@ from rewards.manager import TRAINED_ON
 from rewards.skills import skill_assigner, task_of
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.agop import AGOP, PART, prompt_parts
-from workers.constraints import HALF, MEMORY, SKILL
 from workers.penalties import PENALTY
 from workers.safe_update import PROTECTION
 
@@ -195,16 +193,18 @@ class SkillCreditTrainer(PPOTrainerSync):
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _name_skills(self, batch: KVBatchMeta, infos: list[dict[str, Any]]) -> KVBatchMeta:
-        """Add to each sample its skill, its half, and whether it serves constraints only."""
-        skills = skill_ids(list(self.settings.skills.names or []), infos)
-        fields = {
-            SKILL: skills,
-            HALF: prompt_halves(skills, [prompt_of(key) for key in batch.keys]),
-            MEMORY: torch.tensor(self._memory_flags(batch)),
-        }
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(skills))
-        )
+        """Add to each sample its skill, its half, and whether it serves constraints only; deal these over the ranks."""
+        names = list(self.settings.skills.names or [])
+        fields = constraint_fields(names, batch, infos, self._memory_flags(batch))
+        batch = tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        if self.settings.projection.constraint_source != "solutions":
+            batch.reorder(order_for_constraints(batch, fields, self._ranks))
+        return batch
+
+    @property
+    def _ranks(self) -> int:
+        """The actor's data-parallel ranks."""
+        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
 
     def _memory_flags(self, batch: KVBatchMeta) -> list[bool]:
         return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)
@@ -221,9 +221,8 @@ class SkillCreditTrainer(PPOTrainerSync):
             del self._submission_order[uid]
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
-            ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
             lengths = [tag["seq_len"] for tag in batch.tags]
-            batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, ranks))
+            batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, self._ranks))
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:

@@ -64,7 +64,8 @@ def answer(row: int) -> tuple[list[int], list[int], list[int]]:
 def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     """These answers, of two or three tokens, in the format of a rank's share of an update's batch in verl.
 
-    fields: values for all answers, including `advantages`.
+    fields: values for all answers, including `advantages`; with `rollout_is_weights` verl's rollout correction has
+    rejected the last token of each answer of three.
     """
     import torch
     from verl.utils import tensordict_utils as tu
@@ -73,10 +74,14 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     from workers.solution_store import StoredSolution
 
     data = solution_batch([StoredSolution(*answer(row)) for row in rows], 1.0)
-    for name, values in (("old_log_probs", [-4.0] * len(fields["advantages"])), ("advantages", fields["advantages"])):
+    of_tokens = {name: fields.pop(name) for name in ("advantages", "rollout_is_weights") if name in fields}
+    for name, values in {"old_log_probs": [-4.0] * len(of_tokens["advantages"]), **of_tokens}.items():
         tokens = [torch.full((len(answer(row)[1]),), values[row]) for row in rows]
         data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)
-    for name in fields.keys() - {"advantages"}:
+    if "rollout_is_weights" in of_tokens:
+        kept = [torch.tensor([1, 1, 0][: len(answer(row)[1])]) for row in rows]
+        data["response_mask"] = torch.nested.as_nested_tensor(kept, layout=torch.jagged)
+    for name in fields:
         data[name] = torch.tensor([fields[name][row] for row in rows])
     loader = {"epochs": 1, "seed": 0, "dataloader_kwargs": {"shuffle": False}, "calculate_entropy": False}
     size = len(rows) * ranks

@@ -12,6 +12,12 @@ from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, u
 
 pytestmark = pytest.mark.slow
 
+ACTOR = "actor_rollout_ref.actor"
+LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in ("gspo", "cispo")}
+LOSSES |= {"dr_grpo": [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]}
+LOSSES |= {"dapo": [f"{ACTOR}.loss_agg_mode=token-mean", f"{ACTOR}.clip_ratio_high=0.28"]}
+OFFLOADED = [f"{ACTOR}.fsdp_config.{part}_offload=true" for part in ("param", "optimizer")]
+
 
 def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     import torch
@@ -77,6 +83,17 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         "protected": _order(without, batch(8), **{PROTECTION: protection, AGOP: 2}),
         "two steps": _order(without, _in_two_steps(batch(4))),
     }
+    found["losses"] = {
+        loss: update(actor_worker(model, *overrides), batch(8), **{PROTECTION: protection})
+        for loss, overrides in LOSSES.items()
+    }
+    asked = [{PROTECTION: protection}, {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}}, {AGOP: 2}]
+    constraint = constraints[1] | {"anchored": 3}
+    asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
+    asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]
+    plain, poisoned = (actor_worker(model, *OFFLOADED) for _ in range(2))
+    _poison_offloaded(poisoned.engine)
+    found["offloaded"] = [[update(one, batch(8), **each) for each in asked] for one in (plain, poisoned)]
     before = snapshot(without._shards())
     numbers = update(without, _in_two_steps(batch(4)))
     moved = displacement_norm(before, without._shards())
@@ -112,6 +129,28 @@ def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) ->
         numbers = one(**options, constraint={"anchor": level() + 9.0})  # so it binds
         found[name] = numbers | {"distance": displacement_norm(before, worker._shards())}
     return found
+
+
+def _poison_offloaded(engine: Any) -> None:
+    """Replace verl's moves, which do nothing on a CPU: they put NaN in place of the values, and bring them back."""
+    from workers.displacement import local_shard
+
+    away: list[tuple[Any, Any]] = []
+
+    def move(device: str, model: bool, optimizer: bool, grad: bool) -> None:
+        if away:
+            for tensor, value in away:
+                tensor.copy_(value)
+            away.clear()
+            return
+        states = [kept for state in engine.optimizer.state.values() for kept in state.values() if kept.dim()]
+        for held in [*(one.detach() for one in engine.module.parameters()), *(states if optimizer else [])]:
+            tensor = local_shard(held)
+            away.append((tensor, tensor.clone()))
+            tensor.fill_(math.nan)
+
+    move("cpu", True, True, True)
+    engine.to = move
 
 
 def _in_two_steps(data: Any) -> Any:
@@ -169,8 +208,9 @@ def test_an_update_with_memory_is_the_update_without_it(found: dict):
     assert found["memory"] == 0
 
 
-def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict):
-    numbers = found["qp"]
+@pytest.mark.parametrize("loss", ["", *LOSSES])
+def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict, loss: str):
+    numbers = found["losses"][loss] if loss else found["qp"]
     assert (numbers["projection/skipped_steps"], numbers["projection/projected_steps"]) == (0, 1)
     for name in ("b.rollouts", "b.solutions"):
         assert numbers[f"projection/gradient_norm/{name}"] > 0
@@ -260,3 +300,11 @@ def test_the_displacement_is_that_of_all_steps_of_the_update(found: dict):
     measured, moved = found["two steps"]
     assert measured == pytest.approx(moved)
     assert moved > 0
+
+
+def test_nothing_is_read_or_written_while_it_is_offloaded(found: dict):
+    """In updates with projection, L2, a spectrum, verified steps in Adam's metric, and rehearsal."""
+    as_is, poisoned = found["offloaded"]
+    assert poisoned == as_is
+    assert all(math.isfinite(value) for numbers in poisoned for value in numbers.values())
+    assert [numbers["projection/displacement_norm"] > 0 for numbers in poisoned] == [True] * 5

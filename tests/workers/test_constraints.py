@@ -17,6 +17,7 @@ from workers.constraints import (
     GradientAverages,
     constraint_gradients,
     diagonal_fisher,
+    filled_rows,
     no_gradients,
     passed_rows,
     rollout_source,
@@ -145,6 +146,17 @@ def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantage
     assert math.isnan(agreements[2])
 
 
+def test_rollouts_weigh_as_in_the_policys_loss_where_verl_corrects_for_the_engine_that_sampled_them():
+    engine, data = Bigrams(), rollouts([1.0, -2.0, 5.0], [0, 0, 1], [0, 1, 0])
+    each = [gradient(engine, likelihood(engine, solution)) for solution in SOLUTIONS]
+    pairs = zip((2.0, 0.5, 3.0), SOLUTIONS, strict=True)
+    weights = [torch.full((len(solution.response),), weight) for weight, solution in pairs]
+    data["rollout_is_weights"] = torch.nested.as_nested_tensor(weights, layout=torch.jagged)
+    found, _ = gradients_of(engine, [rollout_source(data, skill) for skill in (0, 1)])
+    assert torch.allclose(found[0], (2 * each[0] - 0.5 * 2 * each[1]) / 2, atol=1e-6)
+    assert torch.allclose(found[1], 3 * 5 * each[2], atol=1e-6)
+
+
 def test_with_a_loss_that_is_a_mean_over_tokens_samples_weigh_as_much_as_they_have_tokens():
     engine, data = Bigrams(), rollouts([1.0, 5.0, -2.0], [0, 1, 0], [0, 0, 1])
     found, _ = gradients_of(engine, [rollout_source(data, skill, token_mean=True) for skill in (0, 1)])
@@ -174,6 +186,13 @@ def test_texts_stay_behind_and_images_do_not():
     passed = passed_rows(data)
     assert tu.get(passed, "temperature") == 1.0
     assert [set(each) for each in tu.get(tu.index_select_tensor_dict(passed, [1, 0]), IMAGES)] == [set(), {"pixels"}]
+
+
+def test_padding_is_the_shortest_row():
+    batch = solution_batch(SOLUTIONS, 1.0)
+    filled = filled_rows(batch, [1], 3, None)
+    assert [len(row) for row in filled["input_ids"].unbind()] == [4, 3, 3]
+    assert [row.tolist() for row in filled["input_ids"].unbind()[1:]] == [[4, 1, 2]] * 2
 
 
 def test_a_source_that_is_not_there_yet_has_a_gradient_of_zero():

@@ -19,6 +19,7 @@ def _batch() -> TensorDict:
     """Four samples as a rank gets them, the third only memory; positions (4, tokens) per sample."""
     positions = [torch.arange(4 * length).view(4, length) for length in LENGTHS]
     data = TensorDict({MEMORY: torch.tensor([False, False, True, False])}, batch_size=len(LENGTHS))
+    data["input_ids"] = tu.nested_tensor_from_tensor_list([torch.arange(length) for length in LENGTHS])
     data["position_ids"] = tu.nested_tensor_from_tensor_list(positions)
     tu.assign_non_tensor(data, mini_batch_size=4, global_batch_size=4, temperature=1.0)
     sent = pickle.loads(pickle.dumps(data.consolidate()))  # noqa: S301 (as Ray sends it)

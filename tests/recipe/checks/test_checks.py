@@ -115,6 +115,17 @@ def test_rows_that_are_kept_for_testing_may_not_be_trained_on(tiny_arguments, ti
     assert data.check(_config(tiny_arguments, f"data.val_files={path}"), run) == []
 
 
+def test_credit_with_verls_tools_and_rows_with_images_are_refused(tiny_arguments, tiny_suite, run, tmp_path):
+    credit = "credit=counterfactual"
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.assign(agent_name="tool_agent"))
+    assert data.check(_config(tiny_arguments, f"data.train_files={path}"), run) == []
+    for words in ([f"data.train_files={path}"], ["actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"]):
+        problem = _only(data.check(_config(tiny_arguments, credit, *words), run))
+        assert "cannot tell the answers of tool_agent's tools" in problem
+    path = _changed(tiny_suite, tmp_path / "i.parquet", lambda frame: frame.assign(images=[[]] * len(frame)))
+    assert "'images'" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
+
+
 def test_a_row_that_breaks_the_schema_is_named_by_number_and_field(tiny_arguments, tiny_suite, run, tmp_path):
     def break_third(frame: pd.DataFrame) -> pd.DataFrame:
         frame.at[2, "ability"] = ""

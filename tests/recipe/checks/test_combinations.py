@@ -16,6 +16,17 @@ REWARD_MODEL = "reward.reward_model.enable=true"
 OWN_POOL = "reward.reward_model.enable_resource_pool=true"
 FILTERED = ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc"]
 FAILURES, REFILL = "failures.share=0.25", "trainer.v1.sampler.sync_refill_failed_groups=true"
+LOSS, CORRECTION = combinations.LOSS_MODE, "algorithm.rollout_correction"
+BYPASS, MEASURED = f"{CORRECTION}.bypass_mode=true", "actor_rollout_ref.rollout.calculate_log_probs=true"
+TIS, ICEPOP = f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1"
+UNMEASURED, ESTIMATOR = MEASURED.replace("true", "false"), "algorithm.adv_estimator"
+CLOSED = ["projection=qp", "projection.closed_loop=true"]
+FORGETTING = ["projection=qp", "projection.when=forgetting", "projection.forgetting_accuracy=training"]
+MEAN = "actor_rollout_ref.actor.loss_agg_mode"
+DR_GRPO = ["algorithm.norm_adv_by_std_in_grpo=false", f"{MEAN}=seq-mean-token-sum-norm"]
+DAPO = [*FILTERED, "actor_rollout_ref.actor.clip_ratio_high=0.28", f"{MEAN}=token-mean"]
+WITH_BOTH = [DR_GRPO, [TIS, MEASURED], [ICEPOP, MEASURED], [f"{LOSS}=gspo"], [f"{LOSS}=cispo"]]
+WITH_BOTH += [[f"{ESTIMATOR}={name}"] for name in ("rloo", "opo", "gpg")]
 EVERY_SKILL = "protocol.every_skill=true"
 FP16 = f"+{combinations.FSDP_DTYPE}=fp16"
 SGLANG, SEEDED = "actor_rollout_ref.rollout.name=sglang", "run.seeded_samples=true"
@@ -70,6 +81,15 @@ def _refused(*words: str) -> list[str]:
         ([REFILL, "protocol=sequential"], REFILL[:-5], "protocol plans whole batches"),
         (["data.gen_batch_size=1", FAILURES], "data.gen_batch_size", "failures.share plans whole batches"),
         ([SGLANG, SEEDED], SEEDED[:-5], "SGLang uses the seeds of samples in its deterministic mode alone"),
+        ([*FILTERED, *CLOSED], FILTERED[0][:-5], "projection.closed_loop would take the rest's accuracy"),
+        ([*FILTERED, *FORGETTING], FILTERED[0][:-5], "projection.forgetting_accuracy=training would take"),
+        ([TIS, UNMEASURED], CORRECTION, "verl skips the correction"),
+        ([BYPASS, TIS, MEASURED], BYPASS[:-5], "silently corrects nothing"),
+        ([f"{LOSS}=bypass_mode"], BYPASS[:-5], "silently corrects nothing"),
+        ([f"{LOSS}=geo_mean", "credit=counterfactual"], LOSS, "undoes what credit does"),
+        ([f"{combinations.ROUTING}=true"], combinations.ROUTING, "ignores the experts"),
+        *[([f"{ESTIMATOR}={name}"], ESTIMATOR, "would fail") for name in combinations.FAILING_ESTIMATORS],
+        (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", "ignores it"),
         ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
     ],
 )
@@ -93,6 +113,11 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         [DISTILLED, "protocol=sequential", "penalty=l2", "penalty.strength=1"],
         FILTERED,
         [*FILTERED, "projection=qp", "credit=counterfactual"],
+        [*FILTERED, *CLOSED, "projection.constraint_source=solutions"],
+        [f"{LOSS}=geo_mean", "projection=qp"],
+        *[[*words, *CLOSED, "credit=counterfactual"] for words in WITH_BOTH],
+        [*DAPO, "projection=qp", "credit=counterfactual"],
+        [BYPASS, TIS, MEASURED, f"{LOSS}=bypass_mode"],
         [REFILL],
         ["data.gen_batch_size=1"],
         [SEEDED],

@@ -6,14 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfer_queue import KVBatchMeta
 
+from recipe.training import batch_skills
 from recipe.training.batch_skills import (
     by_prompt,
+    constraint_fields,
     dealt_over_ranks,
     first_accepted,
     memory_flags,
+    order_for_constraints,
     prompt_halves,
     skill_ids,
 )
+from workers.constraints import HALF, SKILL
 
 
 def test_samples_are_numbered_by_skill_and_those_that_were_not_verified_belong_to_none():
@@ -73,3 +77,30 @@ def test_every_rank_gets_as_many_of_either_kind():
     assert [sum([5, 9, 1, 5, 1, 9][place] for place in own[:2]) for own in (order[:3], order[3:])] == lengths
     with pytest.raises(ValueError, match="3 memory samples do not divide over 2 ranks"):
         dealt_over_ranks([True, True, True, False, False], [1] * 5, 2)
+
+
+@pytest.mark.parametrize("skills", [4, 8])
+@pytest.mark.parametrize("ranks", [1, 8, 16, 32])
+def test_padding_costs_at_most_a_fifth_of_the_passes_for_constraints(
+    skills: int, ranks: int, monkeypatch: pytest.MonkeyPatch
+):
+    """128 prompts, every other one without advantage, with 8 samples of very unlike lengths."""
+    generator = torch.Generator().manual_seed(0)
+    of_prompts = torch.randint(skills, (128,), generator=generator).tolist()
+    lengths = (300 * torch.randn(1024, generator=generator).exp()).int().clamp(16, 8192).tolist()
+    live = torch.arange(1024) // 8 % 2
+    monkeypatch.setattr(batch_skills, "fetch", lambda batch, field: {field: live[:, None]})
+    keys = [f"{number // 8}_{number % 8}_0" for number in range(1024)]
+    step = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": length} for length in lengths])
+    infos = [{"skill": str(of_prompts[number // 8])} for number in range(1024)]
+    fields = constraint_fields([*map(str, range(skills))], step, infos, [False] * 1024)
+    order = order_for_constraints(step, fields, ranks)
+    assert sorted(order) == list(range(1024))
+    counts = torch.zeros(2 * skills, ranks)
+    for place, one in enumerate(order):
+        counts[2 * fields[SKILL][one] + fields[HALF][one], place * ranks // 1024] += live[one]
+    assert (counts.amax(1) - counts.amin(1)).max() <= 1
+    padding = float((counts.amax(1, keepdim=True) - counts).sum())
+    assert padding * 16 <= 0.2 * sum(length for length, counted in zip(lengths, live, strict=True) if counted)
+    if skills * ranks <= 128:  # with fewer samples of a pass than three on a rank there is more padding, all short
+        assert padding <= 0.2 * float(live.sum())

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import CreditSettings
@@ -245,3 +246,24 @@ def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
     assert metrics["credit/shared_share"] == 0.0
     assert rows[0][1] > 0 > rows[0][0]
     assert rows[1].tolist() == [0.0, 0.0]
+
+
+def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
+    scores, uids = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]), ["a"] * 4 + ["b"] * 4
+    infos = [info([float(score), row % 3 / 2], [0, 0, 1]) for row, score in enumerate(scores.tolist())]
+    for row, each in enumerate(infos):
+        each |= {"credit_keys": ["first", "second"], "pass_ratio": float(scores[row])}
+    rewards = torch.zeros(8, 3)
+    rewards[:, -1] = scores
+
+    def shaped_from(norm_adv_by_std_in_grpo: bool) -> torch.Tensor:
+        advantages, _ = compute_grpo_outcome_advantage(
+            rewards, torch.ones(8, 3), np.array(uids), norm_adv_by_std_in_grpo=norm_adv_by_std_in_grpo
+        )
+        credit = CreditSettings(kind="counterfactual")
+        rows, _ = shaped_by_credit(jagged(advantages), jagged(torch.ones(8, 3)), uids, infos, credit, 1)
+        assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)  # credit changes them
+        return torch.stack(rows)
+
+    spread = torch.tensor([float(scores[:4].std())] * 4 + [float(scores[4:].std())] * 4)
+    assert torch.allclose(shaped_from(False), shaped_from(True) * spread[:, None], atol=1e-4)

@@ -117,7 +117,7 @@ def test_the_updates_own_pass_is_shared_only_where_it_is_the_gradient_of_the_con
         ([], True),
         (["actor_rollout_ref.actor.use_kl_loss=true"], False),
         (["actor_rollout_ref.actor.entropy_coeff=0.01"], False),
-        (["actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean"], False),  # depends on how a batch is cut
+        *[([f"actor_rollout_ref.actor.policy_loss.loss_mode={mode}"], False) for mode in ("geo_mean", "gspo", "cispo")],
     ],
 )
 def test_only_ppos_loss_alone_is_plain(words: list[str], plain: bool):

@@ -1,0 +1,48 @@
+"""The simulation of a large step: closed forms by hand, and laws of queues."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks.scale import Costs, Load, answer_lengths, finish_times, judged, sandbox_waits, update_parts
+
+COSTS = Costs(answer=1.0, replay=3.0)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 5])
+def test_programs_that_arrive_together_take_turns(cores: int):
+    answers, replays = -(-12 // cores) * 1.0, -(-24 // cores) * 3.0
+    assert judged([[10.0] * 12], cores, COSTS, 2, by_group=True) == 10 + answers + replays
+    assert judged([[10.0] * 12], cores, COSTS, 0) == 10 + answers
+
+
+def test_replays_by_group_wait_for_the_last_answer_and_others_do_not():
+    assert judged([[0.0, 100.0]], 1, COSTS, 2, by_group=True) == 100 + 1 + 4 * 3
+    assert judged([[0.0, 100.0]], 1, COSTS, 2) == 100 + 1 + 2 * 3
+
+
+def test_an_answer_that_hangs_takes_the_limit_and_so_do_its_replays():
+    hanging = dataclasses.replace(COSTS, hanging=1.0, limit=7.0)
+    assert [judged([[0.0]], cores, hanging, 2) for cores in (1, 4)] == [21, 14]
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_more_cores_are_never_slower_and_the_work_is_done(by_group: bool):
+    load = Load(prompts=64, gpus=16)
+    finished = finish_times(answer_lengths(load), 16, 64, Costs.written)
+    waits = [*sandbox_waits(finished, load, COSTS, by_group).values()]
+    assert waits == sorted(waits, reverse=True)
+    work = load.answers * (COSTS.answer + load.replays * COSTS.replay)
+    assert max(map(max, finished)) + waits[0] >= work / load.nodes
+    assert waits[-1] >= COSTS.answer + COSTS.replay
+
+
+def test_an_engine_without_a_free_slot_lets_answers_wait():
+    for engines, second in ((1, [5, 6]), (2, [4, 4])):
+        assert finish_times([[10, 20], [40, 40]], engines, slots=2, written=10.0) == [[1, 2], second]
+
+
+def test_twice_the_gpus_halve_the_update_and_not_the_drivers_part():
+    one, two = (update_parts(Load(gpus=gpus), Costs(), 10**6) for gpus in (8, 16))
+    assert one["update"] == 8 * 7.6e9 / 4e14 / 8 * 10**6 == 2 * two["update"]
+    assert two["credits to tokens (driver)"] == one["credits to tokens (driver)"] > 0
