@@ -1,7 +1,8 @@
 """Evaluate a model: ``python -m recipe.evaluate --model FOLDER --data FILE.parquet ... --out DIR``.
 
-Queries OpenAI-compatible servers (``--url``, balanced over several), or starts vLLM on ``--platform``. Every sample is
-saved as soon as it is judged; the same command resumes an evaluation that was stopped.
+Queries OpenAI-compatible servers (``--url``, balanced over several), or starts vLLM on ``--platform``: on a CPU one
+server, on GPUs one per visible GPU, or per ``--tensor-parallel-size`` of ``--vllm``. Every sample is saved as soon as
+it is judged; the same command resumes an evaluation that was stopped.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -31,7 +32,8 @@ from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import Metrics, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
-from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
+from recipe.evaluation.servers import Endpoints, ServerError
+from recipe.evaluation.vllm_servers import vllm_servers
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.command_line import program
 from recipe.runtime.console import EvaluationState, ProgressReporter
@@ -43,6 +45,8 @@ from workers.cpu.processor import Precision, hardware_precision, precision_note
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
+CONCURRENCY = 64
+"""Concurrent requests per server."""
 
 
 class RequestError(ValueError):
@@ -68,7 +72,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
         "--precision", choices=get_args(Precision),
         help="of vLLM's products on a CPU (default: run.precision of the experiment, else auto)",
     )  # fmt: skip
-    servers.add_argument("--concurrency", type=positive, default=64, help="concurrent requests (default 64)")
+    servers.add_argument("--concurrency", type=positive, help="concurrent requests (default 64 per server)")
     servers.add_argument("--retries", type=int, default=5, help="of a failed request, with growing pauses (default 5)")
     sampling = options.add_argument_group("sampling")
     sampling.add_argument("--samples", type=positive, help="answers per problem (eval@k; default 16)")
@@ -184,7 +188,7 @@ def local_model(options: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
-    """URLs of the servers and the model's name there: the given ones, or a vLLM started for this block."""
+    """URLs of the servers and the model's name there: the given ones, or vLLM's, started for this block."""
     if options.url:
         yield options.url, options.model
         return
@@ -193,8 +197,8 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
     log, more, precision = options.out / "vllm.log", shlex.split(options.vllm), precision_of(options)
     if precision is not None:
         print(precision_note(precision, "--precision"), file=sys.stderr)
-    with vllm_server(name, options.platform, log, more, precision) as url:
-        yield [url], name
+    with vllm_servers(name, options.platform, log, more, precision) as urls:
+        yield urls, name
 
 
 def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
@@ -237,7 +241,8 @@ async def _collect(
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
         journal = folder.begin(settings | {"model": endpoints.model}, servers, files, options.experiment)
-        collector = Collector(endpoints, budget, journal, judge=judge, concurrency=options.concurrency, agents=agents)
+        concurrency = options.concurrency or CONCURRENCY * len(urls)
+        collector = Collector(endpoints, budget, journal, judge=judge, concurrency=concurrency, agents=agents)
         chains = len(problems) * len(budget.chains)
         state = EvaluationState(chains if budget.budget is None else 0, len(journal.samples))
         stalls = asyncio.create_task(note_stalls(folder.path / "stalled.txt", lambda: len(journal.samples)))

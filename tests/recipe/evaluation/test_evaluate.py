@@ -238,9 +238,9 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     def vllm(model, *_):
         started.append(model)
         with serving(Behaviour(model=model, answers_as=model)) as url:
-            yield url
+            yield [url]
 
-    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    monkeypatch.setattr(recipe.evaluate, "vllm_servers", vllm)
     assert run(tmp_path / "out", data, "--model", str(folder)) == 0
     assert run(tmp_path / "out", data, "--model", str(folder)) == 0
     (folder / "model.safetensors").write_bytes(b"replaced")
@@ -317,9 +317,9 @@ def test_an_evaluation_does_not_resume_in_another_precision(tmp_path, data, monk
     @contextlib.contextmanager
     def vllm(model, *_):
         with serving(Behaviour(model=model, answers_as=model)) as url:
-            yield url
+            yield [url]
 
-    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    monkeypatch.setattr(recipe.evaluate, "vllm_servers", vllm)
     assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "float32") == 0
     # Evaluations of releases that knew float32 alone do not name it.
     assert "precision" not in EvaluationFolder(tmp_path / "out").run_info["settings"]
