@@ -26,7 +26,7 @@ from hydra import compose, initialize_config_module
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
-from recipe.checks.model import ModelError, model_folder, weights_digest
+from recipe.checks.model import ModelError, model_folder, template_text, weights_digest
 from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
@@ -80,6 +80,9 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     sampling.add_argument("--top-p", type=float, default=1.0)
     sampling.add_argument("--max-tokens", type=positive, default=2048, help="per answer (default 2048)")
     sampling.add_argument("--seed", type=int, default=0)
+    sampling.add_argument(
+        "--thinking", choices=("on", "off"), help="enable_thinking of the chat template (default: the template's own)"
+    )
     judge = options.add_argument_group("judge")
     judge.add_argument("--experiment", metavar="NAME", help="judge as in training with configs/experiment/NAME.yaml")
     judge.add_argument(
@@ -114,6 +117,8 @@ def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> B
     samples = options.samples or (16 if name == "eval@k" else 1)
     temperature = options.temperature if options.temperature is not None else float(sampled)
     shared = {"top_p": options.top_p, "max_tokens": options.max_tokens, "seed": options.seed}
+    if options.thinking:
+        others["thinking"] = options.thinking == "on"
     try:
         return Budget(name, samples, temperature=temperature, **shared, **others)
     except ValueError as error:
@@ -216,6 +221,8 @@ def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFol
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
+        if options.thinking and "enable_thinking" not in template_text(local_model(options)):
+            raise RequestError(f"--thinking: the chat template of {options.model} has no enable_thinking; omit it")
     if (precision := precision_of(options)) not in (None, "float32"):  # which older evaluations have, unsaid
         settings["precision"] = precision
     folder = EvaluationFolder(options.out)

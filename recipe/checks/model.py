@@ -143,6 +143,12 @@ def _check_tokenizer(folder: Path) -> list[PreflightFinding]:
     return []
 
 
+def template_text(folder: Path) -> str:
+    """The files of a model folder that may hold its chat template; empty without one."""
+    files = [*folder.glob("chat_template.*"), *folder.glob("additional_chat_templates/*")]
+    return "\n".join(file.read_text() for file in [*files, *folder.glob("tokenizer_config.json")])
+
+
 def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]:
     """vLLM on a CPU has kernels for some head sizes only, and fails on others when it generates."""
     if config.trainer.device != "cpu":

@@ -79,6 +79,8 @@ class Endpoints:
             "seed": seed,
             "logprobs": True if budget.entropy else openai.omit,
         }
+        if budget.thinking is not None:
+            request["extra_body"] = {"chat_template_kwargs": {"enable_thinking": budget.thinking}}
         while available := [url for url in self.clients if url not in self.lost]:
             url = min(available, key=lambda name: self.pending[name])
             self.pending[url] += 1

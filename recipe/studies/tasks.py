@@ -42,13 +42,13 @@ def task(steps: Steps, name: str, model: str) -> None:
 
 def _probe(steps: Steps, name: str, model: str, rows: str, out: str) -> None:
     given = steps.options
-    how = f"--experiment {name} --max-tokens {given.length} {given.probe}"
+    how = " ".join(["--experiment", name, "--max-tokens", given.length, *steps.thinking, given.probe])
     steps.claim(MadeWith(out, settings={"probe": how}))
     if not Path(out, "probe.json").exists():
         steps.serve(
             steps.python, "-m", "recipe.probe", "--model", model, "--platform", steps.serving, "--experiment", name,
             "--data", rows, "--limit", "256", "--samples", "16", "--out", out, "--max-tokens", given.length,
-            *given.probe.split(),
+            *steps.thinking, *given.probe.split(),
         )  # fmt: skip
 
 

@@ -226,9 +226,24 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
 
 def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
     _, commands, _ = study("task", "countdown", "m", PLATFORM="gpu_ray")
-    elsewhere = [command.split(" -m ")[1].split()[0] for command in of_module(commands, "recipe.cluster")]
-    assert elsewhere == ["recipe.probe", "recipe.export", "recipe.evaluate", "recipe.evaluate"]
+    elsewhere = [command.split() for command in of_module(commands, "recipe.cluster")]
+    every = {words[words.index("-m") + 1]: "--all-gpus" in words for words in elsewhere}
+    assert every == {"recipe.probe": True, "recipe.export": False, "recipe.evaluate": True}
+    assert len(elsewhere) == 4
     assert len(of_module(commands, "recipe.train")) == 1
+
+
+@pytest.mark.parametrize("thinking", ["on", "off"])
+def test_training_probe_and_evaluations_think_alike(tmp_path, thinking):
+    status, commands, printed = study("task", "countdown", "m", THINKING=thinking, FOLDER="none", SOURCE="countdown")
+    assert status == 0, printed
+    (train,) = of_module(commands, "recipe.train")
+    template = composed(*shlex.split(train)[1:]).data.apply_chat_template_kwargs
+    assert template == {"enable_thinking": thinking == "on"}
+    asked = [*of_module(commands, "recipe.probe"), *of_module(commands, "recipe.evaluate")]
+    assert len(asked) == 3
+    assert all(f" --thinking {thinking}" in one for one in asked)
+    assert "unknown THINKING 'yes'; valid ones: on, off" in study("smoke", THINKING="yes")[2]
 
 
 def test_an_evaluation_of_the_study_has_three_groups():
