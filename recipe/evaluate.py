@@ -30,7 +30,7 @@ from recipe.checks.model import ModelError, model_folder, template_text, weights
 from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
-from recipe.evaluation.metrics import Metrics, measure, table
+from recipe.evaluation.metrics import Metrics, by_data_set, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints, ServerError
 from recipe.evaluation.vllm_servers import vllm_servers
@@ -265,21 +265,9 @@ async def _collect(
     return journal
 
 
-def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """The samples of each data set and, for a data set with several skills, of each skill (`NAME/SKILL`)."""
-    groups: dict[str, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.dataset, []).append(sample)
-    for dataset, found in list(groups.items()):
-        skills = sorted({sample.skill for sample in found})
-        if len(skills) > 1:
-            groups |= {f"{dataset}/{skill}": [item for item in found if item.skill == skill] for skill in skills}
-    return groups
-
-
 def summarize(metrics: Metrics) -> dict[str, Any]:
     """Headline metrics of each data set, and counts of samples without verdict over all of them."""
-    names = ("accepted@1", "pass_ratio", "exec_success_rate", "recovery_rate")
+    names = ("accepted@1", "score", "pass_ratio", "exec_success_rate", "recovery_rate")
     return {
         "data_sets": {
             dataset: {"problems": found["problems"], "samples": found["samples"], "errors": found["errors"]}

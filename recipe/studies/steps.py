@@ -143,7 +143,7 @@ class Steps:
         return answer or ""
 
     def serve(self, *command: str, all_gpus: bool = True) -> None:
-        """Run a command that starts vLLM: here, or where the Ray cluster has free GPUs. all_gpus: can it use several?"""
+        """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU, or all that are free there."""
         elsewhere = (self.python, "-m", "recipe.cluster", "run", *(["--all-gpus"] if all_gpus else []))
         self.run(*(elsewhere if self.platform == "gpu_ray" else ()), *command)
 

@@ -70,7 +70,11 @@ def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
 
 @pytest.mark.parametrize(
     ("words", "asked"),
-    [([], None), (["--thinking", "on"], {"enable_thinking": True}), (["--thinking", "off"], {"enable_thinking": False})],
+    [
+        ([], None),
+        (["--thinking", "on"], {"enable_thinking": True}),
+        (["--thinking", "off"], {"enable_thinking": False}),
+    ],
 )
 @pytest.mark.parametrize("command", [recipe.evaluate.main, recipe.probe.main])
 def test_the_chat_template_is_told_whether_to_think_and_another_choice_is_another_evaluation(
