@@ -23,7 +23,7 @@ class Behaviour:
     """Behaviour of the server, and the requests that it got.
 
     die_after: number of answers after which its process exits in the middle of a request. answers_as: model name in its
-    answers. text: its answer to messages. finish: finish reason of its answers.
+    answers. text: its answer to messages, tokens: that in tokens. finish: finish reason of its answers.
     """
 
     model: str = MODEL
@@ -33,6 +33,7 @@ class Behaviour:
     fail: bool = False
     finish: str = "stop"
     text: Callable[[list[dict[str, str]]], str] | None = None
+    tokens: Callable[[list[dict[str, str]]], list[int]] | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -49,6 +50,8 @@ def reply(request: dict[str, Any], behaviour: Behaviour) -> tuple[int, dict[str,
     if behaviour.text is not None:
         text = behaviour.text(request["messages"])
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": behaviour.finish}
+    if behaviour.tokens is not None and request.get("return_token_ids"):
+        choice["token_ids"] = behaviour.tokens(request["messages"])
     if request.get("logprobs"):
         choice["logprobs"] = {"content": [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []}] * 2}
     usage = {"prompt_tokens": 1, "completion_tokens": min(TOKENS, request["max_tokens"]), "total_tokens": 6}
