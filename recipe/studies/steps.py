@@ -18,7 +18,7 @@ from typing import TextIO
 import yaml
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
-from recipe.checks.model import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder, opens_thinking
 from recipe.runtime.options import Options
 from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
@@ -215,6 +215,10 @@ class Steps:
         except ModelError as error:
             raise Stopped(str(error)) from error
 
+    def opens_thinking(self, model: str) -> bool:
+        """Whether a model's chat template ends a prompt with `<think>`; False in a dry run without the model."""
+        return Path(model).is_dir() and opens_thinking(Path(model), self.options.thinking)
+
     def with_length(self, experiment: str) -> "Steps":
         """Steps with the answer length of an experiment's file, unless the user named one."""
         given = self.options
@@ -249,10 +253,18 @@ class Steps:
         if self.have(f"{folder}/model"):
             return
         self._train((), experiment, model, name, *overrides)
+        self.export(folder)
+
+    def export(self, run: str) -> None:
+        """Export a run's last checkpoint to RUN/model."""
         self.serve(
-            self.python, "-m", "recipe.export", folder, "--out", f"{folder}/model", "--platform", self.serving,
-            *given.export.split(), all_gpus=False,
+            self.python, "-m", "recipe.export", run, "--out", f"{run}/model", "--platform", self.serving,
+            *self.options.export.split(), all_gpus=False,
         )  # fmt: skip
+
+    def grpo_runs(self, experiment: str, model: str, name: str, *overrides: str) -> None:
+        """Train, as `grpo`, a run for each of the overrides' values; name: of the runs, built from them."""
+        self._multirun(lambda: self._train(("--multirun",), experiment, model, name, *overrides))
 
     def _train(self, how: Sequence[str], experiment: str, model: str, name: str, *overrides: str) -> None:
         given = self.options
@@ -277,10 +289,14 @@ class Steps:
 
     def multirun(self, *overrides: str) -> None:
         """A run for each of the overrides' values; one that fails stops neither the others nor the study."""
-        self.claim()
         platform = [f"platform={self.platform}"] if self.on_gpus else []
+        words = ("--multirun", *platform, *overrides, *self.options.train.split())
+        self._multirun(lambda: self.module("recipe.train", *words))
+
+    def _multirun(self, run: Callable[[], None]) -> None:
+        self.claim()
         try:
-            self.module("recipe.train", "--multirun", *platform, *overrides, *self.options.train.split())
+            run()
         except CommandFailed as error:
             if error.status == STATUS:
                 raise  # it was asked to stop

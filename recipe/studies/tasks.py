@@ -7,7 +7,7 @@ from recipe.studies.steps import MadeWith, Steps, Stopped
 SPLITS = ("train", "dev", "test")
 # A task's module of data_prep.sources and its preset, where they are not its name and none.
 SOURCES = {"countdown": "countdown_tasks"}
-PRESETS = {"countdown": "qwen3_4b"}
+PRESETS = {"countdown": "qwen3_4b", "gsm8k": "qwen2_5_3b"}
 # What makes the data of a smoke test offline.
 SMOKE_SOURCES = {"countdown": "countdown", "gsm8k": "arithmetic"}
 SMOKE_MODEL = "data/micro/model"
