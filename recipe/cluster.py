@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 
 from recipe.preflight import compose_training
 from recipe.settings import SettingsError
@@ -35,7 +36,7 @@ def run(command: Sequence[str]) -> int:
     _join()
     gpus = 1
     if command[0] == ALL_GPUS:
-        command, gpus = command[1:], most_free(ray._private.state.available_resources_per_node())
+        command, gpus = command[1:], most_free(available_resources_per_node())
     remote_lines: Any = ray.remote(num_gpus=gpus, max_retries=0)(_lines)
     for reference in remote_lines.remote(list(command), os.getcwd(), dict(os.environ)):
         line_or_status = ray.get(reference)

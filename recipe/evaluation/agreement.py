@@ -99,9 +99,9 @@ def of_vllm(
 
     async def ask_all(url: str) -> list[Any]:
         async with openai.AsyncOpenAI(base_url=base_url(url), api_key="none", timeout=600) as client:
-            requests: list[dict[str, Any]] = [{"messages": one.messages, "max_tokens": one.room} for one in prompts]
-            more = {"model": str(model), "temperature": 0, "extra_body": {"return_token_ids": True}}
-            answers = [client.chat.completions.create(**request, **more) for request in requests]
+            create: Any = client.chat.completions.create
+            same = {"model": str(model), "temperature": 0, "extra_body": {"return_token_ids": True}}
+            answers = [create(messages=one.messages, max_tokens=one.room, **same) for one in prompts]
             return [answer.choices[0] for answer in await asyncio.gather(*answers)]
 
     longest = max(len(prompt.tokens) + prompt.room for prompt in prompts)

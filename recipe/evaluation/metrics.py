@@ -48,6 +48,11 @@ NO_SHARES = ("score", "entropy", "generated_tokens")
 """Values that are no shares of 1: tables show them as they are, the others in percent."""
 
 
+# A sample's skill, and its source.
+_PARTS: tuple[Callable[[Sample], str], ...] = (
+    lambda sample: sample.skill,
+    lambda sample: sample.id.rpartition("/")[0].partition("/")[0],
+)
 MOST_PARTS = 32
 """A data set with more skills, or sources, is not divided into them."""
 
@@ -86,7 +91,7 @@ def by_data_set(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     for sample in samples:
         groups.setdefault(sample.dataset, []).append(sample)
     for dataset, found in list(groups.items()):
-        for part_of in (lambda sample: sample.skill, lambda sample: sample.id.rpartition("/")[0].partition("/")[0]):
+        for part_of in _PARTS:
             parts: dict[str, list[Sample]] = {}
             for sample in found:
                 parts.setdefault(f"{dataset}/{part_of(sample)}", []).append(sample)

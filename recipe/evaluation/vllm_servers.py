@@ -68,7 +68,7 @@ def vllm_servers(
     precision: a dtype of vLLM; None: that of the model. most: largest number of servers.
     Raises ServerError if a server does not start. One that ends on the way is reported when the block ends.
     """
-    groups = gpu_groups(visible_gpus(), options)[:most] if platform == "gpu" else [None]
+    groups: list[str | None] = gpu_groups(visible_gpus(), options)[:most] if platform == "gpu" else [None]
     logs = [log] if len(groups) == 1 else [log.with_suffix(f".{number}{log.suffix}") for number in range(len(groups))]
     servers: list[LocalServer] = []
     try:

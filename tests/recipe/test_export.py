@@ -98,7 +98,7 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("m") / "model"
     make(folder, hidden=32, layers=1, heads=1)
     asked = agreement.prepared(folder, PROMPTS, 6)
-    network = AutoModelForCausalLM.from_pretrained(folder)
+    network: Any = AutoModelForCausalLM.from_pretrained(folder)
     first = next(answer.tokens[0] for answer in agreement.of_transformers(folder, asked))
     with torch.no_grad():
         rows = network.get_output_embeddings().weight
@@ -118,7 +118,7 @@ def compared(monkeypatch, model, changed: Callable[[list[int]], list[int]]) -> l
         model=str(folder), answers_as=str(folder), tokens=lambda messages: tokens[messages[-1]["content"]]
     )
     behaviour.text = lambda messages: tokenizer.decode(tokens[messages[-1]["content"]], skip_special_tokens=True)
-    started = []
+    started: list[dict[str, Any]] = []
 
     @contextmanager
     def vllm(model, platform, log, options, precision, most):
