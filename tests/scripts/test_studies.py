@@ -40,7 +40,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
         search(r"--model (\S+)", one)[1] for one in commands if "test=d/test.parquet" in one and "recipe.ev" in one
     ]
     assert tested == [f"{out}/phase0/model", f"{out}/phase3/model"]  # and nothing is chosen by it
-    (compared,) = [one for one in of_module(commands, "recipe.report compare") if "/test" in one]
+    (compared,) = [one for one in of_module(commands, "recipe.report compare") if "phase0/test" in one]
     assert compared.split()[2:4] == [f"{out}/phase0/test", f"{out}/phase3/test"]
 
 
