@@ -2,7 +2,7 @@
 
 ``python -m recipe.cluster room experiment=NAME key=value ...`` prints how many runs with these overrides fit on its
 free GPUs. ``python -m recipe.cluster run COMMAND ...`` runs a command on a node with a free GPU, in this folder, and
-exits with its status.
+exits with its status; ``run --all-gpus COMMAND ...`` gives it as many GPUs as are free on one node.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -10,15 +10,17 @@ import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
 import os  # isort: skip
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 
 from recipe.preflight import compose_training
 from recipe.settings import SettingsError
 
 REFUSED = 2
+ALL_GPUS = "--all-gpus"
 
 
 def room(overrides: Sequence[str]) -> int:
@@ -30,9 +32,12 @@ def room(overrides: Sequence[str]) -> int:
 
 
 def run(command: Sequence[str]) -> int:
-    """Run a command that needs one GPU, such as an evaluation that starts vLLM, once a node has one free."""
+    """Run a command that starts vLLM with one GPU, once a node has one free, or with all that are free on one node."""
     _join()
-    remote_lines: Any = ray.remote(num_gpus=1, max_retries=0)(_lines)
+    gpus = 1
+    if command[0] == ALL_GPUS:
+        command, gpus = command[1:], most_free(available_resources_per_node())
+    remote_lines: Any = ray.remote(num_gpus=gpus, max_retries=0)(_lines)
     for reference in remote_lines.remote(list(command), os.getcwd(), dict(os.environ)):
         line_or_status = ray.get(reference)
         if isinstance(line_or_status, int):
@@ -41,8 +46,13 @@ def run(command: Sequence[str]) -> int:
     raise RuntimeError("the command ended without an exit status")
 
 
+def most_free(nodes: Mapping[str, Mapping[str, float]]) -> int:
+    """The largest number of GPUs that are free on one node, at least 1; `nodes`: each node's free resources."""
+    return max([1, *(int(resources.get("GPU", 0)) for resources in nodes.values())])
+
+
 def _lines(command: list[str], folder: str, environment: dict[str, str]) -> Iterator[str | int]:
-    """A command's output, line by line, then its exit status; it uses the GPU that Ray assigned to this process."""
+    """A command's output, line by line, then its exit status; it uses the GPUs that Ray assigned to this process."""
     assigned = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
     process = subprocess.Popen(
         command, cwd=folder, env=environment | assigned, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -28,8 +28,8 @@ from recipe.checks.model import ModelError, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
-from recipe.evaluation.servers import last_error
 from recipe.evaluation.verified import JudgedSamples, PreferencePair, pairs, read_judged, read_verified
+from recipe.evaluation.vllm_servers import last_error
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
 from recipe.runtime.command_line import program

@@ -1,7 +1,8 @@
 """Evaluate a model: ``python -m recipe.evaluate --model FOLDER --data FILE.parquet ... --out DIR``.
 
-Queries OpenAI-compatible servers (``--url``, balanced over several), or starts vLLM on ``--platform``. Every sample is
-saved as soon as it is judged; the same command resumes an evaluation that was stopped.
+Queries OpenAI-compatible servers (``--url``, balanced over several), or starts vLLM on ``--platform``: on a CPU one
+server, on GPUs one per visible GPU, or per ``--tensor-parallel-size`` of ``--vllm``. Every sample is saved as soon as
+it is judged; the same command resumes an evaluation that was stopped.
 """
 
 import recipe.runtime.quiet  # noqa: F401  (before the stack is imported)
@@ -25,13 +26,14 @@ from hydra import compose, initialize_config_module
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
-from recipe.checks.model import ModelError, model_folder, weights_digest
+from recipe.checks.model import ModelError, model_folder, template_text, weights_digest
 from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
 from recipe.evaluation.folder import EvaluationFolder, FolderError
-from recipe.evaluation.metrics import Metrics, measure, table
+from recipe.evaluation.metrics import Metrics, by_data_set, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
-from recipe.evaluation.servers import Endpoints, ServerError, vllm_server
+from recipe.evaluation.servers import Endpoints, ServerError
+from recipe.evaluation.vllm_servers import vllm_servers
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.command_line import program
 from recipe.runtime.console import EvaluationState, ProgressReporter
@@ -43,6 +45,8 @@ from workers.cpu.processor import Precision, hardware_precision, precision_note
 
 REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
+CONCURRENCY = 64
+"""Concurrent requests per server."""
 
 
 class RequestError(ValueError):
@@ -68,7 +72,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
         "--precision", choices=get_args(Precision),
         help="of vLLM's products on a CPU (default: run.precision of the experiment, else auto)",
     )  # fmt: skip
-    servers.add_argument("--concurrency", type=positive, default=64, help="concurrent requests (default 64)")
+    servers.add_argument("--concurrency", type=positive, help="concurrent requests (default 64 per server)")
     servers.add_argument("--retries", type=int, default=5, help="of a failed request, with growing pauses (default 5)")
     sampling = options.add_argument_group("sampling")
     sampling.add_argument("--samples", type=positive, help="answers per problem (eval@k; default 16)")
@@ -76,6 +80,9 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     sampling.add_argument("--top-p", type=float, default=1.0)
     sampling.add_argument("--max-tokens", type=positive, default=2048, help="per answer (default 2048)")
     sampling.add_argument("--seed", type=int, default=0)
+    sampling.add_argument(
+        "--thinking", choices=("on", "off"), help="enable_thinking of the chat template (default: the template's own)"
+    )
     judge = options.add_argument_group("judge")
     judge.add_argument("--experiment", metavar="NAME", help="judge as in training with configs/experiment/NAME.yaml")
     judge.add_argument(
@@ -110,6 +117,8 @@ def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> B
     samples = options.samples or (16 if name == "eval@k" else 1)
     temperature = options.temperature if options.temperature is not None else float(sampled)
     shared = {"top_p": options.top_p, "max_tokens": options.max_tokens, "seed": options.seed}
+    if options.thinking:
+        others["thinking"] = options.thinking == "on"
     try:
         return Budget(name, samples, temperature=temperature, **shared, **others)
     except ValueError as error:
@@ -184,7 +193,7 @@ def local_model(options: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None]]:
-    """URLs of the servers and the model's name there: the given ones, or a vLLM started for this block."""
+    """URLs of the servers and the model's name there: the given ones, or vLLM's, started for this block."""
     if options.url:
         yield options.url, options.model
         return
@@ -193,8 +202,8 @@ def serving(options: argparse.Namespace) -> Iterator[tuple[list[str], str | None
     log, more, precision = options.out / "vllm.log", shlex.split(options.vllm), precision_of(options)
     if precision is not None:
         print(precision_note(precision, "--precision"), file=sys.stderr)
-    with vllm_server(name, options.platform, log, more, precision) as url:
-        yield [url], name
+    with vllm_servers(name, options.platform, log, more, precision) as urls:
+        yield urls, name
 
 
 def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFolder, list[Problem], list[Sample]]:
@@ -212,6 +221,8 @@ def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFol
     settings["agents"] = agents and agents.model_dump()
     if not options.url:
         settings["weights"] = weights_digest(local_model(options))
+        if options.thinking and "enable_thinking" not in template_text(local_model(options)):
+            raise RequestError(f"--thinking: the chat template of {options.model} has no enable_thinking; omit it")
     if (precision := precision_of(options)) not in (None, "float32"):  # which older evaluations have, unsaid
         settings["precision"] = precision
     folder = EvaluationFolder(options.out)
@@ -237,7 +248,8 @@ async def _collect(
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}
         journal = folder.begin(settings | {"model": endpoints.model}, servers, files, options.experiment)
-        collector = Collector(endpoints, budget, journal, judge=judge, concurrency=options.concurrency, agents=agents)
+        concurrency = options.concurrency or CONCURRENCY * len(urls)
+        collector = Collector(endpoints, budget, journal, judge=judge, concurrency=concurrency, agents=agents)
         chains = len(problems) * len(budget.chains)
         state = EvaluationState(chains if budget.budget is None else 0, len(journal.samples))
         stalls = asyncio.create_task(note_stalls(folder.path / "stalled.txt", lambda: len(journal.samples)))
@@ -253,21 +265,9 @@ async def _collect(
     return journal
 
 
-def by_data_set(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """The samples of each data set and, for a data set with several skills, of each skill (`NAME/SKILL`)."""
-    groups: dict[str, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.dataset, []).append(sample)
-    for dataset, found in list(groups.items()):
-        skills = sorted({sample.skill for sample in found})
-        if len(skills) > 1:
-            groups |= {f"{dataset}/{skill}": [item for item in found if item.skill == skill] for skill in skills}
-    return groups
-
-
 def summarize(metrics: Metrics) -> dict[str, Any]:
     """Headline metrics of each data set, and counts of samples without verdict over all of them."""
-    names = ("accepted@1", "pass_ratio", "exec_success_rate", "recovery_rate")
+    names = ("accepted@1", "score", "pass_ratio", "exec_success_rate", "recovery_rate")
     return {
         "data_sets": {
             dataset: {"problems": found["problems"], "samples": found["samples"], "errors": found["errors"]}

@@ -18,9 +18,9 @@ from rich.table import Table
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError, read_rows, write_rows
 from data_prep.splits import may_train
-from recipe.evaluate import RequestError, budget_of, by_data_set, evaluate, explain, parser
+from recipe.evaluate import RequestError, budget_of, evaluate, explain, parser
 from recipe.evaluation.folder import FolderError
-from recipe.evaluation.metrics import group, measure
+from recipe.evaluation.metrics import by_data_set, group, measure
 from recipe.evaluation.samples import Problem, Sample, data_files
 from recipe.evaluation.servers import ServerError
 from recipe.evaluation.signal import VARIANCE, Signal, carrying, mean_signal, signal, verdict

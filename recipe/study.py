@@ -26,6 +26,8 @@ STUDIES: dict[str, Callable[..., str | None]] = {
     "coding.phase2_dpo": coding.phase2,
     "coding.phase3_grpo": coding.phase3,
     "coding.phase4_repair": coding.phase4,
+    "coding.ablate_rewards": coding.ablate_rewards,
+    "npg_muse.sft": npg_muse.sft,
     "npg_muse.mixed": npg_muse.mixed,
     "npg_muse.curriculum": npg_muse.curriculum,
     "npg_muse.choose_data_volume": npg_muse.choose_data_volume,

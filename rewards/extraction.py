@@ -54,6 +54,9 @@ _OPEN, _CLOSE = "<think>", "</think>"
 REQUEST = f"Begin with a line {_OPEN}, reason, close it with {_CLOSE}, then answer."
 """The sentence of a prompt that asks for the thinking part."""
 
+REQUEST_OPENED = f"Reason, close it with {_CLOSE}, then answer."
+"""The same for a model whose chat template opens the thinking part."""
+
 
 def is_well_formed(response: str, opener: ThinkOpener = "response") -> bool:
     """Whether a response is one thinking part and an answer after it, neither of them blank.

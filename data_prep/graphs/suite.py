@@ -25,9 +25,11 @@ from data_prep.schema import DataFileError
 from data_prep.sources import procedural
 from data_prep.sources.source import Draft, positive, run, source_parser
 from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
+from rewards import extraction
 
 LEVELS = tuple(NETWORK_SIZES)
 _MOLECULE_TASKS = ("mcs", "ged")
+REQUESTS = {"response": extraction.REQUEST, "template": extraction.REQUEST_OPENED}
 # Number of problems that one process makes at a time.
 _CHUNK = 4
 
@@ -91,14 +93,24 @@ def drawn(name: str, level: int, seed: int, chunk: int) -> list[dict[str, Any]]:
 
 
 def drafts(
-    tasks: Sequence[str], levels: Sequence[int], *, limit: int, seed: int, cores: Cores, journal: Journal
+    tasks: Sequence[str],
+    levels: Sequence[int],
+    *,
+    limit: int,
+    seed: int,
+    request: str,
+    cores: Cores,
+    journal: Journal,
 ) -> Iterator[Draft]:
-    """About `limit` training problems, equally many per task and level, and a tenth of that for dev and test each."""
+    """About `limit` training problems, equally many per task and level, and a tenth of that for dev and test each.
+
+    request: the sentence of a prompt that asks for the thinking part.
+    """
     for name in tasks:
         for level in levels:
             problems = _sequence(name, level, seed, cores, journal)
             for draft in procedural.deal(f"graphs/{name}/{level}", problems, limit=_each(limit, tasks, levels)):
-                yield draft | {"source": "graphs"}
+                yield draft | {"source": "graphs", "prompt": draft["prompt"].replace(extraction.REQUEST, request)}
 
 
 def _each(limit: int, tasks: Sequence[str], levels: Sequence[int]) -> int:
@@ -141,6 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--levels", type=int, nargs="+", choices=LEVELS, default=LEVELS)
     parser.add_argument("--volumes", type=positive, nargs="+", default=[], help="subsets of train; none above --limit")
+    parser.add_argument(
+        "--think-opener", choices=REQUESTS, default="response",
+        help="who writes <think>: template for a model whose chat template does",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     if options.volumes and max(options.volumes) > options.limit:
         parser.error(f"--volumes {max(options.volumes)} is more than --limit {options.limit}")
@@ -149,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("rdkit is not installed: molecules are built; with rdkit the data differ", file=sys.stderr)
     path = options.out / ".drawn.jsonl"
     with all_cores() as cores:
-        made = partial(drafts, tasks, levels, limit=options.limit, seed=options.seed, cores=cores)
+        how = {"limit": options.limit, "seed": options.seed, "request": REQUESTS[options.think_opener]}
+        made = partial(drafts, tasks, levels, **how, cores=cores)
         total = len(tasks) * len(levels) * procedural.size(_each(options.limit, tasks, levels))
         status = run("graphs", options, tasks, lambda: made(journal=Journal(path)), total=total)
     if status == 0:

@@ -123,6 +123,9 @@ _QWEN2_5_7B = ModelShape(3584, 18944, 28, 28, 4, 128, 152064, 32768, attention_b
 
 # The presets' models, so that a plan needs no download. Sizes from the config.json of each model on the hub.
 KNOWN_SHAPES = {
+    "Qwen/Qwen2.5-3B-Instruct": ModelShape(
+        2048, 11008, 36, 16, 2, 128, 151936, 32768, tie_word_embeddings=True, attention_bias=True
+    ),
     "Qwen/Qwen2.5-7B-Instruct": _QWEN2_5_7B,
     "Qwen/Qwen2.5-Coder-7B-Instruct": _QWEN2_5_7B,
     "Qwen/Qwen2.5-14B-Instruct": ModelShape(5120, 13824, 48, 40, 8, 128, 152064, 32768, attention_bias=True),

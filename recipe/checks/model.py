@@ -143,6 +143,25 @@ def _check_tokenizer(folder: Path) -> list[PreflightFinding]:
     return []
 
 
+def template_text(folder: Path) -> str:
+    """The files of a model folder that may hold its chat template; empty without one."""
+    files = [*folder.glob("chat_template.*"), *folder.glob("additional_chat_templates/*")]
+    return "\n".join(file.read_text() for file in [*files, *folder.glob("tokenizer_config.json")])
+
+
+def opens_thinking(folder: Path, thinking: str = "") -> bool:
+    """Whether the chat template opens the thinking part (`<think>`) of an answer; thinking: on, off or the default."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.chat_template is None:
+        return False
+    chosen = {"enable_thinking": thinking == "on"} if thinking else {}
+    question = [{"role": "user", "content": "?"}]
+    text = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False, **chosen)
+    return str(text).rstrip().endswith("<think>")
+
+
 def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]:
     """vLLM on a CPU has kernels for some head sizes only, and fails on others when it generates."""
     if config.trainer.device != "cpu":

@@ -21,7 +21,8 @@ class Budget:
     """Sampling budget per problem; ValueError for inconsistent values.
 
     samples: answers per problem (eval@k). budget: generated tokens per problem (eval@budget). max_tokens: limit of one
-    answer. entropy: also request log-probabilities, from which entropy is estimated.
+    answer. entropy: also request log-probabilities, from which entropy is estimated. thinking: whether the chat
+    template opens or forbids a thinking part (`enable_thinking`); None: the template's default.
     """
 
     name: BudgetName = "eval@1"
@@ -32,6 +33,7 @@ class Budget:
     max_tokens: int = 2048
     seed: int = 0
     entropy: bool = False
+    thinking: bool | None = None
 
     def __post_init__(self) -> None:
         if self.name not in get_args(BudgetName):

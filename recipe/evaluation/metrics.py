@@ -4,9 +4,9 @@ Intervals are 95% bootstrap intervals over problems: samples of one problem are 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.table import Table
@@ -14,6 +14,8 @@ from rich.table import Table
 from recipe.evaluation.budgets import Budget, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
 from recipe.records.intervals import Interval, bootstrap_interval
+
+Item = TypeVar("Item")
 
 # Data set -> result of `measure`.
 Metrics = dict[str, dict[str, Any]]
@@ -25,6 +27,7 @@ RAN = ("none", "wrong_answer", "infeasible")
 # does not count.
 PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "accepted@1": lambda reward: reward["acc"],
+    "score": lambda reward: reward["score"],
     "pass_ratio": lambda reward: reward["pass_ratio"],
     "exec_success_rate": lambda reward: float(reward["error"] in RAN),
     "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
@@ -33,6 +36,25 @@ PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "first_turn_accuracy": lambda reward: reward.get("first_acc"),
     "recovery_rate": lambda reward: reward["acc"] if reward.get("first_acc") == 0 else None,
 }
+
+
+# Of the answer itself; `measure` reports their plain means over samples.
+PER_ANSWER: dict[str, Callable[[Sample], float | None]] = {
+    "cut_share": lambda sample: float(sample.answer.finish == "length"),
+    "entropy": lambda sample: sample.answer.entropy,
+    "generated_tokens": lambda sample: sample.answer.tokens,
+}
+NO_SHARES = ("score", "entropy", "generated_tokens")
+"""Values that are no shares of 1: tables show them as they are, the others in percent."""
+
+
+# A sample's skill, and its source.
+_PARTS: tuple[Callable[[Sample], str], ...] = (
+    lambda sample: sample.skill,
+    lambda sample: sample.id.rpartition("/")[0].partition("/")[0],
+)
+MOST_PARTS = 32
+"""A data set with more skills, or sources, is not divided into them."""
 
 
 def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
@@ -47,14 +69,34 @@ def group(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 def values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
     """Metric -> problem -> mean over the problem's samples that count; problems without any are left out."""
     rewards = {key: [sample.reward or {} for sample in found] for key, found in problems.items()}
-    counted = {
-        name: {key: [value for value in map(read, found) if value is not None] for key, found in rewards.items()}
-        for name, read in PER_SAMPLE.items()
-    }
-    return {
-        name: {key: float(np.mean(found)) for key, found in by_problem.items() if found}
-        for name, by_problem in counted.items()
-    }
+    return {name: _means(rewards, read) for name, read in PER_SAMPLE.items()}
+
+
+def answer_values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
+    """The same of what does not depend on the verdict: cut share, entropy, tokens."""
+    return {name: _means(problems, read) for name, read in PER_ANSWER.items()}
+
+
+def _means(found: Mapping[str, Sequence[Item]], read: Callable[[Item], float | None]) -> dict[str, float]:
+    counted = {key: [value for value in map(read, items) if value is not None] for key, items in found.items()}
+    return {key: float(np.mean(numbers)) for key, numbers in counted.items() if numbers}
+
+
+def by_data_set(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The samples of each data set, and of its parts: `NAME/SKILL` and `NAME/SOURCE` of one with several of these.
+
+    The source is what an id begins with: `mbpp/601`.
+    """
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.dataset, []).append(sample)
+    for dataset, found in list(groups.items()):
+        for part_of in _PARTS:
+            parts: dict[str, list[Sample]] = {}
+            for sample in found:
+                parts.setdefault(f"{dataset}/{part_of(sample)}", []).append(sample)
+            groups |= dict(sorted(parts.items())) if 1 < len(parts) <= MOST_PARTS else {}
+    return groups
 
 
 def solved(problems: dict[str, list[Sample]], budget: Budget, ks: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -145,8 +187,8 @@ def table(metrics: Metrics) -> Table:
     """One row per data set: rates in percent, the first ones with their 95% intervals."""
     passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
     passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
-    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens"]
-    result = Table(*headers, title="percent, mean over problems [95% bootstrap interval]")
+    headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens", "score", "entropy"]
+    result = Table(*headers, title="percent (not tokens, score, entropy), mean over problems [95% bootstrap interval]")
     for column in result.columns[2 : 3 + len(passes)]:
         column.no_wrap = True
     for dataset, found in metrics.items():
@@ -154,9 +196,15 @@ def table(metrics: Metrics) -> Table:
         cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
         cut = found.get("cut_share")
         cells.append("-" if cut is None else f"{100 * cut:.1f}")
-        tokens = found["generated_tokens"]["mean"]
-        result.add_row(dataset, str(found["problems"]), *cells, "-" if tokens is None else f"{tokens:.0f}")
+        score, entropy = found.get("score"), found.get("entropy")  # older evaluations have no score
+        cells += [number_text(found["generated_tokens"]["mean"], 0), number_text(score and score["estimate"], 2)]
+        result.add_row(dataset, str(found["problems"]), *cells, number_text(entropy, 2))
     return result
+
+
+def number_text(number: float | None, digits: int) -> str:
+    """A number with so many digits; a dash for None."""
+    return "-" if number is None else f"{number:.{digits}f}"
 
 
 def rate_text(rate: dict[str, float] | None) -> str:

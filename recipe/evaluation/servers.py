@@ -1,18 +1,9 @@
-"""OpenAI-compatible servers of one model: load balancing, failover, and a vLLM server for a single evaluation."""
+"""OpenAI-compatible servers of one model: load balancing and failover."""
 
-import contextlib
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import httpx
 import openai
 
 from recipe.evaluation.budgets import Budget
@@ -88,6 +79,8 @@ class Endpoints:
             "seed": seed,
             "logprobs": True if budget.entropy else openai.omit,
         }
+        if budget.thinking is not None:
+            request["extra_body"] = {"chat_template_kwargs": {"enable_thinking": budget.thinking}}
         while available := [url for url in self.clients if url not in self.lost]:
             url = min(available, key=lambda name: self.pending[name])
             self.pending[url] += 1
@@ -143,85 +136,3 @@ def _exceeds_context(error: openai.BadRequestError) -> bool:
 
 def _reason(error: openai.APIError) -> str:
     return " ".join(str(error.message or type(error).__name__).split())[:300]
-
-
-START_SECONDS = 900.0
-
-# The same as in configs/platform/cpu.yaml, which explains them. No chunked prefill, because after a chunk vLLM rewinds
-# the request's random generator, which torch does not support on a CPU.
-_CPU_OPTIONS = ("--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
-# No core for vLLM's scheduler alone, which would be half of a machine with two: it waits while the worker computes.
-_CPU_ENVIRONMENT = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-    "TORCH_COMPILE_DISABLE": "1",
-}
-
-
-@contextlib.contextmanager
-def vllm_server(
-    model: str, platform: str, log: Path, options: Sequence[str] = (), precision: str | None = None
-) -> Iterator[str]:
-    """Start a server of this model and yield its url; the server stops when the block ends, also by an exception.
-
-    platform: `cpu` or `gpu`. options: further options of `vllm serve`. log: gets the server's output. precision: a
-    dtype of vLLM; None: that of the model.
-    Raises ServerError if the server does not start.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, "--host", "127.0.0.1"]
-    command += ["--port", str(port), *(_CPU_OPTIONS if platform == "cpu" else ())]
-    command += [*(["--dtype", precision] if precision else []), *options]
-    environment = os.environ | (_CPU_ENVIRONMENT if platform == "cpu" else {})
-    with open(log, "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
-    try:
-        wait_until_up(process, f"http://127.0.0.1:{port}", log)
-        yield f"http://127.0.0.1:{port}"
-    except ServerError as error:
-        if process.poll() is None:
-            raise  # the server is alive, so its log does not have the reason
-        raise ServerError(f"{error}: {last_error(log)}; all of its output: {log}") from None
-    finally:
-        end_session(process)
-
-
-def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Return once the server is healthy; raise ServerError if it exits, or takes too long."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise ServerError("vLLM did not start")
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                return
-        time.sleep(0.5)
-    raise ServerError(f"vLLM did not start within {START_SECONDS:.0f} s; its output: {log}")
-
-
-def last_error(log: Path) -> str:
-    """The last line of a log that reports an error; without one, the last line."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"(Error|Exception)\b: ", line) and "EngineDeadError" not in line]
-    return (errors or lines or ["it printed nothing"])[-1][-300:]
-
-
-def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Stop a server and the engine processes of its session: SIGTERM first, then SIGKILL."""
-    for kind, timeout in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 20.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, kind)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout)
-            if kind == signal.SIGKILL or not _session_lives(process.pid):
-                return
-
-
-def _session_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -1,4 +1,5 @@
-"""Compare two evaluations: every metric of both, and the paired differences.
+"""Compare two evaluations: every metric of both, with mean score, entropy, cut share and tokens, and the paired
+differences; of a data set's parts (its skills, its sources) `accepted@1`.
 
 Uses the problems judged in both folders (of ``recipe.evaluate``). A difference has the 95% bootstrap interval of the
 differences paired by problem. ``--out`` also writes them as JSON; ``--answers`` writes a page of answers of both.
@@ -13,7 +14,7 @@ from pathlib import Path
 from rich.table import Table
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
-from recipe.evaluation.metrics import group, values
+from recipe.evaluation.metrics import NO_SHARES, answer_values, by_data_set, group, number_text, values
 from recipe.evaluation.samples import Sample
 from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.run_directory import write_atomically
@@ -41,13 +42,12 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[MetricDifference]
     Raises:
         FolderError: no problem is judged in both.
     """
-    datasets = sorted({sample.dataset for sample in base} & {sample.dataset for sample in trained})
+    both = by_data_set(base), by_data_set(trained)
     differences = []
-    for dataset in datasets:
-        before, after = (
-            values(group(sample for sample in samples if sample.dataset == dataset)) for samples in (base, trained)
-        )
-        for metric in before:
+    for dataset in sorted(both[0].keys() & both[1].keys()):
+        grouped = [group(samples[dataset]) for samples in both]
+        before, after = (values(found) | answer_values(found) for found in grouped)
+        for metric in ("accepted@1",) if "/" in dataset else before:
             common = sorted(before[metric].keys() & after[metric].keys())
             if not common:
                 continue
@@ -61,18 +61,20 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[MetricDifference]
 
 
 def table(differences: list[MetricDifference]) -> Table:
-    """A table of the metrics in percent and the differences in points."""
+    """A table of the metrics in percent and the differences in points; score, entropy and tokens as they are."""
     result = Table(
         "data set (problems)",
         "metric",
         "base",
         "trained",
         "difference",
-        title="percent, points [95% bootstrap interval over problems]",
+        title="percent, points (not score, entropy, tokens) [95% bootstrap interval over problems]",
     )
     result.columns[-1].no_wrap = True
     for row in differences:
-        cells = (f"{100 * row.base:.1f}", f"{100 * row.trained:.1f}", row.change.scaled(100).text(sign="+"))
+        scale, digits = (1, 3) if row.metric in NO_SHARES else (100, 1)
+        cells = [number_text(scale * mean, digits) for mean in (row.base, row.trained)]
+        cells.append(row.change.scaled(scale).text(digits, sign="+"))
         result.add_row(f"{row.dataset} ({row.problems})", row.metric, *cells)
     return result
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 # "" is a choice: none of them.
 MAY_BE_EMPTY = ("arms", "epsilons")
 PLATFORMS = ("cpu", "gpu_1x8", "gpu_ray")
+SWITCH = ("on", "off")
 NUMBERS = ("length", "jobs", "problems")
 # They concern the shell that starts a study; a submitted job has its own.
 LOCAL = ("dry_run",)
@@ -25,6 +26,7 @@ class Options:
     dry_run: str = ""  # 1: print the commands, run none
     train: str = ""  # more overrides of recipe.train for every run, such as "trainer.total_training_steps=5"
     length: str = ""  # tokens of an answer everywhere (default: data.max_response_length of the experiment's file)
+    thinking: str = ""  # on or off: enable_thinking of the chat template, in training, probe and evaluation
     evaluate: str = ""  # more options of recipe.evaluate for every evaluation, such as "--limit 100"
     export: str = ""  # more options of recipe.export, such as "--prompts 0": no comparison of vLLM with transformers
     probe: str = ""  # more options of recipe.probe, such as "--limit 64 --samples 8"
@@ -49,6 +51,9 @@ class Options:
     repair: str = ""  # more overrides of phase 4's training
     # Of NPG-Muse.
     tasks: str = ""  # graph tasks of data_prep.graphs; of evidence_credit: parts16, parts4, chain8
+    teacher: str = (
+        ""  # of the supervised start: the model whose accepted answers are learnt (default: the model itself)
+    )
     volumes: str = ""  # numbers of rows to choose from
     sequence_parallel: str = ""  # 4; out of memory: 8
     offload_ref: str = ""  # false; out of memory: true
@@ -83,6 +88,8 @@ class Options:
         found = {name: value for name, value in found.items() if value or name in MAY_BE_EMPTY}
         if (platform := found.get("platform", "cpu")) not in PLATFORMS:
             raise OptionError(f"unknown PLATFORM '{platform}'; valid ones: {', '.join(PLATFORMS)}")
+        if (thinking := found.get("thinking", "on")) not in SWITCH:
+            raise OptionError(f"unknown THINKING '{thinking}'; valid ones: {', '.join(SWITCH)}")
         if wrong := [name for name in NUMBERS if not found.get(name, "0").isdecimal()]:
             raise OptionError(f"{wrong[0].upper()}={found[wrong[0]]} must be a whole number")
         return cls(**found)

@@ -10,9 +10,12 @@ from pathlib import Path
 
 from data_prep.files import file_hash
 from data_prep.made_from import MadeFiles
+from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError, read_agents
+from recipe.studies.arms import SEED, stop_if_a_run_failed
 from recipe.studies.made_data import MICRO_ROWS, sft_files
-from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
+from recipe.studies.rejection import learn_accepted
+from recipe.studies.steps import MadeWith, Steps, Stopped, say
 
 PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
 
@@ -31,7 +34,7 @@ def _prepared(steps: Steps) -> Steps:
 
 
 def phase0(steps: Steps, model: str) -> None:
-    """The model as it is, evaluated on the dev set."""
+    """The model as it is, evaluated on the dev set (of each source) and, to compare with later, on the test set."""
     steps = _prepared(steps)
     given, out = steps.options, f"{steps.options.out}/phase0"
     steps.need(
@@ -43,23 +46,20 @@ def phase0(steps: Steps, model: str) -> None:
     steps.claim_folder(MadeWith(given.out, {"start": model}))
     _link(steps, model, out)
     _evaluate_dev(steps, out)
+    _evaluate_test(steps, out)
 
 
 def phase1(steps: Steps) -> None:
     """Supervised training on the model's own accepted samples (rejection sampling)."""
     steps = _prepared(steps)
     given, before, out = steps.options, f"{steps.options.out}/phase0", f"{steps.options.out}/phase1"
-    experiment, samples = given.sft_experiment or "verified", given.samples or "8"
+    experiment, samples = given.sft_experiment or "verified", given.samples or "8"  # as `learn_accepted` has it
     steps.need(f"{before}/model", "bash scripts/coding/phase0_baseline.sh MODEL")
     steps.claim(MadeWith(out, settings={"sft": f"{experiment} samples={samples} {given.sft}"}))
     if steps.have(f"{out}/model"):
         return
     _evaluate_samples(steps, f"{before}/model", f"{out}/samples", samples)
-    steps.module(
-        "recipe.sft", f"sft_experiment={experiment}", f"sft_platform={steps.serving}", f"model.path={before}/model",
-        f"verified.evaluations=[{out}/samples]", f"trainer.default_local_dir={out}/sft", *given.sft.split(),
-    )  # fmt: skip
-    steps.run("cp", "-r", last_checkpoint(f"{out}/sft"), f"{out}/model")
+    learn_accepted(steps, f"{before}/model", f"{out}/samples", out)
     _evaluate_dev(steps, out)
     _compare(steps, f"{before}/dev", f"{out}/dev", out)
 
@@ -85,10 +85,7 @@ def phase2(steps: Steps) -> None:
 def phase3(steps: Steps) -> None:
     """GRPO with verifiable rewards, from phase 2's model, or phase 1's where phase 2 was left out."""
     steps = _prepared(steps)
-    given, out = steps.options, f"{steps.options.out}/phase3"
-    steps.need(f"{given.out}/phase1/model", "bash scripts/coding/phase1_sft.sh")
-    with_two = "2" not in given.without.split() and Path(given.out, "phase2/model").exists()
-    start = f"{given.out}/phase{2 if with_two else 1}"
+    given, out, start = steps.options, f"{steps.options.out}/phase3", _before_grpo(steps)
     reward = given.reward or "dense"
     if reward not in PARTIAL_CREDIT:
         raise Stopped(f"unknown REWARD '{reward}'; valid ones: {', '.join(PARTIAL_CREDIT)}")
@@ -102,6 +99,43 @@ def phase3(steps: Steps) -> None:
     _link(steps, f"outputs/{given.experiment}/{name}/model", out)
     _evaluate_dev(steps, out)
     _compare(steps, f"{start}/dev", f"{out}/dev", out)
+    if _evaluate_test(steps, out):
+        _compare(steps, f"{given.out}/phase0/test", f"{out}/test", f"{out}/test")
+
+
+def ablate_rewards(steps: Steps) -> None:
+    """Phase 3 with the dense and the sparse reward, several seeds of each: learning speed, and the models on dev."""
+    steps = _prepared(steps)
+    given, start = steps.options, _before_grpo(steps)
+    experiment, seeds = f"{Path(given.out).name}_rewards", (given.seeds or "0 1").split()
+    runs = f"outputs/{experiment}"
+    assert steps.study is not None
+    steps.study = MadeWith(
+        runs, {"begins": f"{start}/model"}, steps.study.data, {"train": f"{given.length} {given.train}"}
+    )
+    for reward, credit in PARTIAL_CREDIT.items():
+        steps.grpo_runs(
+            given.experiment, f"{start}/model", f"{reward}.{SEED}", f"run.experiment={experiment}",
+            f"data.train_files={given.data}/train.parquet", f"data.val_files={given.data}/dev.parquet",
+            f"reward.custom_reward_function.reward_kwargs.partial_credit={credit}", f"data.seed={','.join(seeds)}",
+        )  # fmt: skip
+    names = [f"{runs}/{reward}.s{seed}" for reward in PARTIAL_CREDIT for seed in seeds]
+    finished = [run for run in names if steps.dry or RunDirectory(Path(run)).finished]
+    for run in finished:
+        if not steps.have(f"{run}/model"):
+            steps.export(run)
+        _evaluate_dev(steps, run)
+    steps.module("recipe.report", "choose", *(f"{run}/dev" for run in finished))
+    steps.module("recipe.report", "speed", runs, *(["--reach", given.reach] if given.reach else []))
+    stop_if_a_run_failed(steps.failed)
+
+
+def _before_grpo(steps: Steps) -> str:
+    """The phase whose model GRPO begins with: 2, or 1 where 2 was left out."""
+    given = steps.options
+    steps.need(f"{given.out}/phase1/model", "bash scripts/coding/phase1_sft.sh")
+    with_two = "2" not in given.without.split() and Path(given.out, "phase2/model").exists()
+    return f"{given.out}/phase{2 if with_two else 1}"
 
 
 def phase4(steps: Steps) -> None:
@@ -211,6 +245,16 @@ def _rows_for_agents(steps: Steps, folder: str) -> dict[str, str]:
 def _evaluate_dev(steps: Steps, out: str) -> None:
     given = steps.options
     steps.evaluate(given.experiment, f"{out}/model", f"{out}/dev", {"dev": f"{given.data}/dev.parquet"})
+
+
+def _evaluate_test(steps: Steps, out: str) -> bool:
+    """Evaluate OUT/model on the test set, if there is one; nothing is chosen by it."""
+    given, rows = steps.options, f"{steps.options.data}/test.parquet"
+    if not steps.dry and not Path(rows).exists():
+        say(f"no {rows}: no evaluation on a test set")
+        return False
+    steps.evaluate(given.experiment, f"{out}/model", f"{out}/test", {"test": rows})
+    return True
 
 
 def _evaluate_samples(steps: Steps, model: str, out: str, samples: str) -> None:

@@ -1,4 +1,8 @@
-"""Sets of other domains by lm-eval's command line, in a separate environment (`bash scripts/setup.sh lm_eval`)."""
+"""Sets of other domains: mathematics by recipe.evaluate, each with its k, the others by lm-eval's command line.
+
+lm-eval has a separate environment (`bash scripts/setup.sh lm_eval`). Its sets here are those that a model answers in
+text, as a model that thinks must; likelihoods of options would measure it without its thinking.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +12,12 @@ import pandas
 from recipe.studies.steps import MadeWith, Steps, say
 
 COMMAND = ".venv-lm_eval/bin/lm_eval"
-SETS = "aime24 aime25 hendrycks_math500 minerva_math gsm8k agieval_sat_math agieval_aqua_rat mmlu_stem"
+SETS = "aime24 aime25 math500 minerva gaokao2023en asdiv gsm8k mmlu_stem_generative"
+# Sets of data_prep.sources.maths and the answers to each problem, whose pass@k is reported; 1: one greedy answer.
+ANSWERS = {"aime24": 64, "aime25": 64, "math500": 8, "minerva": 8, "gaokao2023en": 8, "asdiv": 1}
+
+# lm-eval's arguments of vLLM for THINKING.
+THINKING = {"on": "enable_thinking=True,think_end_token=</think>", "off": "enable_thinking=False"}
 
 # The comparison of lm-eval with recipe.evaluate.
 AGREEMENT = "outputs/own"
@@ -31,23 +40,38 @@ MICRO_VLLM = (
 
 
 def cross_domain(steps: Steps, model: str, out: str) -> None:
-    """Each of SETS by one command; lm-eval downloads its data. Answers are as long as in the study's training."""
-    steps = steps.with_length(steps.options.experiment or "npg_muse")
+    """Each of SETS by one command; the data are downloaded. Answers are as long as in the study's training."""
+    experiment = steps.options.experiment or "npg_muse"
+    steps = steps.with_length(experiment)
     given, model = steps.options, steps.local_model(model)
-    steps.need(COMMAND, "bash scripts/setup.sh lm_eval")
-    for name in (given.sets or SETS).split():
+    names = (given.sets or SETS).split()
+    for name in filter(ANSWERS.get, names):
+        _mathematics(steps, experiment, name, model, f"{out}/{name}")
+    others = [name for name in names if name not in ANSWERS]
+    if others:
+        steps.need(COMMAND, "bash scripts/setup.sh lm_eval")
+    thinking = THINKING.get(given.thinking, "")
+    for name in others:
         folder = f"{out}/{name}"
-        how = f"max_gen_toks={given.length} {given.vllm_args} {given.lm_eval}"
+        vllm_args = ",".join(filter(None, (given.vllm_args, thinking)))
+        how = f"max_gen_toks={given.length} {vllm_args} {given.lm_eval}"
         steps.claim(MadeWith(folder, {"model": model}, settings={"lm_eval": how}))
         if any(Path(folder).glob("*/results_*.json")):
             say(f"{folder} of an earlier run is used")
             continue
-        arguments = f"pretrained={model}" + (f",{given.vllm_args}" if given.vllm_args else "")
+        arguments = f"pretrained={model}" + (f",{vllm_args}" if vllm_args else "")
         steps.serve(
             COMMAND, "run", "--model", "vllm", "--model_args", arguments, "--batch_size", "auto", "--tasks", name,
             "--apply_chat_template", "--gen_kwargs", f"max_gen_toks={given.length}", "--log_samples",
             "--output_path", folder, *given.lm_eval.split(),
         )  # fmt: skip
+
+
+def _mathematics(steps: Steps, experiment: str, name: str, model: str, out: str) -> None:
+    rows, count = f"data/maths/{name}", str(ANSWERS[name])
+    steps.make_rows(rows, "sources.maths", "--set", name, "--experiment", experiment)
+    sampled = ("--sampling", "eval@k", "--samples", count, "--k", "1", count) if count != "1" else ()
+    steps.evaluate(experiment, model, out, {name: f"{rows}/test.parquet"}, *sampled)
 
 
 def agreement(steps: Steps) -> None:

@@ -8,11 +8,13 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_prep.made_from import MadeFiles
 from recipe.studies import lm_eval
+from recipe.studies.arms import stop_if_a_run_failed
+from recipe.studies.rejection import learn_accepted
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, say
 
 TASKS = "mcp mis mvc mcs ged tsp"
@@ -25,16 +27,19 @@ VOLUMES = "45000 60000 90000"
 LEVELS = (1, 2, 3, 4, 5)
 SMOKE_VOLUME = 750
 BATCH = 128
+PROMPT = 5000  # tokens, as in the experiment
+OPENED = "_opened"  # ends the name of rows for models whose chat template writes <think>
 
 
 @dataclass(frozen=True)
 class StudySetting:
-    """What a run of the study is."""
+    """What a run of the study is. opened: the model's chat template writes <think>, so prompts do not ask for it."""
 
     order: str
     model: str
     reward: str
     volume: str
+    opened: bool = False
 
     @classmethod
     def checked(cls, order: str, model: str, reward: str, volume: str) -> "StudySetting":
@@ -53,7 +58,7 @@ class StudySetting:
     @property
     def data(self) -> str:
         """The folder of its rows, level1 to level5 in it."""
-        return f"data/npg_muse/{self.volume}"
+        return f"data/npg_muse/{self.volume}{OPENED * self.opened}"
 
     def files(self, split: str) -> dict[int, str]:
         """The file of each level."""
@@ -105,6 +110,55 @@ def train_all_series(steps: Steps, order: str, reward: str, volume: str, *models
     _train_all(_prepared(steps), [StudySetting.checked(order, model, reward, volume) for model in models])
 
 
+def sft(steps: Steps, volume: str, *models: str) -> None:
+    """The supervised start of each model: accepted answers, of TEACHER or of the model itself, to VOLUME problems."""
+    steps = _prepared(steps)
+    if not models or not re.fullmatch(r"[1-9][0-9]*", volume):
+        raise Stopped("which models? VOLUME MODEL ..., VOLUME a number of problems")
+    failed = 0
+    for model in models:
+        try:
+            _learn(steps.changed(), model, volume)
+        except CommandFailed as error:  # one model's: the others go on
+            say(f"{model} failed: {error}")
+            failed = error.status
+    stop_if_a_run_failed(failed)
+
+
+def _learn(steps: Steps, model: str, volume: str) -> None:
+    given, folder = steps.options, steps.local_model(model)
+    teacher = steps.local_model(given.teacher) if given.teacher else folder
+    opened = steps.opens_thinking(teacher)
+    if opened != steps.opens_thinking(folder):
+        raise Stopped(f"one of the chat templates of {teacher} and {folder} writes <think>: choose another TEACHER")
+    # Another seed than the rows of GRPO.
+    rows = f"data/npg_muse/sft_{volume}{OPENED * opened}"
+    _make_rows(steps, rows, opened, given.tasks, "--limit", volume, "--seed", "1")
+    samples = f"outputs/{given.experiment}/samples_{name_of(given.teacher or model)}_{volume}"
+    out = f"outputs/{given.experiment}/sft_{name_of(model)}_{volume}"
+    sampling = ("--sampling", "eval@k", "--samples", given.samples or "4")
+    steps.evaluate(given.experiment, teacher, samples, {"train": f"{rows}/train.parquet"}, *sampling, *_judge(opened))
+    steps.claim(MadeWith(out, {"start": folder, "teacher": teacher}, settings={"sft": given.sft}))
+    if not steps.have(f"{out}/model"):
+        lengths = (f"data.max_length={PROMPT + int(given.length)}", "data.micro_batch_size_per_gpu=1")
+        learn_accepted(steps, folder, samples, out, *lengths)
+    for place, one in (("before", folder), ("after", f"{out}/model")):
+        steps.evaluate(given.experiment, one, f"{out}/{place}", {"dev": f"{rows}/dev.parquet"}, *_judge(opened))
+    steps.module("recipe.report", "compare", f"{out}/before", f"{out}/after", "--out", f"{out}/report.json")
+
+
+def _judge(opened: bool) -> list[str]:
+    """The judge's setting for a model whose chat template writes <think>: its responses begin without it."""
+    return ["--judge", "think_opener=template"] if opened else []
+
+
+def _make_rows(steps: Steps, folder: str, opened: bool, tasks: str, *options: str) -> None:
+    """Make graph problems whose prompts ask for <think> unless the chat template writes it."""
+    more = ("--think-opener", "template") if opened else ()
+    experiment = steps.options.experiment
+    steps.make_rows(folder, "graphs", "--experiment", experiment, "--tasks", *tasks.split(), *options, *more)
+
+
 def train_ablation(steps: Steps, model: str, *others: str) -> None:
     """All five steps; each takes the best setting of the one before. At the end one table over all runs."""
     say("step 1: data volume")
@@ -143,12 +197,12 @@ def evaluate(steps: Steps, model: str, out: str) -> None:
             lm_eval.cross_domain(steps, model, f"{out}/{group}")
             continue
         tasks = given.tasks if group == "in_task" else CROSS_TASKS
-        rows = f"data/npg_muse/{group}"
         limit = 10 * int(given.problems or 600)  # a tenth of the rows is for testing
-        steps.make_rows(
-            rows, "graphs", "--experiment", given.experiment, "--tasks", *tasks.split(), "--limit", str(limit)
-        )
-        steps.evaluate(given.experiment, model, f"{out}/{group}", {group: f"{rows}/test.parquet"})
+        opened = steps.opens_thinking(model)
+        rows = f"data/npg_muse/{group}{OPENED * opened}"
+        _make_rows(steps, rows, opened, tasks, "--limit", str(limit))
+        data = {group: f"{rows}/test.parquet"}
+        steps.evaluate(given.experiment, model, f"{out}/{group}", data, *_judge(opened))
 
 
 def smoke(steps: Steps) -> None:
@@ -188,7 +242,7 @@ def _train(steps: Steps, setting: StudySetting) -> None:
     given, smoke_size = steps.options, int(setting.volume) <= SMOKE_VOLUME
     overrides = _curriculum(setting, given.train) if setting.order == "curriculum" else []
     model = steps.local_model(setting.model)
-    _make_data(steps, setting)
+    setting = _make_data(steps, setting)
     steps.study = MadeWith(
         f"outputs/{given.experiment}",
         {name_of(setting.model): model},
@@ -209,10 +263,11 @@ def _train(steps: Steps, setting: StudySetting) -> None:
         given.experiment, model, setting.run, f"data.train_files={train}", f"data.val_files={dev}",
         f"reward.custom_reward_function.reward_kwargs.shape={setting.reward}", *(memory if steps.on_gpus else ()),
         *five, *overrides,
+        *(["reward.custom_reward_function.reward_kwargs.think_opener=template"] if setting.opened else []),
     )  # fmt: skip
     folder = f"outputs/{given.experiment}/{setting.run}"
     rows = {f"level{level}": path for level, path in setting.files("dev").items()}
-    steps.evaluate(given.experiment, f"{folder}/model", f"{folder}/dev", rows)
+    steps.evaluate(given.experiment, f"{folder}/model", f"{folder}/dev", rows, *_judge(setting.opened))
 
 
 def _curriculum(setting: StudySetting, train: str) -> list[str]:
@@ -230,13 +285,13 @@ def _curriculum(setting: StudySetting, train: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _make_data(steps: Steps, setting: StudySetting) -> None:
-    """The rows of each level, a fifth of the volume each."""
+def _make_data(steps: Steps, setting: StudySetting) -> StudySetting:
+    """The rows of each level, a fifth of the volume each; returns the setting as the model's chat template makes it."""
+    setting = replace(setting, opened=steps.opens_thinking(steps.local_model(setting.model)))
     for level in LEVELS:
-        steps.make_rows(
-            f"{setting.data}/level{level}", "graphs", "--experiment", steps.options.experiment, "--tasks",
-            *steps.options.tasks.split(), "--levels", str(level), "--limit", str(int(setting.volume) // len(LEVELS)),
-        )  # fmt: skip
+        folder, limit = f"{setting.data}/level{level}", str(int(setting.volume) // len(LEVELS))
+        _make_rows(steps, folder, setting.opened, steps.options.tasks, "--levels", str(level), "--limit", limit)
+    return setting
 
 
 def _train_all(steps: Steps, settings: Sequence[StudySetting]) -> None:

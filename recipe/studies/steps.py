@@ -18,7 +18,7 @@ from typing import TextIO
 import yaml
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
-from recipe.checks.model import ModelError, model_folder
+from recipe.checks.model import ModelError, model_folder, opens_thinking
 from recipe.runtime.options import Options
 from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
@@ -89,6 +89,17 @@ class Steps:
         """The platform of commands that start vLLM alone."""
         return "gpu" if self.on_gpus else "cpu"
 
+    @property
+    def thinking(self) -> list[str]:
+        """The option of evaluation and probe for THINKING."""
+        return ["--thinking", self.options.thinking] if self.options.thinking else []
+
+    @property
+    def template_overrides(self) -> list[str]:
+        """The override of a training for THINKING."""
+        switch = {"on": "true", "off": "false"}.get(self.options.thinking)
+        return [f"+data.apply_chat_template_kwargs.enable_thinking={switch}"] if switch else []
+
     def changed(self, **options: str) -> "Steps":
         """Steps of another study, with other options."""
         return Steps(replace(self.options, **options), environment=self.environment)
@@ -131,10 +142,10 @@ class Steps:
             raise _failure(" ".join(command[:3]), process.returncode)
         return answer or ""
 
-    def serve(self, *command: str) -> None:
-        """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU."""
-        elsewhere = (self.python, "-m", "recipe.cluster", "run") if self.platform == "gpu_ray" else ()
-        self.run(*elsewhere, *command)
+    def serve(self, *command: str, all_gpus: bool = True) -> None:
+        """Run a command that starts vLLM: here, or where the Ray cluster has a free GPU, or all that are free there."""
+        elsewhere = (self.python, "-m", "recipe.cluster", "run", *(["--all-gpus"] if all_gpus else []))
+        self.run(*(elsewhere if self.platform == "gpu_ray" else ()), *command)
 
     def need(self, path: str, first: str) -> None:
         """Stop when a stage is started without the one before."""
@@ -204,6 +215,10 @@ class Steps:
         except ModelError as error:
             raise Stopped(str(error)) from error
 
+    def opens_thinking(self, model: str) -> bool:
+        """Whether a model's chat template ends a prompt with `<think>`; False in a dry run without the model."""
+        return Path(model).is_dir() and opens_thinking(Path(model), self.options.thinking)
+
     def with_length(self, experiment: str) -> "Steps":
         """Steps with the answer length of an experiment's file, unless the user named one."""
         given = self.options
@@ -214,7 +229,7 @@ class Steps:
     def evaluate(self, experiment: str, model: str, out: str, data: Mapping[str, str], *options: str) -> None:
         """Evaluate a model as the experiment judges it."""
         given = self.options
-        how = ["--experiment", experiment, "--max-tokens", given.length]
+        how = ["--experiment", experiment, "--max-tokens", given.length, *self.thinking]
         settings = {"evaluate": f"{' '.join(how)} {' '.join(options)} {given.evaluate}"}
         self.claim(MadeWith(out, {"model": model}, {**data, "experiment": _file(experiment)}, settings))
         if self.have(out, "metrics.json"):
@@ -222,14 +237,13 @@ class Steps:
         files = [f"{name}={path}" for name, path in data.items()]
         self.serve(
             self.python, "-m", "recipe.evaluate", "--model", model, "--platform", self.serving,
-            "--experiment", experiment, "--out", out, "--data", *files, "--max-tokens", given.length, *options,
-            *given.evaluate.split(),
+            "--out", out, "--data", *files, *how, *options, *given.evaluate.split(),
         )  # fmt: skip
 
     def grpo(self, experiment: str, model: str, name: str, *overrides: str) -> None:
         """Train a run, and export its model to outputs/EXPERIMENT/NAME/model."""
         given, folder = self.options, f"outputs/{experiment}/{name}"
-        length = f"data.max_response_length={given.length}"
+        length = " ".join([f"data.max_response_length={given.length}", *self.template_overrides])
         files = [one for one in overrides if one.startswith(("data.train_files=", "data.val_files="))]
         settings = " ".join(one for one in overrides if one not in files)
         data = {"experiment": _file(experiment)}
@@ -239,10 +253,18 @@ class Steps:
         if self.have(f"{folder}/model"):
             return
         self._train((), experiment, model, name, *overrides)
+        self.export(folder)
+
+    def export(self, run: str) -> None:
+        """Export a run's last checkpoint to RUN/model."""
         self.serve(
-            self.python, "-m", "recipe.export", folder, "--out", f"{folder}/model", "--platform", self.serving,
-            *given.export.split(),
+            self.python, "-m", "recipe.export", run, "--out", f"{run}/model", "--platform", self.serving,
+            *self.options.export.split(), all_gpus=False,
         )  # fmt: skip
+
+    def grpo_runs(self, experiment: str, model: str, name: str, *overrides: str) -> None:
+        """Train, as `grpo`, a run for each of the overrides' values; name: of the runs, built from them."""
+        self._multirun(lambda: self._train(("--multirun",), experiment, model, name, *overrides))
 
     def _train(self, how: Sequence[str], experiment: str, model: str, name: str, *overrides: str) -> None:
         given = self.options
@@ -250,7 +272,7 @@ class Steps:
         self.module(
             "recipe.train", *how, f"experiment={experiment}", f"platform={self.platform}",
             f"actor_rollout_ref.model.path={model}", f"run.name={name}", f"data.max_response_length={given.length}",
-            *one_machine, *overrides, *given.train.split(),
+            *one_machine, *self.template_overrides, *overrides, *given.train.split(),
         )  # fmt: skip
 
     def settle(self, experiment: str, model: str, name: str, *overrides: str) -> None:
@@ -267,10 +289,14 @@ class Steps:
 
     def multirun(self, *overrides: str) -> None:
         """A run for each of the overrides' values; one that fails stops neither the others nor the study."""
-        self.claim()
         platform = [f"platform={self.platform}"] if self.on_gpus else []
+        words = ("--multirun", *platform, *overrides, *self.options.train.split())
+        self._multirun(lambda: self.module("recipe.train", *words))
+
+    def _multirun(self, run: Callable[[], None]) -> None:
+        self.claim()
         try:
-            self.module("recipe.train", "--multirun", *platform, *overrides, *self.options.train.split())
+            run()
         except CommandFailed as error:
             if error.status == STATUS:
                 raise  # it was asked to stop

@@ -7,7 +7,7 @@ from recipe.studies.steps import MadeWith, Steps, Stopped
 SPLITS = ("train", "dev", "test")
 # A task's module of data_prep.sources and its preset, where they are not its name and none.
 SOURCES = {"countdown": "countdown_tasks"}
-PRESETS = {"countdown": "qwen3_4b"}
+PRESETS = {"countdown": "qwen3_4b", "gsm8k": "qwen2_5_3b"}
 # What makes the data of a smoke test offline.
 SMOKE_SOURCES = {"countdown": "countdown", "gsm8k": "arithmetic"}
 SMOKE_MODEL = "data/micro/model"
@@ -42,13 +42,13 @@ def task(steps: Steps, name: str, model: str) -> None:
 
 def _probe(steps: Steps, name: str, model: str, rows: str, out: str) -> None:
     given = steps.options
-    how = f"--experiment {name} --max-tokens {given.length} {given.probe}"
+    how = " ".join(["--experiment", name, "--max-tokens", given.length, *steps.thinking, given.probe])
     steps.claim(MadeWith(out, settings={"probe": how}))
     if not Path(out, "probe.json").exists():
         steps.serve(
             steps.python, "-m", "recipe.probe", "--model", model, "--platform", steps.serving, "--experiment", name,
             "--data", rows, "--limit", "256", "--samples", "16", "--out", out, "--max-tokens", given.length,
-            *given.probe.split(),
+            *steps.thinking, *given.probe.split(),
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def study(name: str, preset: str) -> DictConfig:
 
 @pytest.mark.parametrize(
     ("name", "preset"),
-    [("countdown", "qwen3_4b"), ("gsm8k", "qwen3_4b"), ("code_grpo", "qwen2_5_coder_7b"), ("npg_muse", "qwen3_8b")],
+    [("countdown", "qwen3_4b"), ("gsm8k", "qwen2_5_3b"), ("code_grpo", "qwen2_5_coder_7b"), ("npg_muse", "qwen3_8b")],
 )
 def test_every_study_is_a_valid_run_on_one_node(name: str, preset: str) -> None:
     config = study(name, preset)

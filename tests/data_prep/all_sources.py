@@ -7,7 +7,7 @@ from pathlib import Path
 
 import data_prep.sources
 from data_prep.graphs import suite
-from data_prep.sources import bugs, codecontests, countdown_tasks, gsm8k, humaneval, mbpp
+from data_prep.sources import bugs, codecontests, countdown_tasks, gsm8k, humaneval, maths, mbpp
 from tests.data_prep.task_examples import write_lines
 from tests.data_prep.test_public_sets import codecontests_record, humaneval_record, mbpp_record
 
@@ -48,6 +48,11 @@ def _countdown_tasks(folder: Path) -> list[str]:
     return ["--from-file", f"train={write_lines(folder / 'countdown.jsonl', *records)}"]
 
 
+def _maths(folder: Path) -> list[str]:
+    records = ({"problem": f"1 + {n}?", "answer": f"\\dfrac{{{n + 1}}}{{1}}"} for n in (1, 2))
+    return ["--set", "math500", "--from-file", f"test={write_lines(folder / 'maths.jsonl', *records)}"]
+
+
 def _procedural() -> dict[str, Source]:
     """Every source by its module's name, as if it needed no input."""
     files = Path(data_prep.sources.__file__).parent.glob("*.py")
@@ -61,6 +66,7 @@ SOURCES = _procedural() | {
     "bugs": Source(bugs.main, _bugs),
     "gsm8k": Source(gsm8k.main, _gsm8k),
     "codecontests": Source(codecontests.main, _codecontests),
+    "maths": Source(maths.main, _maths),
     "graphs": Source(suite.main, lambda folder: ["--levels", "1", "2"]),
     "countdown_tasks": Source(countdown_tasks.main, _countdown_tasks),
 }

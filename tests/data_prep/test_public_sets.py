@@ -9,7 +9,7 @@ import pytest
 
 from data_prep import proving
 from data_prep.schema import read_rows
-from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
+from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, maths, mbpp
 from data_prep.sources.shown_tests import ShowTests
 from data_prep.tasks import read_tasks
 from rewards import registry
@@ -80,6 +80,25 @@ def test_mbpp_shows_one_test_and_hides_the_others():
     shown: tuple[tuple[ShowTests, int], ...] = (("none", 0), ("one", 1))
     for show, visible in shown:
         assert mbpp.convert(mbpp_record(), "train", 0, show_tests=show)["ground_truth"]["visible"] == visible
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "prompt", "answer"),
+    [
+        ("aime24", {"Problem": "How many?", "Answer": 204}, "How many?", "204"),
+        ("gaokao2023en", {"question": "Find x.", "answer": "$\\frac{1}{2}$"}, "Find x.", "\\frac{1}{2}"),
+        ("asdiv", {"body": "Two and 7.", "question": "Sum?", "answer": "9 (apples)"}, "Two and 7. Sum?", "9"),
+    ],
+)
+def test_a_set_of_mathematics_asks_for_a_box_and_expects_the_answer_alone(name, record, prompt, answer):
+    task = maths.convert(record, "test", 3, public=maths.SETS[name])
+    assert task["prompt"].splitlines() == [prompt, "Reason step by step and put the final answer in \\boxed{}."]
+    assert (task["ground_truth"], task["id"], task["role"]) == ({"answer": answer}, f"{name}/3", "test")
+
+
+def test_a_problem_with_several_answers_is_refused():
+    with pytest.raises(ValueError, match="several answers"):
+        maths.convert({"body": "", "question": "", "answer": "2; 3"}, "test", 0, public=maths.SETS["asdiv"])
 
 
 def test_the_sanitized_version_has_columns_of_its_own():

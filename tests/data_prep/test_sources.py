@@ -26,7 +26,7 @@ def ids_of(folder: Path) -> set[str]:
 def test_every_source_is_here():
     procedural = {"refactor", "sql", "arithmetic", "countdown"}
     assert SOURCES.keys() == procedural | {
-        "mbpp", "humaneval", "bugs", "gsm8k", "codecontests", "graphs", "countdown_tasks",
+        "mbpp", "humaneval", "bugs", "gsm8k", "codecontests", "graphs", "countdown_tasks", "maths",
     }  # fmt: skip
 
 

@@ -2,19 +2,25 @@
 
 import errno
 import subprocess
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 from omegaconf import OmegaConf
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import recipe.export
 from data_prep.micro.model import make
 from data_prep.schema import DataFileError
-from recipe.export import checkpoint, first_difference, main, merge_adapter, validation_prompts
+from recipe.evaluation import agreement
+from recipe.evaluation.servers import ServerError
+from recipe.export import checkpoint, compare, main, merge_adapter, validation_prompts
 from recipe.records.run_directory import RunDirectory
+from tests.recipe.evaluation.openai_server import Behaviour, serving
 
 
 @pytest.fixture
@@ -83,14 +89,81 @@ def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_p
     assert (out / "tokenizer.json").exists()
 
 
-def test_the_first_text_that_differs_is_shown():
-    assert first_difference(["a", "b"], ["a", "b"]) is None
-    assert first_difference(["a", "b"], ["a", "c"]) == "prompt 1: transformers 'b', vLLM 'c'"
+PROMPTS = [[{"role": "user", "content": "write f"}], [{"role": "user", "content": "trace g"}]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model with random weights, two of whose tokens are nearly as probable everywhere, and its greedy answers."""
+    folder = tmp_path_factory.mktemp("m") / "model"
+    make(folder, hidden=32, layers=1, heads=1)
+    asked = agreement.prepared(folder, PROMPTS, 6)
+    network: Any = AutoModelForCausalLM.from_pretrained(folder)
+    first = next(answer.tokens[0] for answer in agreement.of_transformers(folder, asked))
+    with torch.no_grad():
+        rows = network.get_output_embeddings().weight
+        rows[first + 1] = rows[first] * (1 - 1e-4)
+    network.save_pretrained(folder)
+    answers = list(agreement.of_transformers(folder, asked))
+    assert answers[0].tokens[0] == first
+    return folder, answers
+
+
+def compared(monkeypatch, model, changed: Callable[[list[int]], list[int]]) -> list[dict[str, Any]]:
+    """Compare while vLLM, here a server of its protocol, answers the first prompt with changed tokens."""
+    folder, answers = model
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokens = {PROMPTS[0][0]["content"]: changed(answers[0].tokens), PROMPTS[1][0]["content"]: answers[1].tokens}
+    behaviour = Behaviour(
+        model=str(folder), answers_as=str(folder), tokens=lambda messages: tokens[messages[-1]["content"]]
+    )
+    behaviour.text = lambda messages: tokenizer.decode(tokens[messages[-1]["content"]], skip_special_tokens=True)
+    started: list[dict[str, Any]] = []
+
+    @contextmanager
+    def vllm(model, platform, log, options, precision, most):
+        started.append({"options": options, "precision": precision, "most": most})
+        log.touch()
+        with serving(behaviour) as url:
+            yield [url]
+
+    monkeypatch.setattr(agreement, "vllm_servers", vllm)
+    compare(folder, PROMPTS, 6, "cpu", ["--dtype", "x"])
+    return started
+
+
+def test_equal_texts_are_counted_and_vllm_gets_no_more_context_than_they_need(monkeypatch, model, capsys):
+    (started,) = compared(monkeypatch, model, lambda tokens: tokens)
+    longest = max(len(prompt.tokens) for prompt in agreement.prepared(model[0], PROMPTS, 6)) + 6
+    assert started == {"options": ["--max-model-len", str(longest), "--dtype", "x"], "precision": "float32", "most": 1}
+    assert capsys.readouterr().out == "vLLM and transformers give the same greedy text for 2 validation prompts\n"
+
+
+def test_a_near_tie_of_two_tokens_is_reported_and_no_error(monkeypatch, model, capsys):
+    compared(monkeypatch, model, lambda tokens: [tokens[0] + 1, *tokens[1:]])
+    printed = capsys.readouterr().out
+    assert "the same greedy text for 1 of 2 validation prompts" in printed
+    assert "a near tie, no error: prompt 0: transformers " in printed
+
+
+def test_a_token_that_is_far_less_probable_means_that_the_models_differ(monkeypatch, model):
+    worst = int(model[1][0].log_probs[2].argmin())
+    gap = float(model[1][0].log_probs[2].max() - model[1][0].log_probs[2].min())
+    with pytest.raises(ServerError, match=rf"more than a near tie.*prompt 0: .* are {gap:.2g} nats apart"):
+        compared(monkeypatch, model, lambda tokens: [*tokens[:2], worst, *tokens[3:]])
+
+
+def test_an_answer_that_ends_early_is_no_near_tie(monkeypatch, model):
+    with pytest.raises(ServerError, match="inf nats apart"):
+        compared(monkeypatch, model, lambda tokens: tokens[:3])
 
 
 def test_a_character_that_the_limit_cuts_is_no_difference():
-    assert first_difference(["ab\ufffd\ufffd"], ["ab"]) is None
-    assert first_difference(["a\ufffdb"], ["ab"]) is not None
+    def of(ours: str, theirs: str):
+        return agreement.difference(0, agreement.GreedyAnswer(ours, [1]), agreement.GreedyAnswer(theirs, [1]))
+
+    assert of("ab\ufffd\ufffd", "ab") is None
+    assert of("a\ufffdb", "ab") is not None
 
 
 def test_validation_prompts_are_read_as_in_training_with_the_column_of_the_skills(tiny_suite, tmp_path):

@@ -16,6 +16,7 @@ from recipe.capacity.model_shape import KNOWN_SHAPES, ModelShape, UnknownShapeEr
         ("Qwen/Qwen2.5-14B-Instruct", 14_770_033_664),
         ("Qwen/Qwen2.5-32B-Instruct", 32_763_876_352),
         ("Qwen/Qwen3-4B", 4_022_468_096),
+        ("Qwen/Qwen2.5-3B-Instruct", 3_085_938_688),
         ("Qwen/Qwen3-8B", 8_190_735_360),
     ],
 )

@@ -36,7 +36,65 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     (table,) = of_module(commands, "recipe.report choose")
     beside = ["--beside", f"{out}/phase4/before", f"{out}/phase4/repair"]
     assert table.split()[2:] == [f"{out}/phase{number}/dev" for number in range(5)] + beside
-    assert not any("test.parquet" in command for command in commands)
+    tested = [
+        search(r"--model (\S+)", one)[1] for one in commands if "test=d/test.parquet" in one and "recipe.ev" in one
+    ]
+    assert tested == [f"{out}/phase0/model", f"{out}/phase3/model"]  # and nothing is chosen by it
+    (compared,) = [one for one in of_module(commands, "recipe.report compare") if "phase0/test" in one]
+    assert compared.split()[2:4] == [f"{out}/phase0/test", f"{out}/phase3/test"]
+
+
+def test_dense_and_sparse_rewards_are_a_multirun_of_seeds_each_and_all_models_are_compared(tmp_path):
+    out = f"{tmp_path}/mine"
+    status, commands, printed = study("coding.ablate_rewards", OUT=out, DATA="d", SEEDS="3 4", PLATFORM="gpu_1x8")
+    assert status == 0, printed
+    runs = of_module(commands, "recipe.train")
+    assert [search(r"run.name=(\S+)", run)[1] for run in runs] == ["dense.s${data.seed}", "sparse.s${data.seed}"]
+    for run, credit in zip(runs, ("true", "false"), strict=True):
+        words = run.split()
+        assert words[1] == "--multirun"
+        assert {f"actor_rollout_ref.model.path={out}/phase1/model", "data.seed=3,4", "platform=gpu_1x8"} <= set(words)
+        config = composed(*words[2:-1], "data.seed=3")
+        assert config.reward.custom_reward_function.reward_kwargs.partial_credit is (credit == "true")
+    names = [f"outputs/mine_rewards/{reward}.s{seed}" for reward in ("dense", "sparse") for seed in "34"]
+    assert [one.split()[1] for one in of_module(commands, "recipe.export")] == names
+    assert of_module(commands, "recipe.report") == [
+        f"recipe.report choose {' '.join(f'{run}/dev' for run in names)}", "recipe.report speed outputs/mine_rewards"
+    ]  # fmt: skip
+
+
+def test_the_supervised_start_of_graph_tasks_learns_accepted_answers_of_a_teacher():
+    status, commands, printed = study("npg_muse.sft", "60", "a", "b", TEACHER="big", LENGTH="99", SFT="optim.lr=1e-6")
+    assert status == 0, printed
+    names = [npg_muse.name_of(model) for model in ("a", "b")]
+    samples = f"outputs/npg_muse/samples_{npg_muse.name_of('big')}_60"
+    trained = of_module(commands, "recipe.sft")
+    for name, model, one in zip(names, "ab", trained, strict=True):
+        folder = f"outputs/npg_muse/sft_{name}_60"
+        words = {f"model.path={model}", f"verified.evaluations=[{samples}]", f"trainer.default_local_dir={folder}/sft"}
+        assert words | {"data.max_length=5099", "optim.lr=1e-6"} <= set(one.split())
+        assert f"mv -T {folder}/model.partial {folder}/model" in commands
+    asked = [search(r"--model (\S+) .*--data (\w+)", one).groups() for one in of_module(commands, "recipe.evaluate")]
+    assert asked[:3] == [("big", "train"), ("a", "dev"), (f"outputs/npg_muse/sft_{names[0]}_60/model", "dev")]
+    assert all("--seed 1" in one for one in of_module(commands, "data_prep.graphs"))
+    assert "wanted: VOLUME [models ...]" in study("npg_muse.sft")[2]
+    assert "which models?" in study("npg_muse.sft", "60")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opened", [False, True])
+def test_prompts_and_judge_go_by_who_writes_the_opening_tag(tmp_path, tiny_suite, opened):
+    shutil.copytree(tiny_suite / "initial_model", model := tmp_path / "m")
+    template = (model / "chat_template.jinja").read_text()
+    (model / "chat_template.jinja").write_text(template + "{{ '<think>\\n' }}" * opened)
+    status, commands, printed = study("npg_muse.mixed", str(model), "binary_format", "755")
+    assert status == 0, printed
+    made = of_module(commands, "data_prep.graphs")
+    assert all(("--think-opener template" in one, "755_opened/level" in one) == (opened, opened) for one in made)
+    (train,) = of_module(commands, "recipe.train")
+    assert ("reward_kwargs.think_opener=template" in train, "755_opened/level1/train" in train) == (opened, opened)
+    (dev,) = of_module(commands, "recipe.evaluate")
+    assert ("--judge think_opener=template" in dev) == opened
 
 
 @pytest.mark.parametrize(
@@ -108,8 +166,7 @@ def test_a_study_probes_trains_and_compares(task, module, tmp_path):
     (train,) = of_module(commands, "recipe.train")
     assert f"experiment={task} platform=gpu_1x8 actor_rollout_ref.model.path=m" in train
     assert "adaptation=full" in train
-    # GSM8K's study has a model without a preset here; Hydra refuses an override that sets a group to null.
-    assert ("model_preset=qwen3_4b" in train, "model_preset" in train) == (task == "countdown",) * 2
+    assert f"model_preset={'qwen3_4b' if task == 'countdown' else 'qwen2_5_3b'} " in train
     assert "--samples 16" in of_module(commands, "recipe.probe")[0]
     assert of_module(commands, "recipe.report compare") == [
         f"recipe.report compare outputs/{task}/base outputs/{task}/trained"
@@ -226,9 +283,24 @@ def test_where_there_is_room_runs_are_parallel_ray_jobs_and_their_data_are_made_
 
 def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
     _, commands, _ = study("task", "countdown", "m", PLATFORM="gpu_ray")
-    elsewhere = [command.split(" -m ")[1].split()[0] for command in of_module(commands, "recipe.cluster")]
-    assert elsewhere == ["recipe.probe", "recipe.export", "recipe.evaluate", "recipe.evaluate"]
+    elsewhere = [command.split() for command in of_module(commands, "recipe.cluster")]
+    every = {words[words.index("-m") + 1]: "--all-gpus" in words for words in elsewhere}
+    assert every == {"recipe.probe": True, "recipe.export": False, "recipe.evaluate": True}
+    assert len(elsewhere) == 4
     assert len(of_module(commands, "recipe.train")) == 1
+
+
+@pytest.mark.parametrize("thinking", ["on", "off"])
+def test_training_probe_and_evaluations_think_alike(tmp_path, thinking):
+    status, commands, printed = study("task", "countdown", "m", THINKING=thinking, FOLDER="none", SOURCE="countdown")
+    assert status == 0, printed
+    (train,) = of_module(commands, "recipe.train")
+    template = composed(*shlex.split(train)[1:]).data.apply_chat_template_kwargs
+    assert template == {"enable_thinking": thinking == "on"}
+    asked = [*of_module(commands, "recipe.probe"), *of_module(commands, "recipe.evaluate")]
+    assert len(asked) == 3
+    assert all(f" --thinking {thinking}" in one for one in asked)
+    assert "unknown THINKING 'yes'; valid ones: on, off" in study("smoke", THINKING="yes")[2]
 
 
 def test_an_evaluation_of_the_study_has_three_groups():
@@ -240,9 +312,16 @@ def test_an_evaluation_of_the_study_has_three_groups():
     ]  # fmt: skip
     own = [search(r"--out (\S+) --data (\S+)", one).groups() for one in of_module(commands, "recipe.evaluate")]
     groups = ("in_task", "cross_task")
-    assert own == [(f"out/{group}", f"{group}=data/npg_muse/{group}/test.parquet") for group in groups]
+    assert own[:2] == [(f"out/{group}", f"{group}=data/npg_muse/{group}/test.parquet") for group in groups]
+    assert own[2] == ("out/cross_domain/aime24", "aime24=data/maths/aime24/test.parquet")
+    mathematics = of_module(commands, "recipe.evaluate")[2:]
+    answers = dict(zip((one[1].partition("=")[0] for one in own[2:]), mathematics, strict=True))
+    found = {name: re.findall(r"--samples (\d+) --k 1 (\d+)", one) for name, one in answers.items()}
+    eight = {name: [("8", "8")] for name in ("math500", "minerva", "gaokao2023en")}
+    assert found == {"aime24": [("64", "64")], "aime25": [("64", "64")], **eight, "asdiv": []}
+    assert [search(r"--set (\S+)", one)[1] for one in of_module(commands, "data_prep.sources.maths")] == [*answers]
     others = [command for command in commands if "lm_eval run" in command]
-    assert [search(r"--tasks (\S+)", one)[1] for one in others][:2] == ["aime24", "aime25"]
+    assert [search(r"--tasks (\S+)", one)[1] for one in others] == ["gsm8k", "mmlu_stem_generative"]
     assert all("--output_path out/cross_domain/" in one for one in others)
 
 

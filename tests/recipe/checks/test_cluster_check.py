@@ -4,6 +4,7 @@ import pytest
 
 from recipe import preflight
 from recipe.checks import cluster
+from recipe.cluster import most_free
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.ray_session import run_environment
 from tests.composing import composed
@@ -51,3 +52,11 @@ def test_the_file_of_a_token_is_named_to_the_nodes_and_not_the_token(tmp_path, m
     found = run_environment(RunDirectory(tmp_path))
     assert found["HF_TOKEN_PATH"] == "/shared/hf_token"
     assert "HF_TOKEN" not in found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus"), [([8, 4], 8), ([3.5, None], 3), ([None], 1), ([], 1)], ids=["most", "whole", "none", "empty"]
+)
+def test_an_evaluation_on_a_cluster_asks_for_the_gpus_that_are_free_on_one_node(nodes, gpus):
+    free = {str(node): {"CPU": 9} | ({} if count is None else {"GPU": count}) for node, count in enumerate(nodes)}
+    assert most_free(free) == gpus

@@ -68,6 +68,33 @@ def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
     assert tokens == [5, 5, 2] * 6
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], None),
+        (["--thinking", "on"], {"enable_thinking": True}),
+        (["--thinking", "off"], {"enable_thinking": False}),
+    ],
+)
+@pytest.mark.parametrize("command", [recipe.evaluate.main, recipe.probe.main])
+def test_the_chat_template_is_told_whether_to_think_and_another_choice_is_another_evaluation(
+    tmp_path, data, command, words, asked
+):
+    behaviour = Behaviour()
+    with serving(behaviour) as url:
+        arguments = ["--data", f"own={data}", "--out", str(tmp_path / "out"), "--url", url, "--limit", "1"]
+        assert command([*arguments, *words]) == 0
+        assert command([*arguments, "--thinking", "off"]) == (0 if words[1:] == ["off"] else 2)
+    assert {json.dumps(request.get("chat_template_kwargs")) for request in behaviour.requests} == {json.dumps(asked)}
+
+
+def test_a_template_that_knows_no_thinking_is_refused_before_vllm_starts(tmp_path, data, capsys):
+    folder = make_model(tmp_path / "m")
+    assert run(tmp_path / "out", data, "--model", str(folder), "--thinking", "off") == 2
+    assert "has no enable_thinking; omit it" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path, data, capsys):
     out, program = tmp_path / "out", Path(__file__).with_name("openai_server.py")
@@ -238,9 +265,9 @@ def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, 
     def vllm(model, *_):
         started.append(model)
         with serving(Behaviour(model=model, answers_as=model)) as url:
-            yield url
+            yield [url]
 
-    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    monkeypatch.setattr(recipe.evaluate, "vllm_servers", vllm)
     assert run(tmp_path / "out", data, "--model", str(folder)) == 0
     assert run(tmp_path / "out", data, "--model", str(folder)) == 0
     (folder / "model.safetensors").write_bytes(b"replaced")
@@ -317,9 +344,9 @@ def test_an_evaluation_does_not_resume_in_another_precision(tmp_path, data, monk
     @contextlib.contextmanager
     def vllm(model, *_):
         with serving(Behaviour(model=model, answers_as=model)) as url:
-            yield url
+            yield [url]
 
-    monkeypatch.setattr(recipe.evaluate, "vllm_server", vllm)
+    monkeypatch.setattr(recipe.evaluate, "vllm_servers", vllm)
     assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "float32") == 0
     # Evaluations of releases that knew float32 alone do not name it.
     assert "precision" not in EvaluationFolder(tmp_path / "out").run_info["settings"]

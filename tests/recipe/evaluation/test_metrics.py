@@ -1,20 +1,23 @@
 import pytest
 
 from recipe.evaluation.budgets import Budget
-from recipe.evaluation.metrics import measure, throughput
+from recipe.evaluation.metrics import by_data_set, measure, table, throughput
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
 from recipe.records.tables import cut_warnings
 
 FOUR = Budget("eval@k", samples=2, temperature=1.0)
 
 
-def sample(id: str, number: int, error: str | None, *, tokens=10, finish="stop", ratio=0.0, started=0.0, ended=1.0):
+def sample(
+    id: str, number: int, error: str | None, *,
+    tokens=10, finish="stop", ratio=0.0, started=0.0, ended=1.0, skill="skill", entropy=None,
+):  # fmt: skip
     right = error == "none"
     reward = None
     if error is not None:
         reward = {"score": float(right), "acc": float(right), "pass_ratio": 1.0 if right else ratio, "error": error}
         reward["judge_seconds"] = 0.5
-    return Sample("set", id, "skill", number, Answer("text", tokens, finish, None, started, ended), reward)
+    return Sample("set", id, skill, number, Answer("text", tokens, finish, entropy, started, ended), reward)
 
 
 def test_rates_are_means_over_problems_of_means_over_their_samples():
@@ -68,6 +71,29 @@ def test_more_than_a_twentieth_of_cut_answers_is_a_warning():
         "warning: set: 6.0% of the answers were cut at the length limit; raise it, in training too"
     ]
     assert cut_warnings({"set": measure([], Budget())}) == []
+
+
+def test_partial_scores_and_entropy_are_means_that_the_table_shows_as_they_are():
+    samples = [sample("a", 0, "none", entropy=0.25), sample("a", 1, "syntax", entropy=0.5), sample("b", 0, "syntax")]
+    assert samples[1].reward is not None
+    samples[1].reward["score"] = 2.5  # a shape with a part for the format
+    found = measure(samples, FOUR)
+    assert (found["score"]["estimate"], found["entropy"]) == ((1.75 + 0) / 2, 0.375)
+    columns = table({"set": found, "none": measure([], FOUR)}).columns[-2:]
+    assert [[column.header, *column.cells] for column in columns] == [["score", "0.88", "-"], ["entropy", "0.38", "-"]]
+
+
+def test_a_data_set_is_divided_by_skill_and_by_source_where_there_are_several():
+    named = {"mbpp/1": "skill", "contests/a/1": "read", "contests/2": "skill"}
+    samples = [sample(id, 0, "none", skill=skill) for id, skill in named.items()]
+    parts = {name: [one.id for one in found] for name, found in by_data_set(samples).items()}
+    assert parts == {
+        "set": ["mbpp/1", "contests/a/1", "contests/2"],
+        "set/read": ["contests/a/1"], "set/skill": ["mbpp/1", "contests/2"],
+        "set/contests": ["contests/a/1", "contests/2"], "set/mbpp": ["mbpp/1"],
+    }  # fmt: skip
+    assert by_data_set([sample(str(number), 0, "none") for number in range(3)]).keys() == {"set"}
+    assert by_data_set([sample(f"{number}/a", 0, "none") for number in range(33)]).keys() == {"set"}
 
 
 def test_pauses_do_not_count_as_time_of_generation():

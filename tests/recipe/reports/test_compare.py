@@ -3,7 +3,7 @@ import pytest
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.samples import Answer, Sample
 from recipe.report import main
-from recipe.reports.compare import compare
+from recipe.reports.compare import compare, table
 
 
 def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
@@ -29,6 +29,25 @@ def test_differences_are_paired_over_the_problems_that_both_have():
     assert high is not None
     assert 0 <= low < 0.5 < high <= 1
     assert (syntax.base, syntax.trained, syntax.change.estimate) == (0.75, 0.25, -0.5)
+
+
+def test_score_entropy_cut_share_and_tokens_are_compared_and_the_accuracy_of_parts(tmp_path):
+    def answers(score: float, tokens: int, finish: str, entropy: float) -> list[Sample]:
+        answer = Answer("", tokens, finish, entropy, 0.0, 1.0)
+        reward = {"score": score, "acc": 0.0, "pass_ratio": 0.0, "error": "wrong_answer"}
+        return [Sample("set", id, "skill", 0, answer, reward) for id in ("mbpp/1", "contests/1")]
+
+    rows = compare(answers(0.5, 10, "stop", 0.2), answers(1.5, 14, "length", 0.1))
+    changes = {row.metric: row.change.estimate for row in rows if row.dataset == "set"}
+    assert (changes["score"], changes["cut_share"], changes["generated_tokens"]) == (1.0, 1.0, 4.0)
+    assert changes["entropy"] == pytest.approx(-0.1)
+    assert [(row.dataset, row.metric) for row in rows if "/" in row.dataset] == [
+        ("set/contests", "accepted@1"), ("set/mbpp", "accepted@1"),
+    ]  # fmt: skip
+    cells = [[*column.cells] for column in table(rows).columns]
+    shown = dict(zip(cells[1], zip(*cells[2:], strict=True), strict=True))
+    assert shown["score"] == ("0.500", "1.500", "+1.000 [+1.000, +1.000]")
+    assert shown["cut_share"] == ("0.0", "100.0", "+100.0 [+100.0, +100.0]")
 
 
 def test_the_same_evaluation_differs_by_nothing_for_certain():

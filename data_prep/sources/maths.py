@@ -1,0 +1,70 @@
+"""Test sets of mathematics: `python -m data_prep.sources.maths --set NAME --out DIR`. Ground truth of verifier `latex`.
+
+AIME 2024 and 2025, MATH-500, Minerva, Gaokao 2023 (English), ASDiv. For testing only.
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from data_prep.sources import hub
+from data_prep.sources.hub import PublicSet
+from data_prep.sources.source import source_parser
+
+_INSTRUCTION = "Reason step by step and put the final answer in \\boxed{}."
+
+
+# Repository, split, columns (the last is the answer, those before are the problem) and commit of each set. `main` where
+# no commit is known to us: the snapshot that is kept beside the rows makes them again.
+_SETS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "aime24": (
+        "Maxwell-Jia/AIME_2024", "train", ("Problem", "Answer"), "8d88b2876a82a080e2f172cc9b25d0d9d2cb4792",
+    ),
+    "aime25": ("math-ai/aime25", "test", ("problem", "answer"), "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+    "math500": (
+        "HuggingFaceH4/MATH-500", "test", ("problem", "answer"), "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+    ),
+    "minerva": ("math-ai/minervamath", "test", ("question", "answer"), "main"),
+    "gaokao2023en": ("MARIO-Math-Reasoning/Gaokao2023-Math-En", "train", ("question", "answer"), "main"),
+    "asdiv": ("EleutherAI/asdiv", "validation", ("body", "question", "answer"), "main"),
+}  # fmt: skip
+SETS = {
+    name: PublicSet(name, repository, None, (split,), columns, revision)
+    for name, (repository, split, columns, revision) in _SETS.items()
+}
+
+
+def convert(record: dict[str, Any], split: str, index: int, *, public: PublicSet) -> dict[str, Any]:
+    """The task of a record; its solution is the answer alone, which proves that the verifier accepts it."""
+    *problem, answer = (str(record[column]).strip() for column in public.columns)
+    if public.name == "asdiv":
+        answer = answer.partition(" (")[0]  # 9 (apples)
+        if ";" in answer:
+            raise ValueError("several answers")
+    answer = answer.strip("$").strip()
+    return {
+        "id": f"{public.name}/{index}",
+        "source": public.name,
+        "split": "test",
+        "role": "test",
+        "skill": public.name,
+        "verifier": "latex",
+        "prompt": f"{' '.join(problem)}\n{_INSTRUCTION}",
+        "ground_truth": {"answer": answer},
+        "solution": f"\\boxed{{{answer}}}",
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = source_parser("maths", __doc__)
+    parser.add_argument("--set", required=True, choices=SETS)
+    hub.add_options(parser, sorted({split for public in SETS.values() for split in public.splits}))
+    options = parser.parse_args(arguments)
+    public = SETS[options.set]
+    return hub.make(public, options, partial(convert, public=public), "latex", module="maths")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
