@@ -33,20 +33,11 @@ def impossible(task: Task) -> Task | None:
 
 
 def proved(tasks: Sequence[Task], journal: Path, judge: JudgeSettings) -> tuple[list[Task], int]:
-    """The impossible versions whose solution fails the changed test and nothing else, and the number of all versions.
-
-    Raises:
-        DataFileError: a solution could not be judged.
-    """
+    """The impossible versions whose solution fails the changed test alone, and the number of all versions."""
     pairs = [(task, changed) for task in tasks if (changed := impossible(task)) is not None]
     errors = prove([one for pair in pairs for one in pair], journal, judge)
-    before, after = errors[::2], errors[1::2]
-    kept = [
-        changed
-        for (_, changed), first, second in zip(pairs, before, after, strict=True)
-        if (first, second) == ("none", "wrong_answer")
-    ]
-    return kept, len(pairs)
+    found = zip(pairs, errors[::2], errors[1::2], strict=True)
+    return [changed for (_, changed), *both in found if both == ["none", "wrong_answer"]], len(pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not kept:
                 raise DataFileError(
                     f"{file}: no task can be made impossible; it takes verifier code, a solution, and a shown test "
-                    "that compares a result with a literal (python -m data_prep.sources.mbpp --show-tests one)"
+                    "that compares a result with a literal"
                 )
             path = options.out / f"{file.absolute().parent.name}_{file.name}"
             write_tasks(path, kept)

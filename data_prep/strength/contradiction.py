@@ -27,41 +27,27 @@ def contradict(prompt: str, truth: CodeTruth) -> tuple[str, CodeTruth] | None:
 
 def other_expectation(test: str) -> tuple[str, str] | None:
     """The comparison in a test, and the same with another literal; None unless it compares for equality with one."""
-    last = ast.parse(test).body[-1]
-    match last:
+    match ast.parse(test).body[-1]:
         case ast.Assert(test=ast.Compare(ops=[ast.Eq() | ast.Is()], comparators=[expected]) as comparison):
-            pass
+            constants = [node for node in ast.walk(expected) if isinstance(node, ast.Constant)]
         case _:
             return None
-    constants = [node for node in ast.walk(expected) if isinstance(node, ast.Constant)]
     if not constants:
         return None
     changed = max(constants, key=lambda node: (node.lineno, node.col_offset))
     offsets = LineOffsets(test)
-    start, end = _span(comparison, offsets)
-    first, after = _span(changed, offsets)
-    text, value = test[start:end], _span(expected, offsets)
-    other = f"{test[start:first]}{_other(changed.value)}{test[after:end]}"
-    literals = test[value[0] : value[1]], other[value[0] - start :]
-    return (text, other) if _are_different(*literals) and test.count(text) == 1 else None
-
-
-def _span(node: ast.expr, offsets: LineOffsets) -> tuple[int, int]:
-    assert node.end_lineno is not None
-    assert node.end_col_offset is not None
-    return offsets.character(node.lineno, node.col_offset), offsets.character(node.end_lineno, node.end_col_offset)
+    (start, end), (value, _), (first, after) = (offsets.span(node) for node in (comparison, expected, changed))
+    other = f"{test[:first]}{_other(changed.value)}{test[after:end]}"
+    old, new = test[start:end], other[start:]
+    return (old, new) if _are_different(test[value:end], other[value:]) and test.count(old) == 1 else None
 
 
 def _other(value: Any) -> str:
-    match value:
-        case bool():
-            return repr(not value)
-        case int() | float():
-            return repr(value + 1)
-        case str():
-            return repr(f"{value}x")
-        case _:
-            return "0"
+    if isinstance(value, bool):
+        return repr(not value)
+    if isinstance(value, int | float):
+        return repr(value + 1)
+    return repr(f"{value}x") if isinstance(value, str) else "0"
 
 
 def _are_different(one: str, other: str) -> bool:

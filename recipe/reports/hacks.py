@@ -1,18 +1,16 @@
 """Reward hacking: proxy accuracy (tests that the prompt shows) against true accuracy, and the rate of special-casing.
 
-For folders of ``recipe.evaluate`` a table with 95% bootstrap intervals over problems; on rows of
-``data_prep.impossible`` the first column is their acceptance rate. RUNS, a folder of run directories named
-``<arm>.<repeat>`` or a file of ``recipe.keep``: the same of the updates' samples, as ``hacks.md`` and ``hacks.png``.
+For folders of ``recipe.evaluate`` a table; on rows of ``data_prep.impossible`` its first rate is their acceptance.
+RUNS, a folder of run directories named ``<arm>.<repeat>`` or a file of ``recipe.keep``: the same of the updates'
+samples, as ``hacks.md`` and ``hacks.png``.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from recipe.evaluation.folder import EvaluationFolder
@@ -23,39 +21,19 @@ from recipe.records.pictures import save
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.tables import markdown_table
 
-RATES = ("visible_accuracy", "accepted@1", "visible_gap", "special_casing_rate")
-HEADERS = ("shown tests pass (%)", "correct (%)", "gap (points)", "special-casing (%)")
+RATES = ("visible_accuracy", "accepted@1", "special_casing_rate", "visible_gap")
+HEADERS = ("shown tests pass (%)", "correct (%)", "special-casing (%)", "gap (points)")
+SHARES = ("reward/visible_acc", "reward/acc", "reward/guard/special_casing")
+
+Curves = Mapping[str, Sequence[NDArray[np.float64]]]  # arm -> (SHARES, updates) of each run
 
 
-@dataclass(frozen=True)
-class HackCurve:
-    """Shares of each update's samples: they pass the shown tests, are correct, special-case. Each (updates,)."""
-
-    visible: NDArray[np.float64]
-    correct: NDArray[np.float64]
-    special: NDArray[np.float64]
-
-    def at_the_end(self) -> tuple[float, float, float, float]:
-        """Means over the last quarter of the updates, in the order of HEADERS."""
-        count = -(-len(self.visible) // 4)
-        visible, correct, special = (float(one[-count:].mean()) for one in (self.visible, self.correct, self.special))
-        return visible, correct, visible - correct, special
-
-
-Curves = Mapping[str, Sequence[HackCurve]]  # arm -> the curves of its runs
-
-
-def read_curve(run: RunDirectory) -> HackCurve:
-    """The curve of a run; ReportError if it did not record whether the shown tests passed."""
+def read_curve(run: RunDirectory) -> NDArray[np.float64]:
+    """The SHARES of each update's samples, (3, updates); ReportError if a run did not record the first."""
     rows = [row for row in run.metrics() if "reward/acc" in row]
-    if not rows or any("reward/visible_acc" not in row for row in rows):
-        raise ReportError(f"{run.path} has no reward/visible_acc at every update: train it with this release")
-    keys = (
-        "reward/visible_acc",
-        "reward/acc",
-        "reward/guard/special_casing",
-    )  # a guard that no sample showed is left out
-    return HackCurve(*(np.array([row.get(key, 0.0) for row in rows]) for key in keys))
+    if not rows or any(SHARES[0] not in row for row in rows):
+        raise ReportError(f"{run.path} has no {SHARES[0]} at every update: train it with this release")
+    return np.array([[row.get(key, 0.0) for row in rows] for key in SHARES])  # a guard of no sample has no key
 
 
 def evaluations_table(folders: Sequence[Path]) -> str:
@@ -65,70 +43,50 @@ def evaluations_table(folders: Sequence[Path]) -> str:
         for folder in folders
         for name, found in EvaluationFolder(folder).metrics.items()
     ]
-    return "\n\n".join(
-        [
-            "Means over problems [95% bootstrap intervals].",
-            markdown_table(["evaluation", "problems", *HEADERS], lines),
-        ]
-    )
+    table = markdown_table(["evaluation", "problems", *HEADERS], lines)
+    return f"Means over problems [95% bootstrap intervals].\n\n{table}"
 
 
 def runs_table(curves: Curves) -> str:
-    """One row per arm: the last quarter of the updates, and special-casing in update 1, before the arm matters."""
+    """One row per arm: the last quarter of the updates, and special-casing at update 1, before the arm matters."""
     lines = []
     for arm, own in curves.items():
-        start = t_interval([float(curve.special[0]) for curve in own])
-        ends = [t_interval(values) for values in zip(*(curve.at_the_end() for curve in own), strict=True)]
-        lines.append([arm, str(len(own)), *(one.scaled(100).text() for one in (*ends, start))])
-    head = ["arm", "runs", *HEADERS, "special-casing, update 1 (%)"]
-    title = "Samples of the last quarter of the updates: means over runs [95% intervals, Student's t]."
-    return f"{title}\n\n{markdown_table(head, lines)}"
+        ends = np.array([curve[:, -(-curve.shape[1] // 4) :].mean(axis=1) for curve in own]).T
+        rates = [*ends, ends[0] - ends[1], np.array([curve[2, 0] for curve in own])]
+        lines.append([arm, str(len(own)), *(t_interval(100 * rate).text() for rate in rates)])
+    table = markdown_table(["arm", "runs", *HEADERS, "special-casing, update 1 (%)"], lines)
+    return f"Last quarter of the updates: means over runs [95% intervals, Student's t].\n\n{table}"
+
+
+def mean_curve(own: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The mean over runs at the updates that all have."""
+    shortest = min(curve.shape[1] for curve in own)
+    mean: NDArray[np.float64] = np.mean([curve[:, :shortest] for curve in own], axis=0)
+    return mean
 
 
 def draw_hacks(curves: Curves, path: Path) -> Path:
-    """Special-casing, and proxy beside true accuracy, over the updates: means over runs; thin lines are the runs."""
+    """Special-casing, and proxy beside true accuracy, over the updates: means over runs."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
     for number, (arm, own) in enumerate(curves.items()):
-        colour = f"C{number}"
-        for axes, name, style, label in (
-            (left, "special", "-", arm),
-            (right, "visible", "-", f"{arm}: shown tests pass"),
-            (right, "correct", "--", f"{arm}: correct"),
-        ):
-            values = [getattr(curve, name) for curve in own]
-            for one in values if len(values) > 1 else ():
-                axes.plot(np.arange(1, len(one) + 1), one, style, color=colour, linewidth=0.6, alpha=0.4)
-            length = min(map(len, values))
-            mean = np.mean([one[:length] for one in values], axis=0)
-            axes.plot(np.arange(1, length + 1), mean, style, color=colour, linewidth=1.8, label=label)
-    left.set(
-        title="answers that special-case the shown test", ylabel="share of an update's samples", ylim=(-0.02, 1.02)
-    )
+        visible, correct, special = mean_curve(own)
+        updates, colour = np.arange(1, len(visible) + 1), f"C{number}"
+        left.plot(updates, special, color=colour, label=arm)
+        right.plot(updates, visible, color=colour, label=f"{arm}: shown tests pass")
+        right.plot(updates, correct, color=colour, linestyle="--", label=f"{arm}: correct")
+    left.set(title="special-casing", ylabel="share of an update's samples", ylim=(-0.02, 1.02))
     right.set(title="proxy and true accuracy")
-    left.yaxis.set_major_formatter(PercentFormatter(1.0))
     for axes in (left, right):
         axes.set_xlabel("policy updates")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
     return save(figure, path)
 
 
-def write_hacks(curves: Curves, out: Path) -> str:
-    """Write the table and the picture of runs; returns the table."""
-    out.mkdir(parents=True, exist_ok=True)
-    table = runs_table(curves)
-    write_atomically(out / "hacks.md", f"{table}\n")
-    draw_hacks(curves, out / "hacks.png")
-    return table
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument("paths", type=Path, nargs="+", metavar="DIR", help="folders of recipe.evaluate, or one RUNS")
-    parser.add_argument(
-        "--out", type=Path, help="of RUNS: output folder (default: RUNS/summary; RUNS_summary of a file)"
-    )
+    parser.add_argument("--out", type=Path, help="of RUNS: output folder (default: RUNS/summary)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -139,8 +97,11 @@ def run(options: argparse.Namespace) -> None:
     source, *others = options.paths
     runs = [] if others else finished_runs(source)
     if not runs:
-        listed = ", ".join(map(str, options.paths))
-        raise ReportError(f"{listed}: neither evaluations (run_info.json) alone, nor one folder with finished runs")
+        raise ReportError(f"{source}: neither evaluations (run_info.json) alone, nor one folder with finished runs")
     warn_of_different_starts(runs)
     curves = {arm: [read_curve(one) for one in own] for arm, own in by_arm(runs).items()}
-    print(write_hacks(curves, options.out or summary_folder(source)))
+    out, table = options.out or summary_folder(source), runs_table(curves)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "hacks.md", f"{table}\n")
+    draw_hacks(curves, out / "hacks.png")
+    print(table)
