@@ -36,10 +36,14 @@ def other_expectation(test: str) -> tuple[str, str] | None:
         return None
     changed = max(constants, key=lambda node: (node.lineno, node.col_offset))
     offsets = LineOffsets(test)
-    (start, end), (value, _), (first, after) = (offsets.span(node) for node in (comparison, expected, changed))
-    other = f"{test[:first]}{_other(changed.value)}{test[after:end]}"
-    old, new = test[start:end], other[start:]
-    return (old, new) if _are_different(test[value:end], other[value:]) and test.count(old) == 1 else None
+    first, after = offsets.span(changed)
+
+    def both(node: ast.expr) -> tuple[str, str]:
+        start, end = offsets.span(node)
+        return test[start:end], f"{test[start:first]}{_other(changed.value)}{test[after:end]}"
+
+    found = both(comparison)
+    return found if _are_different(*both(expected)) and test.count(found[0]) == 1 else None
 
 
 def _other(value: Any) -> str:

@@ -17,7 +17,7 @@ from tests.data_prep.task_examples import fields, write_lines
 @pytest.mark.parametrize(
     ("test", "changed"),
     [
-        ("assert f(1)==3", "f(1)==4"),
+        ("assert f(1)==(3)", "f(1)==(4)"),
         ("import math\nassert f(1) == (3, -20)", "f(1) == (3, -21)"),
         ("assert f('é') == {'a': 'b'}", "f('é') == {'a': 'bx'}"),
         ("assert f(1) is True, 'why 1'", "f(1) is False"),
