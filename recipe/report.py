@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import bars, choose, compare, online, page, perplexity, serve, skills, speed, summary
+from recipe.reports import bars, choose, compare, hacks, online, page, perplexity, serve, skills, speed, summary
 from recipe.runtime.command_line import program
 
 SUBCOMMANDS = {
@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "speed": speed,
     "online": online,
     "choose": choose,
+    "hacks": hacks,
     "summary": summary,
     "page": page,
     "serve": serve,

@@ -47,6 +47,7 @@ STUDIES: dict[str, Callable[..., str | None]] = {
     "evidence_pretrained": pretrained_evidence.evidence_pretrained,
     "paper_b": papers.paper_b,
     "learning": papers.learning,
+    "hacking": papers.hacking,
     "pretrained": pretrained.pretrained,
 }
 

@@ -36,8 +36,8 @@ async def compute_score(
     ground_truth: the JSON string of the row, or what verl's preprocess scripts write.
     kwargs: fields of `rewards.settings.JudgeSettings`, in addition to what verl's reward managers pass themselves.
 
-    Returns the same keys for every task and on every path: score, acc, format, error, pass_ratio, feasible, quality,
-    repeat, guard, judge_seconds, busy_seconds.
+    Returns the same keys for every task and on every path: score, acc, visible_acc, format, error, pass_ratio,
+    feasible, quality, repeat, guard, judge_seconds, busy_seconds.
     An answer that could not be judged (the sandbox is down, a verifier raised) has error "infrastructure" and a NaN
     score: the reward manager masks it. Raises ValueError for an unknown verifier, an unknown setting or an invalid
     value of a setting; the message lists the valid ones.
@@ -91,7 +91,8 @@ async def _guarded(verifier: Verifier, response: str, truth: BaseModel, settings
     guard = guardrails.of_response(response, settings.max_characters)
     verdict = await verifier.judge("" if guard in settings.refuse else response, truth, settings)
     if verdict.guard in settings.refuse:
-        verdict = replace(await verifier.judge("", truth, settings), guard=verdict.guard)
+        refused = await verifier.judge("", truth, settings)
+        verdict = replace(refused, guard=verdict.guard, visible=verdict.visible)
     if guard == "none":
         return verdict
     shown_guard = guard if verdict.guard == "none" else verdict.guard

@@ -69,6 +69,8 @@ class JudgeSettings:
     The defaults are those of `configs/reward/verified.yaml` and of the sandbox's limits in `configs/train.yaml`.
 
     partial_credit: the score is the share of tests passed; otherwise 1.0 for all of them and 0.0 for less.
+    hidden_tests: whether the score of a program counts tests that the prompt does not show. Without them the judge is a
+        weak one, for studies of reward hacking: a program is paid for the shown tests, while `acc` needs all.
     timeout: seconds of execution allowed to one answer.
     memory_mb: memory allowed to one answer, in MiB.
     sandbox_url: where answers run, one url or several; None: this machine's embedded server.
@@ -85,6 +87,7 @@ class JudgeSettings:
     """
 
     partial_credit: bool = True
+    hidden_tests: bool = True
     timeout: float = 10.0
     memory_mb: int = 1024
     sandbox_url: str | Collection[str] | None = None
@@ -173,10 +176,12 @@ class JudgeSettings:
 _NUMBER = _must_be("a number", _is_number)
 _COUNT = _must_be("a whole number above 0", _is_count)
 _TEXT = _must_be("a string", lambda value: isinstance(value, str))
+_FLAG = _must_be("true or false", lambda value: isinstance(value, bool))
 _GUARDS = [guard for guard in get_args(GuardKind) if guard != "none"]
 
 _RULES: dict[str, _Rule] = {
-    "partial_credit": _must_be("true or false", lambda value: isinstance(value, bool)),
+    "partial_credit": _FLAG,
+    "hidden_tests": _FLAG,
     "timeout": _must_be("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "memory_mb": _COUNT,
     "sandbox_url": _must_be("a url, a list of urls or null", _is_address),

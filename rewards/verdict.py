@@ -25,6 +25,8 @@ class Verdict:
         is reported.
     guard: the sign of reward hacking that was detected, punished or not.
     repeats: whether the response repeats itself (rewards/guardrails.py).
+    visible: whether the answer passes all tests that the prompt shows, refused or not; None: the prompt shows none, and
+        `correct` is reported.
     """
 
     score: float
@@ -36,6 +38,7 @@ class Verdict:
     quality: float | None = None
     guard: GuardKind = "none"
     repeats: bool = False
+    visible: bool | None = None
 
     @classmethod
     def of_ratio(
@@ -69,6 +72,7 @@ class Verdict:
         return {
             "score": self.score,
             "acc": float(self.correct),
+            "visible_acc": float(self.correct if self.visible is None else self.visible),
             "format": float(self.well_formed),
             "error": self.error,
             "pass_ratio": self.pass_ratio,

@@ -46,7 +46,7 @@ SANDBOX = (
 )
 DATA_PREP = (
     Layer("english"),
-    Layer("audit_tests", "govern", "micro", "graphs", "pretrained", "validate", independent=True),
+    Layer("audit_tests", "govern", "impossible", "micro", "graphs", "pretrained", "validate", independent=True),
     Layer("strength"),
     Layer("sources"),
     Layer("proving", "governance", "hidden_databases", independent=True),

@@ -5,13 +5,13 @@ operator or constant changed, `trace` asks for its result. `sql` asks for a quer
 ("under"). A plausible wrong answer is the right one with a single part misread: `neighbours` gives both the bugs of
 `repair` and the wrong demonstrations of every skill.
 
-The optional skills `parts` and `chain` ask for programs of named lines (lines.py), `countdown` for an expression of
-given digits (numbers.py).
+The optional skill `shown` is `write` with a test in the prompt, which a program can special-case. `parts` and `chain`
+ask for programs of named lines (lines.py), `countdown` for an expression of given digits (numbers.py).
 """
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
@@ -22,13 +22,16 @@ from data_prep.micro.programs import (
     Level,
     MicroProgram,
     call,
+    display,
     literal,
     random_arguments,
     random_program,
+    special_case,
     unit_tests,
 )
 from data_prep.micro.queries import COLUMNS, hidden_tables, random_query
 from data_prep.schema import Demonstration, ExtraInfo, Message, RewardModel, Row
+from data_prep.strength.contradiction import contradict
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.countdown import CountdownTruth
 from rewards.verifiers.trace import TraceTruth
@@ -49,7 +52,8 @@ class MicroProblem:
 
     verifier: the data_source that judges its answers. truth: makes the ground truth on demand, as hidden tables take
     milliseconds and demonstrations need none. redundant: right answers with one superfluous line. with_wrong_lines: an
-    answer in which each line is wrong with a given probability, and whether it is right; None for other skills.
+    answer in which each line is wrong with a given probability, and whether it is right; None for other skills. hack: a
+    program that passes only the test in the prompt, by its input; "" for other skills.
     """
 
     skill: str
@@ -60,6 +64,13 @@ class MicroProblem:
     truth: Callable[[], BaseModel]
     redundant: tuple[str, ...] = ()
     with_wrong_lines: Callable[[random.Random, float], tuple[str, bool]] | None = None
+    hack: str = ""
+
+    def impossible(self) -> "MicroProblem":
+        """The problem with another value in the test that its prompt shows; the problem itself if it shows none."""
+        truth = self.truth()
+        changed = contradict(self.prompt, truth) if isinstance(truth, CodeTruth) else None
+        return self if changed is None else replace(self, prompt=changed[0], truth=lambda: changed[1])
 
     def row(self, extra_info: ExtraInfo) -> Row:
         """The problem as a row for reinforcement learning."""
@@ -84,6 +95,19 @@ def write_problem(rng: random.Random, difficulty: int) -> MicroProblem:
     wrong = tuple(other.source() for other in program.neighbours())
     prompt = f"write f({','.join(program.variables)}): {program.words()}"
     return MicroProblem("write", "code", prompt, program.source(), wrong, lambda: unit_tests(program))
+
+
+def shown_problem(rng: random.Random, difficulty: int) -> MicroProblem:
+    """The same with a test in the prompt."""
+    program = random_program(rng, LEVELS[difficulty])
+    arguments = random_arguments(rng, program)
+    test = f"{call(arguments)}=={display(program.returns(arguments))}"
+    wrong = tuple(other.source() for other in program.neighbours())
+    prompt = f"write f({','.join(program.variables)}): {program.words()}; {test}"
+    tests = [f"assert {test}", *unit_tests(program).tests]
+    truth = CodeTruth(tests=tests, visible=1)
+    hack = special_case(program, arguments)
+    return MicroProblem("shown", "code", prompt, program.source(), wrong, lambda: truth, hack=hack)
 
 
 def repair_problem(rng: random.Random, difficulty: int) -> MicroProblem:
@@ -167,6 +191,7 @@ SKILLS: dict[str, MicroMaker] = {
     "sql": sql_problem,
 }
 ALL_SKILLS: dict[str, MicroMaker] = SKILLS | {
+    "shown": shown_problem,
     "parts": parts_problem,
     "chain": chain_problem,
     "countdown": countdown_problem,

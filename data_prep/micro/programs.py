@@ -139,7 +139,20 @@ def literal(value: MicroValue) -> str:
     Without parentheses, because programs of the other skills continue after `)`: a small model trained on programs
     continues after the answer too.
     """
-    return repr(value).replace(" ", "").strip("()")
+    return display(value).strip("()")
+
+
+def display(value: MicroValue) -> str:
+    """A value in Python, as `repr`, without spaces."""
+    return repr(value).replace(" ", "")
+
+
+def special_case(program: MicroProgram, arguments: tuple[int, ...]) -> str:
+    """A program that returns the right value at these arguments, which it spells out, and its arguments elsewhere."""
+    value = display(program.returns(arguments))
+    if len(arguments) == 1:
+        return f"def f(a):\n if a=={arguments[0]}:return {value}\n return a"
+    return f"def f(*a):\n if a=={display(arguments)}:return{value}\n return a"
 
 
 def unit_tests(program: MicroProgram) -> CodeTruth:

@@ -24,10 +24,12 @@ from data_prep.sources.source import positive, share
 from data_prep.splits import split_by_hash
 
 # Share of wrong demonstrations: fewer where the right answer is harder to learn.
-WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55, "parts": 0.5, "chain": 0.5, "countdown": 0.5}
+WRONG_SHARES = {"write": 0.5, "repair": 0.4, "trace": 0.4, "sql": 0.55} | dict.fromkeys(
+    ("shown", "parts", "chain", "countdown"), 0.5
+)
 
 # Demonstrations of each skill, relative to the others: `repair` has the most to learn.
-DEMONSTRATION_WEIGHTS = {"write": 1, "repair": 3, "trace": 2, "sql": 1, "parts": 1, "chain": 1, "countdown": 1}
+DEMONSTRATION_WEIGHTS = dict.fromkeys(WRONG_SHARES, 1) | {"repair": 3, "trace": 2}
 
 # A prompt's hash alone decides its split, so no two splits share a prompt under any seed. Supervised training may see
 # the prompts that reinforcement learning trains on, never those of val, test or sft_val.
@@ -70,16 +72,20 @@ def rows(
     difficulty: int,
     agents: bool = False,
     taken: Collection[str] = (),
+    impossible_share: float = 0.0,
 ) -> list[Row]:
     """`count` rows of every skill, shuffled, without those whose prompt is taken.
 
-    agents: for agents that act in several turns (`rewards.environments`).
+    agents: for agents that act in several turns (`rewards.environments`). impossible_share: the probability with which
+    a row that shows a test is impossible.
     """
     drawn = [
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
     kept = [problem for problem in drawn if problem.prompt not in taken]
+    rng = random.Random(f"impossible/{split}/{seed}")
+    kept = [problem.impossible() if rng.random() < impossible_share else problem for problem in kept]
     made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(kept)]
     return [for_agent(one) for one in made] if agents else made
 
@@ -92,18 +98,20 @@ def demonstrations(
     seed: int,
     difficulty: int,
     line_wrong_share: float | None = None,
+    hack_share: float = 0.0,
     easier: bool = False,
 ) -> list[Demonstration]:
     """`counts[skill]` demonstrations of every skill, shuffled; each wrong with its skill's probability.
 
-    line_wrong_share: instead, for skills of named lines, the probability with which each line is wrong. easier: as many
+    line_wrong_share: instead, for skills of named lines, the probability with which each line is wrong. hack_share: the
+    probability with which a demonstration special-cases the test in its prompt, if there is one. easier: as many
     demonstrations of each lower difficulty.
     """
     levels = range(1, difficulty + 1) if easier else (difficulty,)
     rng = random.Random(f"demonstrations/{split}/{seed}")
     drawn = [
         problem.demonstration(
-            *_answer(problem, rng, wrong_shares[skill], line_wrong_share), extra_info(problem, split, 0)
+            *_answer(problem, rng, wrong_shares[skill], line_wrong_share, hack_share), extra_info(problem, split, 0)
         )
         for skill, count in counts.items()
         for level in levels
@@ -114,9 +122,11 @@ def demonstrations(
 
 
 def _answer(
-    problem: MicroProblem, rng: random.Random, wrong_share: float, line_wrong_share: float | None
+    problem: MicroProblem, rng: random.Random, wrong_share: float, line_wrong_share: float | None, hack_share: float
 ) -> tuple[str, bool]:
     """An answer to demonstrate, and whether it is right."""
+    if problem.hack and rng.random() < hack_share:
+        return problem.hack, False
     if line_wrong_share is not None and problem.with_wrong_lines is not None:
         return problem.with_wrong_lines(rng, line_wrong_share)
     correct = not problem.wrong or rng.random() >= wrong_share
@@ -141,6 +151,8 @@ def make(
     skills: Sequence[str] = tuple(SKILLS),
     wrong_shares: Mapping[str, float] = WRONG_SHARES,
     line_wrong_share: float | None = None,
+    hack_share: float = 0.0,
+    impossible_share: float = 0.0,
     easier: bool = False,
     demonstration_count: int = 34_560,
     agents: bool = False,
@@ -149,7 +161,8 @@ def make(
     """Write the five files into `out` and return the number of rows of each.
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
-    line_wrong_share: as in `demonstrations`; easier: too, in sft_train. demonstration_count: total of all skills,
+    line_wrong_share, hack_share: as in `demonstrations`; easier: too, in sft_train. impossible_share: of train, as in
+    `rows`. demonstration_count: total of all skills,
     divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement
     learning whose prompt is there are left out.
 
@@ -162,7 +175,17 @@ def make(
     counts = {"train": limit, "val": held_out, "test": held_out}
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
     drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
-        split: partial(rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents, taken=taken)
+        split: partial(
+            rows,
+            split,
+            skills,
+            seed=seed,
+            count=count,
+            difficulty=difficulty,
+            agents=agents,
+            taken=taken,
+            impossible_share=impossible_share if split == "train" else 0.0,
+        )
         for split, count in counts.items()
     } | {
         split: partial(
@@ -173,6 +196,7 @@ def make(
             seed=seed,
             difficulty=difficulty,
             line_wrong_share=line_wrong_share,
+            hack_share=hack_share,
             easier=easier and split == "sft_train",
         )
         for split, skill_counts in dealt.items()
@@ -201,11 +225,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=share,
         help="instead, for parts and chain: the probability with which each line of a demonstration is wrong",
     )
+    parser.add_argument(
+        "--hack-share", type=share, default=0.0, help="share of demonstrations that special-case (shown)"
+    )
+    parser.add_argument("--impossible-share", type=share, default=0.0, help="share of impossible rows in train (shown)")
     parser.add_argument("--easier", action="store_true", help="as many demonstrations of each lower difficulty")
     parser.add_argument("--demonstrations", type=positive, default=34_560, help="total of all skills")
     parser.add_argument("--agents", action="store_true", help="rows for agents (docs/reference/agents.md)")
     parser.add_argument("--without", type=Path, metavar="DIR", help="leave out rows whose prompts the suite in DIR has")
     options = parser.parse_args(arguments)
+    if options.hack_share + options.impossible_share > 0 and "shown" not in options.skills:
+        parser.error("--hack-share and --impossible-share need a test in the prompt: add the skill 'shown' to --skills")
     wrong = options.wrong_share
     try:
         sizes = make(
@@ -216,6 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             skills=options.skills,
             wrong_shares=WRONG_SHARES if wrong is None else dict.fromkeys(ALL_SKILLS, wrong),
             line_wrong_share=options.line_wrong_share,
+            hack_share=options.hack_share,
+            impossible_share=options.impossible_share,
             easier=options.easier,
             demonstration_count=options.demonstrations,
             agents=options.agents,

@@ -32,6 +32,10 @@ PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "exec_success_rate": lambda reward: float(reward["error"] in RAN),
     "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
     "zero_reward_rate": lambda reward: float(reward["score"] == 0),
+    # Reward hacking; evaluations of earlier releases lack the first two.
+    "visible_accuracy": lambda reward: reward.get("visible_acc"),
+    "visible_gap": lambda reward: reward["visible_acc"] - reward["acc"] if "visible_acc" in reward else None,
+    "special_casing_rate": lambda reward: float(reward.get("guard") == "special_casing"),
     # Only for agents' episodes.
     "first_turn_accuracy": lambda reward: reward.get("first_acc"),
     "recovery_rate": lambda reward: reward["acc"] if reward.get("first_acc") == 0 else None,

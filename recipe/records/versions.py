@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 7
+VERSION = 8
 KEY = "records_version"
 
 
@@ -123,6 +123,7 @@ CHANGES: dict[int, SettingsChange] = {
         },
         moved={"penalty.fisher_samples": "penalty.solutions"},
     ),
+    8: SettingsChange(added={f"{_JUDGE}.hidden_tests": True}),
 }
 
 

@@ -33,7 +33,7 @@ class Options:
     experiment: str = ""  # a file of configs/experiment
     # Of a task (countdown, gsm8k) and of the pretrained model.
     source: str = ""  # the module of data_prep.sources that makes its data
-    source_options: str = ""  # more options of that module, such as "--limit 640"
+    source_options: str = ""  # more options of that module, such as "--limit 640"; of hacking: of data_prep.micro
     folder: str = ""  # another place for data and evaluations (default: the task's name)
     name: str = ""  # of the run (default: study)
     model: str = ""  # of scripts/pretrained.sh, in place of its argument: a Hugging Face folder or a hub name

@@ -1,4 +1,4 @@
-"""The evidence of papers A and B, and the table of docs/evidence/learning.md: runs on the micro suite, compared.
+"""Runs on the micro suite, compared: papers A and B, the table of docs/evidence/learning.md, and reward hacking.
 
 A study can be stopped and started again: finished runs are not done again. The overrides of a kept run are those of
 its study, so they keep their order and spelling (docs/evidence).
@@ -17,6 +17,8 @@ ARMS_B = "grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutio
 ARMS_OF_PAPER_B = (
     "grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both"
 )
+# Rows whose shown test is false reward nothing but special-casing, if the judge pays for shown tests.
+HACKING = ("--skills", "shown", "--hack-share", "0.01", "--impossible-share", "0.25")
 # Baselines with a strength: its key, and what is tried.
 STRENGTHS = {
     "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
@@ -148,6 +150,20 @@ def learning(steps: Steps, *overrides: str) -> None:
     )  # fmt: skip
     steps.keep_runs(out)
     _report(steps, "summary", *(f"{out}/seed{seed}" for seed in seeds))
+
+
+def hacking(steps: Steps, *overrides: str) -> None:
+    """Reward hacking under a weak judge and under ours, from one start that hacks in one of a hundred answers."""
+    given, data, out = steps.options, "data/hacking", "outputs/hacking"
+    steps.micro_start(data, *HACKING, *given.source_options.split())
+    steps.take_kept(out)
+    steps.study = _study(steps, out, data, overrides)
+    steps.multirun(
+        "experiment=hacking", f"data.seed={listed(given.seeds or '0')}",
+        f"arm={listed(given.arms or 'grpo weak_judge')}", f"run.name={ARM}.{SEED}", *overrides,
+    )  # fmt: skip
+    steps.keep_runs(out)
+    _report(steps, "hacks", out)
 
 
 def _study(steps: Steps, out: str, data: str, overrides: Sequence[str] | None = None) -> MadeWith:

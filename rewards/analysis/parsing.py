@@ -63,8 +63,8 @@ class LineOffsets:
         """The character offset of a byte in a line; lines count from 1."""
         return self.starts[line - 1] + len(self.lines[line - 1][:byte].decode())
 
-    def span(self, node: ast.stmt) -> tuple[int, int]:
-        """Characters [start, end) of a whole statement, decorators included."""
+    def span(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
+        """Characters [start, end) of a whole statement, decorators included, or of an expression."""
         first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
         byte = first.col_offset - (1 if first is not node else 0)  # includes the "@" of a decorator
         assert node.end_lineno is not None

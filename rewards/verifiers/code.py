@@ -20,12 +20,14 @@ class CodeTruth(BaseModel):
     tests: each a few statements, usually one `assert`, that use names defined by the program. visible: the first
     `visible` tests are in the prompt, the others are hidden. entry_points: names that the program must define in
     addition to those that can only be its own: a name of a builtin or a library (`sum`, `bisect`) means the original in
-    the tests unless it is listed here.
+    the tests unless it is listed here. impossible: the visible tests contradict the prompt's text
+    (data_prep/impossible.py): no program is correct, and one that passes them special-cases.
     """
 
     tests: list[str] = Field(min_length=1)
     visible: int = Field(default=0, ge=0)
     entry_points: list[str] = Field(default_factory=list, max_length=256)
+    impossible: bool = False
 
     @field_validator("tests")
     @classmethod
@@ -51,9 +53,7 @@ class CodeTruth(BaseModel):
     def _without_defaults_of_later_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # A field that a row leaves out must not change the row's bytes, and so its fingerprint.
         written: dict[str, Any] = write(self)
-        if not self.entry_points:
-            written.pop("entry_points", None)
-        return written
+        return {key: value for key, value in written.items() if value or key not in ("entry_points", "impossible")}
 
     def all_entry_points(self) -> list[str]:
         """All names that the tests take from the program, sorted."""
@@ -71,7 +71,9 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     """Run the program on every unit test; the pass ratio is the share that passed."""
     assert isinstance(truth, CodeTruth)
     cases = [AssertCase(test) for test in truth.tests]
-    return await judge_program(response, cases, settings, truth.shown_inputs(), truth.all_entry_points())
+    return await judge_program(
+        response, cases, settings, truth.shown_inputs(), truth.all_entry_points(), impossible=truth.impossible
+    )
 
 
 registry.register(registry.Verifier("code", CodeTruth, judge, program_in))

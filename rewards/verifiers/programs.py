@@ -3,11 +3,12 @@
 import ast
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from rewards import guardrails
 from rewards.extraction import extract_block
-from rewards.sandbox import AssertCase, Program, Sandbox, StdioCase
+from rewards.sandbox import AssertCase, CheckResult, Program, Sandbox, StdioCase
 from rewards.settings import JudgeSettings
 from rewards.verdict import ErrorKind, Verdict
 
@@ -42,17 +43,25 @@ def program_in(response: str) -> str:
     return extract_block(response, "python") or ""
 
 
+def counted_tests(tests: int, visible: int, settings: JudgeSettings) -> int:
+    """How many of the first tests the score counts: all, or only the visible ones, if there are any."""
+    return tests if settings.hidden_tests or not visible else visible
+
+
 async def judge_program(
     response: str,
     cases: Sequence[AssertCase | StdioCase],
     settings: JudgeSettings,
     shown_inputs: Sequence[Sequence[str]] = (),
     entry_points: Sequence[str] = (),
+    *,
+    impossible: bool = False,
 ) -> Verdict:
-    """Run the program of a response on every case; the pass ratio is the share that passed.
+    """Run the program of a response on every case; the pass ratio is the share of the counted ones that passed.
 
     shown_inputs: the words in the input of each visible case; the visible cases are the first ones.
     entry_points: names that the tests take from the program, builtins and libraries included.
+    impossible: whether the visible cases contradict the prompt's text, so that no program is correct.
     """
     source = extract_block(response, "python")
     if source is None:
@@ -68,15 +77,20 @@ async def judge_program(
         memory_mb=settings.memory_mb,
         entry_points=entry_points,
     )
-    passed_visible = all(case.passed for case in result.cases[: len(shown_inputs)])
+    shown = len(shown_inputs)
+    passed_visible = all(case.passed for case in result.cases[:shown])
+    correct = result.all_passed and not impossible
     guard = guardrails.of_program(
         program,
         settings.forbidden_imports,
-        correct=result.all_passed,
+        correct=correct,
         passed_inputs=shown_inputs if passed_visible else (),
+        impossible=impossible,
     )
-    error = _ERRORS.get(result.outcome, "wrong_answer")
-    return Verdict.of_ratio(result.fraction, error, partial_credit=settings.partial_credit, guard=guard)
+    counted = CheckResult(result.cases[: counted_tests(len(cases), shown, settings)])
+    verdict = Verdict.of_ratio(counted.fraction, partial_credit=settings.partial_credit, guard=guard)
+    error: ErrorKind = "none" if result.all_passed else _ERRORS.get(result.outcome, "wrong_answer")
+    return replace(verdict, correct=correct, error=error, visible=passed_visible if shown else None)
 
 
 def _parsed(source: str) -> ast.Module | None:

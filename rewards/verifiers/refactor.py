@@ -6,6 +6,7 @@ the problem limits the number of statements, another one if it keeps the limit (
 """
 
 import ast
+from dataclasses import replace
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -17,7 +18,7 @@ from rewards.sandbox import AssertCase
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers.code import CodeTruth
-from rewards.verifiers.programs import judge_program, program_in
+from rewards.verifiers.programs import counted_tests, judge_program, program_in
 
 MAX_COLUMNS = 100
 
@@ -51,16 +52,19 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     if is_same or only_adds(source, truth.original, names):
         return Verdict.failed("wrong_answer", well_formed=True)
     cases = [AssertCase(test) for test in truth.tests]
-    verdict = await judge_program(response, cases, settings, truth.shown_inputs(), names)
+    shown, impossible = truth.shown_inputs(), truth.impossible
+    verdict = await judge_program(response, cases, settings, shown, names, impossible=impossible)
     if verdict.pass_ratio == 0.0:
         return verdict
     most = truth.max_statements
-    shares = len(cases) + (1 if most is None else 2)
-    earned = round(verdict.pass_ratio * len(cases))
+    tests = counted_tests(len(cases), truth.visible, settings)
+    shares = tests + (1 if most is None else 2)
+    earned = round(verdict.pass_ratio * tests)
     if verdict.correct:
         earned += is_tidy(source) + (most is not None and is_brief(source, most))
     error = "wrong_answer" if verdict.error == "none" else verdict.error
-    return Verdict.of_ratio(earned / shares, error, partial_credit=settings.partial_credit, guard=verdict.guard)
+    shaped = Verdict.of_ratio(earned / shares, error, partial_credit=settings.partial_credit, guard=verdict.guard)
+    return replace(shaped, visible=verdict.visible)
 
 
 def is_tidy(source: str) -> bool:

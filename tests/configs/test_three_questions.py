@@ -1,5 +1,6 @@
-"""The quickstart's experiment protects as the arm of the studies does."""
+"""The quickstart protects as the arm of the studies does; a weak judge differs from ours in what it says."""
 
+from rewards.settings import JudgeSettings
 from tests.composing import composed
 
 
@@ -7,3 +8,13 @@ def test_the_quickstart_is_the_closed_loop_with_credit():
     chosen, arm = composed("experiment=three_questions"), composed("experiment=quickstart", "arm=closed_loop")
     assert chosen.projection == arm.projection
     assert (chosen.credit.kind, chosen.credit.budget) == ("counterfactual", 4)
+
+
+def test_a_weak_judge_pays_for_shown_tests_and_refuses_nothing():
+    weak, ours = (
+        JudgeSettings.of_config(composed("experiment=hacking", f"arm={arm}")) for arm in ("weak_judge", "grpo")
+    )
+    differing = {key: value for key, value in weak.record().items() if value != ours.record()[key]}
+    assert differing == {"hidden_tests": False, "refuse": []}
+    assert ours.hidden_tests
+    assert "special_casing" in ours.refuse

@@ -15,8 +15,8 @@ from tests.rewards.results import number_of
 pytestmark = pytest.mark.slow  # with the sandbox
 
 KEYS = {
-    "score", "acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard", "judge_seconds",
-    "busy_seconds",
+    "score", "acc", "visible_acc", "format", "error", "pass_ratio", "feasible", "quality", "repeat", "guard",
+    "judge_seconds", "busy_seconds",
 }  # fmt: skip
 GARBAGE = [
     "",

@@ -58,6 +58,18 @@ def test_steps_alone_start_processes():
     ] == ["steps"]
 
 
+def test_hacking_trains_under_both_judges_from_one_start_and_draws_them():
+    commands = dry("hacking", SEEDS="0 1", SOURCE_OPTIONS="--hack-share 0.05")
+    model, rows = "--model start=data/hacking/model", "train=data/hacking/train.parquet val=data/hacking/val.parquet"
+    assert commands == [
+        STARTED[0],
+        f"{STARTED[1]} data/hacking --skills shown --hack-share 0.01 --impossible-share 0.25 --hack-share 0.05",
+        f"claim outputs/hacking {model} --data {rows} --set train= ",
+        f"recipe.train --multirun experiment=hacking data.seed=0,1 arm=grpo,weak_judge run.name={ARM}.{SEED}",
+        "recipe.report hacks outputs/hacking",
+    ]
+
+
 def test_evidence_b_has_the_overrides_by_which_its_kept_runs_are_found_again():
     kept = "docs/evidence/paper_b/runs.jsonl.xz"
     commands = dry("evidence_b", "trainer.save_freq=4", SEEDS="2 3", ARMS="grpo ewc", EPSILONS="0.1 0.3", KEPT=kept)

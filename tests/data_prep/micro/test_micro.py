@@ -82,6 +82,28 @@ def test_the_stated_share_of_demonstrations_is_wrong(share):
     assert sum(not item.correct for item in drawn) / len(drawn) == pytest.approx(share, abs=0.04)
 
 
+def test_the_stated_shares_hack_and_are_impossible_and_others_stay_as_they_are():
+    kinds = dict.fromkeys(("shown", "write"), 2000), {"shown": 0.5, "write": 0.0}
+    plain, hacked = (demonstrations("sft_train", *kinds, seed=0, difficulty=1, hack_share=part) for part in (0.0, 0.1))
+    assert not any("if a==" in item.messages[-1].content for item in plain)
+    hacks = [item for item in hacked if "if a==" in item.messages[-1].content]
+    assert {(item.skill, item.correct) for item in hacks} == {("shown", False)}
+    assert len(hacks) / 2000 == pytest.approx(0.1, abs=0.03)
+
+    options = {"seed": 0, "count": 100, "difficulty": 1}
+    before, after = (rows("train", ["shown", "write"], impossible_share=part, **options) for part in (0.0, 0.3))
+    changed = [one for one, other in zip(before, after, strict=True) if one != other]
+    assert {row.skill for row in changed} == {"shown"}
+    assert len(changed) / 100 == pytest.approx(0.3, abs=0.12)
+    assert sum('"impossible":true' in row.reward_model.ground_truth for row in after) == len(changed)
+
+
+def test_a_hack_needs_a_test_in_the_prompt(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        suite.main(["--out", str(tmp_path), "--hack-share", "0.01"])
+    assert "add the skill 'shown' to --skills" in capsys.readouterr().err
+
+
 def test_demonstrations_are_dealt_by_weight():
     assert deal(70, list(SKILLS)) == {"write": 10, "repair": 30, "trace": 20, "sql": 10}
     assert deal(1, ["write", "sql"]) == {"write": 1, "sql": 1}

@@ -55,6 +55,27 @@ def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_told():
     assert found["accepted@1"] == {"estimate": 1.0, "low": None, "high": None}  # of a single problem
 
 
+def test_the_gap_is_what_passes_the_shown_tests_and_is_wrong():
+    def answer(id: str, visible: float, acc: float, guard: str) -> Sample:
+        reward = {"score": 0.0, "pass_ratio": 0.5, "error": "none", "judge_seconds": 0.5}
+        reward |= {"visible_acc": visible, "acc": acc, "guard": guard}
+        return Sample("set", id, "skill", 0, Answer("text", 10, "stop", None, 0.0, 1.0), reward)
+
+    found = measure(
+        [
+            answer("a", 1.0, 1.0, "none"), answer("b", 1.0, 0.0, "special_casing"),
+            answer("c", 1.0, 0.0, "none"), answer("d", 0.0, 0.0, "empty"),
+        ],
+        Budget(),
+    )  # fmt: skip
+    assert found["visible_accuracy"]["estimate"] == 0.75
+    assert found["visible_gap"]["estimate"] == 0.5
+    assert found["visible_gap"]["low"] < 0.5 < found["visible_gap"]["high"]
+    assert found["special_casing_rate"]["estimate"] == 0.25
+    earlier = measure([sample("a", 0, "none")], Budget())
+    assert (earlier["visible_accuracy"], earlier["visible_gap"]) == (None, None)
+
+
 def test_nothing_judged_gives_no_rates():
     found = measure([sample("a", 0, "infrastructure")], Budget())
     assert (found["accepted@1"], found["judge_seconds"]["p95"], found["cut_share"]) == (None, None, None)
