@@ -32,7 +32,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.agreements import stock  # noqa: E402
 from benchmarks.agreements.clean_answers import CleanAnswer, gsm8k, mathematics  # noqa: E402
-from benchmarks.agreements.clean_programs import called, printing  # noqa: E402
+from benchmarks.agreements.clean_programs import program  # noqa: E402
 from rewards import compute_score  # noqa: E402
 
 MAKERS: dict[str, Callable[[random.Random], CleanAnswer]] = {
@@ -40,8 +40,8 @@ MAKERS: dict[str, Callable[[random.Random], CleanAnswer]] = {
     "lighteval/MATH": lambda rng: mathematics("lighteval/MATH", rng),
     "numina_olympiads": lambda rng: mathematics("numina_olympiads", rng),
     "math_dapo": lambda rng: mathematics("math_dapo", rng),
-    "codecontests": lambda rng: printing("codecontests", rng),
-    "taco": lambda rng: called("taco", rng),
+    "codecontests": lambda rng: program("codecontests", rng, calls=False),
+    "taco": lambda rng: program("taco", rng, calls=True),
 }
 
 
@@ -66,19 +66,19 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
     """verl's scores, each within `limit` seconds."""
     found: list[Judged] = []
     while len(found) < len(answers):
-        program = await asyncio.create_subprocess_exec(
+        scorer = await asyncio.create_subprocess_exec(
             sys.executable, stock.__file__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        assert program.stdin is not None
-        assert program.stdout is not None
+        assert scorer.stdin is not None
+        assert scorer.stdout is not None
         try:
             # The first one pays for the imports, and is asked again.
             first = len(found)
             for answer in [answers[first], *answers[first:]]:
-                program.stdin.write(json.dumps([answer.source, answer.text, answer.truth]).encode() + b"\n")
+                scorer.stdin.write(json.dumps([answer.source, answer.text, answer.truth]).encode() + b"\n")
                 started = time.perf_counter()
-                line = await asyncio.wait_for(program.stdout.readline(), limit if len(found) > first else limit + 300)
+                line = await asyncio.wait_for(scorer.stdout.readline(), limit if len(found) > first else limit + 600)
                 if not line:
                     raise RuntimeError(f"verl's scorer ended at {answer}")
                 score, seconds = json.loads(line)
@@ -89,8 +89,8 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
             found = [*found[:first], *found[first + 1 :], Judged(None, time.perf_counter() - started)]
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
-            await program.wait()
+                os.killpg(scorer.pid, signal.SIGKILL)
+            await scorer.wait()
     return found
 
 
@@ -138,7 +138,7 @@ async def compared(options: argparse.Namespace) -> None:
     for source in options.sources:
         answers = answers_of(source, options.answers, options.seed)
         theirs = await by_verl(answers, options.limit)
-        new = [one for one in answers if "/MATH" not in source or (one.text, one.truth) not in known]
+        new = [one for one in answers if (one.text, one.truth) not in known]
         known |= {(one.text, one.truth): found for one, found in zip(new, await by_us(new), strict=True)}
         ours = [known[one.text, one.truth] for one in answers]
         kinds.append(reported(table, answers, theirs, ours))

@@ -54,7 +54,7 @@ def _text(lines: Any) -> str:
 
 def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     calls = [
-        {"args": list(map(_with_whole_keys, _arguments(given))),
+        {"args": _arguments(given),
          "expected": json.loads(out) if isinstance(given, str) else out}
         for given, out in pairs
     ]  # fmt: skip
@@ -64,10 +64,3 @@ def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 def _arguments(given: Any) -> list[Any]:
     return [json.loads(line) for line in given.split("\n") if line.strip()] if isinstance(given, str) else list(given)
-
-
-def _with_whole_keys(value: Any) -> Any:
-    """A dict with whole numbers for keys that are written so, as JSON has no other keys than text."""
-    if isinstance(value, dict) and all(key.removeprefix("-").isdecimal() and key.isascii() for key in value):
-        return {int(key): item for key, item in value.items()}
-    return value

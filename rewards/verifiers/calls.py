@@ -58,7 +58,7 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     shown = [[word for one in call.args for word in str(one).split()] for call in truth.calls[: truth.visible]]
 
     async def judged(expected: Sequence[Any]) -> Verdict:
-        cases = [CallCase(truth.function, call.args, expected=one)
+        cases = [CallCase(truth.function, list(map(_with_whole_keys, call.args)), expected=one)
                  for call, one in zip(truth.calls, expected, strict=True)]  # fmt: skip
         return await judge_program(response, cases, settings, shown, names=_NAMES)
 
@@ -66,6 +66,13 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     if not truth.wrapped or verdict.correct or verdict.error != "wrong_answer":
         return verdict
     return max(verdict, await judged([call.expected[0] for call in truth.calls]), key=lambda one: one.pass_ratio)
+
+
+def _with_whole_keys(value: Any) -> Any:
+    """A dict with whole numbers for keys that are written so, as JSON has no other keys than text."""
+    if isinstance(value, dict) and all(key.removeprefix("-").isdecimal() and key.isascii() for key in value):
+        return {int(key): item for key, item in value.items()}
+    return value
 
 
 registry.register(registry.Verifier("calls", CallsTruth, judge, program_in))
