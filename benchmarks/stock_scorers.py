@@ -94,12 +94,12 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
     return found
 
 
-async def by_us(answers: Sequence[CleanAnswer]) -> list[Judged]:
+async def by_us(answers: Sequence[CleanAnswer], sandbox_url: str | None) -> list[Judged]:
     """Our scores, one answer at a time."""
     found = []
     for answer in answers:
         started = time.perf_counter()
-        verdict = await compute_score(answer.source, answer.text, answer.truth)
+        verdict = await compute_score(answer.source, answer.text, answer.truth, sandbox_url=sandbox_url)
         masked = verdict["error"] == "infrastructure"
         found.append(Judged(None if masked else float(verdict["score"]), time.perf_counter() - started))
     return found
@@ -139,7 +139,9 @@ async def compared(options: argparse.Namespace) -> None:
         answers = answers_of(source, options.answers, options.seed)
         theirs = await by_verl(answers, options.limit)
         new = [one for one in answers if (one.text, one.truth) not in known]
-        known |= {(one.text, one.truth): found for one, found in zip(new, await by_us(new), strict=True)}
+        known |= {
+            (one.text, one.truth): found for one, found in zip(new, await by_us(new, options.sandbox_url), strict=True)
+        }
         ours = [known[one.text, one.truth] for one in answers]
         kinds.append(reported(table, answers, theirs, ours))
         if options.out:
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=1000, help="per source")
     parser.add_argument("--sources", nargs="+", choices=MAKERS, default=list(MAKERS), metavar="SOURCE")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one answer")
+    parser.add_argument("--sandbox-url", help="of a running server; default: one is started")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     asyncio.run(compared(parser.parse_args()))
