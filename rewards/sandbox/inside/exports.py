@@ -127,12 +127,12 @@ class Exports:
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Call a function of the program with plain data and return plain data: all that a simple test needs.
 
-        Without such a function, a method of a new object of class Solution is called.
+        Without such a function, and if the request allows it, a method of a new object of class Solution is called.
         """
         name = request["name"]
         if name in self.namespace:
             target = self.namespace[name]
-        elif hasattr(self.namespace.get("Solution"), name):
+        elif request.get("method") and hasattr(self.namespace.get("Solution"), name):
             target = getattr(self.namespace["Solution"](), name)
         else:
             raise NameError(f"name {name!r} is not defined")
