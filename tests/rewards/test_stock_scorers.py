@@ -95,7 +95,7 @@ async def test_clean_programs_get_the_share_that_they_pass(source: str) -> None:
     answers = answers_of(source, 25, seed=1)
     scores = [(await compute_score(source, one.text, one.truth))["score"] for one in answers]
     assert scores == pytest.approx([one.right for one in answers])
-    assert {0.0, 1.0} < set(scores)
+    assert {0.0, 1.0} <= set(scores)
 
 
 def test_every_maker_is_of_a_source_that_we_judge() -> None:
