@@ -46,7 +46,7 @@ MAKERS: dict[str, Callable[[random.Random], CleanAnswer]] = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class TimedScore:
     """A score and the seconds that it took; None: no score within the limit, or masked."""
 
     score: float | None
@@ -62,9 +62,9 @@ def answers_of(source: str, count: int, seed: int) -> list[CleanAnswer]:
     return [MAKERS[source](random.Random(f"{seed}/{number}")) for number in range(count)]
 
 
-async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
+async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[TimedScore]:
     """verl's scores, each within `limit` seconds."""
-    found: list[Judged] = []
+    found: list[TimedScore] = []
     while len(found) < len(answers):
         scorer = await asyncio.create_subprocess_exec(
             sys.executable, stock.__file__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -83,10 +83,10 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
                     raise RuntimeError(f"verl's scorer ended at {answer}")
                 score, seconds = json.loads(line)
                 # math_dapo pays -1 for a wrong answer.
-                found.append(Judged(max(score, 0.0), seconds))
+                found.append(TimedScore(max(score, 0.0), seconds))
             found.pop(first)
         except TimeoutError:
-            found = [*found[:first], *found[first + 1 :], Judged(None, time.perf_counter() - started)]
+            found = [*found[:first], *found[first + 1 :], TimedScore(None, time.perf_counter() - started)]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(scorer.pid, signal.SIGKILL)
@@ -94,25 +94,27 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[Judged]:
     return found
 
 
-async def by_us(answers: Sequence[CleanAnswer], sandbox_url: str | None) -> list[Judged]:
+async def by_us(answers: Sequence[CleanAnswer], sandbox_url: str | None) -> list[TimedScore]:
     """Our scores, one answer at a time."""
     found = []
     for answer in answers:
         started = time.perf_counter()
         verdict = await compute_score(answer.source, answer.text, answer.truth, sandbox_url=sandbox_url)
         masked = verdict["error"] == "infrastructure"
-        found.append(Judged(None if masked else float(verdict["score"]), time.perf_counter() - started))
+        found.append(TimedScore(None if masked else float(verdict["score"]), time.perf_counter() - started))
     return found
 
 
-def spread(judged: Sequence[Judged]) -> str:
+def spread(judged: Sequence[TimedScore]) -> str:
     """Median milliseconds with the 10th and 90th percentile."""
     times = [one.seconds * 1000 for one in judged]
     tenths = quantiles(times, n=10)
     return f"{median(times):.3g} ({tenths[0]:.3g}-{tenths[-1]:.3g})"
 
 
-def reported(table: Table, answers: Sequence[CleanAnswer], theirs: Sequence[Judged], ours: Sequence[Judged]) -> str:
+def reported(
+    table: Table, answers: Sequence[CleanAnswer], theirs: Sequence[TimedScore], ours: Sequence[TimedScore]
+) -> str:
     """Add the row of a source to the table; returns the kinds of differences."""
     rows = list(zip(answers, theirs, ours, strict=True))
     equal = sum(a.score is not None and b.score is not None and abs(a.score - b.score) < 1e-6 for _, a, b in rows)
@@ -134,7 +136,7 @@ def reported(table: Table, answers: Sequence[CleanAnswer], theirs: Sequence[Judg
 async def compared(options: argparse.Namespace) -> None:
     """Judge the answers of every source, print tables, keep the verdicts."""
     table = Table("source", "answers", "equal", "verl wrong", "ours wrong", "verl, ms", "ours, ms")
-    kinds, known = [], dict[tuple[str, str], Judged]()
+    kinds, known = [], dict[tuple[str, str], TimedScore]()
     for source in options.sources:
         answers = answers_of(source, options.answers, options.seed)
         theirs = await by_verl(answers, options.limit)

@@ -1,7 +1,7 @@
 """Verifier `calls`: the response is a Python program whose function is called with plain data, run in the sandbox.
 
 The function stands at the top level or, as LeetCode has it, is a method of class `Solution`. As there, names of usual
-modules of the standard library need no import. Returned values are compared by rewards/sandbox/inside/compare.py: a
+modules of the standard library need no import. ExpectedCall values are compared by rewards/sandbox/inside/compare.py: a
 tuple equals a list, floats may differ by a relative 1e-6, `1` is not `True`.
 """
 
@@ -25,7 +25,7 @@ _NAMES = (
 )
 
 
-class Returned(BaseModel):
+class ExpectedCall(BaseModel):
     """Arguments, and what a correct function returns."""
 
     model_config = ConfigDict(extra="forbid")
@@ -41,7 +41,7 @@ class CallsTruth(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     function: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    calls: list[Returned] = Field(min_length=1)
+    calls: list[ExpectedCall] = Field(min_length=1)
     visible: int = Field(default=0, ge=0)
     wrapped: bool = False
 
