@@ -48,8 +48,11 @@ async def compute_score(
     started = time.perf_counter()
     with accounting.counted() as busy:
         try:
-            truth = verl_rows.truth_of(data_source, ground_truth) if own else ground_truth
-            verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, truth), settings)
+            if own:
+                # Rows of code are of several forms.
+                own, ground_truth = verl_rows.row_of(data_source, ground_truth)
+                verifier = registry.get(own)
+            verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
             if not math.isfinite(verdict.score):
                 raise ValueError(f"verifier '{data_source}' returned the score {verdict.score}")
         except Exception as error:

@@ -19,6 +19,7 @@ _MODULES = {
     "code": "rewards.verifiers.code",
     "refactor": "rewards.verifiers.refactor",
     "stdio": "rewards.verifiers.stdio",
+    "calls": "rewards.verifiers.calls",
     "trace": "rewards.verifiers.trace",
     "sql": "rewards.verifiers.sql",
     "countdown": "rewards.verifiers.countdown",

@@ -25,21 +25,42 @@ def verifier_of(data_source: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def truth_of(data_source: str, ground_truth: str) -> str:
-    """The ground truth of a row of verl's, as JSON for the verifier; ValueError if it is not of the known form.
+def row_of(data_source: str, ground_truth: str) -> tuple[str, str]:
+    """The verifier of a row of verl's and its ground truth as JSON; ValueError if it is not of a known form.
 
-    The answer is text in mathematics; for programs `{"inputs": [...], "outputs": [...]}`, each a text or its lines.
+    The answer is text in mathematics. Programs have `{"inputs": [...], "outputs": [...]}`, each a text or its lines.
+    With `fn_name` they are arguments, as JSON lines or a list, and what is returned; `assert_case` holds unit tests.
     """
-    if verifier_of(data_source) != "stdio":
-        return json.dumps({"answer": ground_truth})
+    verifier = verifier_of(data_source)
+    if verifier is None:
+        raise ValueError(f"{data_source} is no data source of verl's")
+    if verifier != "stdio":
+        return verifier, json.dumps({"answer": ground_truth})
     tests = json.loads(ground_truth)
+    function = tests.get("fn_name") if isinstance(tests, dict) else None
+    if isinstance(tests, dict) and tests.get("assert_case"):
+        return "code", json.dumps({"tests": tests["assert_case"], "entry_points": [function] if function else []})
     if not isinstance(tests, dict) or not {"inputs", "outputs"} <= tests.keys():
-        raise ValueError(f"{data_source}: the ground truth needs 'inputs' and 'outputs'")
-    if tests.get("fn_name") is not None:
-        raise ValueError(f"{data_source}: tests that call {tests['fn_name']!r} are not supported, only printed output")
-    cases = zip(tests["inputs"], tests["outputs"], strict=True)
-    return json.dumps({"cases": [{"stdin": _text(given), "expected": _text(printed)} for given, printed in cases]})
+        raise ValueError(f"{data_source}: the ground truth needs 'inputs' and 'outputs', or 'assert_case'")
+    pairs = list(zip(tests["inputs"], tests["outputs"], strict=True))
+    if function is not None:
+        return "calls", json.dumps({"function": function} | _calls(pairs))
+    return "stdio", json.dumps({"cases": [{"stdin": _text(given), "expected": _text(out)} for given, out in pairs]})
 
 
 def _text(lines: Any) -> str:
-    return "\n".join(lines) if isinstance(lines, list) else str(lines)
+    return "\n".join(lines) if isinstance(lines, list) else "" if lines is None else str(lines)
+
+
+def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    calls = [
+        {"args": _arguments(given),
+         "expected": json.loads(out) if isinstance(given, str) else out}
+        for given, out in pairs
+    ]  # fmt: skip
+    # Some sets put every value into a list: whether it belongs to the value cannot be told from the row.
+    return {"calls": calls, "wrapped": all(isinstance(c["expected"], list) and len(c["expected"]) == 1 for c in calls)}
+
+
+def _arguments(given: Any) -> list[Any]:
+    return [json.loads(line) for line in given.split("\n") if line.strip()] if isinstance(given, str) else list(given)

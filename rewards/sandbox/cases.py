@@ -46,6 +46,8 @@ class AssertCase:
 class CallCase:
     """Call `entry_point(*args, **kwargs)` and compare the returned value with `expected` (rules: compare.py).
 
+    A program without this function may have a method of this name in class `Solution`; its object is new each time.
+
     Values are plain data: numbers, strings, bytes, None, lists, tuples, sets, dicts and the like (codec.py).
     """
 

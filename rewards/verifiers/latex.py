@@ -1,6 +1,7 @@
 """Verifier `latex`: the answer in the last `\\boxed{...}`, or after the last `Answer:`, must equal the expected LaTeX.
 
-Answers that are spelled alike are equal; the library math-verify compares others, in the sandbox, as it evaluates them.
+Words, plain numbers and lists of these are compared exactly (rewards/verifiers/latex_forms.py); the library math-verify
+compares all others, in the sandbox, as it evaluates them.
 """
 
 import re
@@ -12,11 +13,10 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers.gsm8k import by_math_verify
+from rewards.verifiers.latex_forms import equal, spelling
 
 _BOX = "\\boxed{"
 _ANSWER = re.compile(r"(?<![A-Za-z])answer[ \t]*:", re.IGNORECASE)
-_SPACING = re.compile(r"\\[,!;: ]|\\left|\\right|[\s$]")
-_FRACTION = re.compile(r"\\[dt]frac")
 # What joins several answers, of which one may be right; a number in words after the answer is another one.
 _HEDGES = re.compile(
     r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed)(?![A-Za-z])|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d"
@@ -40,6 +40,9 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         return Verdict.of_ratio(1.0)
     if _HEDGES.search(answer) and not _HEDGES.search(truth.answer):
         return Verdict.failed("wrong_answer", well_formed=True)
+    decided = equal(answer, truth.answer)
+    if decided is not None:
+        return Verdict.of_ratio(float(decided))
     return await by_math_verify(f"{_BOX}{answer}}}", f"${truth.answer}$", settings)
 
 
@@ -63,11 +66,6 @@ def _inside_box(text: str) -> str | None:
         if depth == 0:
             return text[len(_BOX) : place].strip() or None
     return None
-
-
-def spelling(answer: str) -> str:
-    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of fractions and brackets."""
-    return _FRACTION.sub(r"\\frac", _SPACING.sub("", answer))
 
 
 registry.register(registry.Verifier("latex", LatexTruth, judge))

@@ -7,8 +7,9 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from rewards import guardrails
+from rewards.analysis.parsing import LineOffsets
 from rewards.extraction import extract_block
-from rewards.sandbox import AssertCase, CheckResult, Program, Sandbox, StdioCase
+from rewards.sandbox import Case, CheckResult, Program, Sandbox
 from rewards.settings import JudgeSettings
 from rewards.verdict import ErrorKind, Verdict
 
@@ -50,18 +51,20 @@ def counted_tests(tests: int, visible: int, settings: JudgeSettings) -> int:
 
 async def judge_program(
     response: str,
-    cases: Sequence[AssertCase | StdioCase],
+    cases: Sequence[Case],
     settings: JudgeSettings,
     shown_inputs: Sequence[Sequence[str]] = (),
     entry_points: Sequence[str] = (),
     *,
     impossible: bool = False,
+    names: str = "",
 ) -> Verdict:
     """Run the program of a response on every case; the pass ratio is the share of the counted ones that passed.
 
     shown_inputs: the words in the input of each visible case; the visible cases are the first ones.
     entry_points: names that the tests take from the program, builtins and libraries included.
     impossible: whether the visible cases contradict the prompt's text, so that no program is correct.
+    names: a line of imports that the program need not write.
     """
     source = extract_block(response, "python")
     if source is None:
@@ -71,7 +74,7 @@ async def judge_program(
         return Verdict.failed("syntax")
     sandbox = sandbox_at(settings.sandbox_url, settings.sandbox_isolation)
     result = await sandbox.check(
-        Program(source),
+        Program(_with_names(source, program, names)),
         cases,
         timeout=settings.timeout,
         memory_mb=settings.memory_mb,
@@ -99,3 +102,12 @@ def _parsed(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _with_names(source: str, program: ast.Module, names: str) -> str:
+    """The program with a line of imports at its top, or after those from `__future__`, which must come first."""
+    future = [node for node in program.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    if not names or not future:
+        return names + source
+    end = LineOffsets(source).span(future[-1])[1]
+    return f"{source[:end]}\n{names}{source[end:].lstrip(' ;')}"

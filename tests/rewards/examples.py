@@ -63,6 +63,16 @@ EXAMPLES = {
         ("print(2 + int(input()))",),
         "Read x and print its square. For example: 2 gives 4",
     ),
+    "calls": Example(
+        {
+            "function": "f",
+            "calls": [{"args": [2, [1]], "expected": [3]}, {"args": [3, []], "expected": []}],
+            "visible": 1,
+        },
+        "class Solution:\n    def f(self, x: int, xs: List[int]) -> Any:\n        return tuple(x + y for y in xs)",
+        ("def f(x, xs):\n    return [y + 1 for y in xs]", "def f(x):\n    return [x]"),
+        "Write f(x, xs), which adds x to each. For example f(2, [1]) == [3]",
+    ),
     "trace": Example(
         {"expected": "(4, 9)"}, "(4, 9)", ("(4, 8)", "[4, 9]"), "run f(2, 3)\ndef f(a, b):\n return a*a, b*b"
     ),

@@ -15,7 +15,7 @@ from rewards.counterfactual.segments import segment
 from tests.rewards.examples import EXAMPLES, thought
 from tests.rewards.results import number_of
 
-IN_SANDBOX = ("code", "refactor", "stdio", "sql")
+IN_SANDBOX = ("code", "refactor", "stdio", "calls", "sql")
 PURE = [name for name in registry.names() if name not in IN_SANDBOX]
 MOST = 65_536
 

@@ -25,4 +25,4 @@ async def test_texts_of_which_a_verifier_reads_the_same_share_a_score_and_others
 
 def test_every_verifier_of_programs_shares_scores_of_equal_programs():
     reading = {name for name in registry.names() if registry.get(name).reads is not registry.whole}
-    assert reading == {"code", "refactor", "stdio", "sql"}
+    assert reading == {"code", "refactor", "stdio", "calls", "sql"}

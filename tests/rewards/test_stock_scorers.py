@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rewards import compute_score
-
-STOCK = Path(__file__).with_name("stock_scorer.py")
-
-pytestmark = pytest.mark.slow  # verl takes seconds to import
+from benchmarks.agreements import stock
+from benchmarks.stock_scorers import MAKERS, answers_of
+from rewards import compute_score, verl_rows
 
 _TESTS = json.dumps({"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
 _READS_TESTS = """\
@@ -61,21 +59,44 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.slow  # verl takes seconds to import
 def test_verls_scorers_pay_for_wrong_answers(tmp_path: Path) -> None:
-    jobs = json.dumps([[one.source, one.answer, one.truth] for one in ANSWERS])
+    jobs = "".join(json.dumps([one.source, one.answer, one.truth]) + "\n" for one in ANSWERS)
     run = subprocess.run(
-        [sys.executable, str(STOCK)], input=jobs, cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, stock.__file__], input=jobs, cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    paid = json.loads(run.stdout.splitlines()[-1])
+    paid = [json.loads(line)[0] for line in run.stdout.splitlines()]
     # math_dapo pays -1 for a wrong answer.
     assert {(one.source, one.name): max(score, 0.0) for one, score in zip(ANSWERS, paid, strict=True)} == {
         (one.source, one.name): one.stock for one in ANSWERS
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", ANSWERS, ids=lambda one: f"{one.source}, {one.name}")
 async def test_ours_pay_for_right_answers_only(one: Misjudged) -> None:
     verdict = await compute_score(one.source, one.answer, one.truth)
     assert verdict["error"] != "infrastructure"
     assert verdict["score"] == float(one.right)
+
+
+@pytest.mark.parametrize("source", ["openai/gsm8k", "math_dapo"])
+async def test_clean_answers_get_what_they_deserve(source: str) -> None:
+    answers = answers_of(source, 300, seed=1)
+    assert answers == answers_of(source, 300, seed=1) != answers_of(source, 300, seed=2)
+    scores = [(await compute_score(source, one.text, one.truth))["score"] for one in answers]
+    assert [one for one, score in zip(answers, scores, strict=True) if score != one.right] == []
+    assert 0.3 < sum(one.right for one in answers) / len(answers) < 0.7
+
+
+@pytest.mark.parametrize("source", ["codecontests", "taco"])
+async def test_clean_programs_get_the_share_that_they_pass(source: str) -> None:
+    answers = answers_of(source, 25, seed=1)
+    scores = [(await compute_score(source, one.text, one.truth))["score"] for one in answers]
+    assert scores == pytest.approx([one.right for one in answers])
+    assert {0.0, 1.0} <= set(scores)
+
+
+def test_every_maker_is_of_a_source_that_we_judge() -> None:
+    assert all(verl_rows.verifier_of(source) for source in MAKERS)

@@ -100,7 +100,7 @@ async def test_a_row_that_cannot_be_read_masks_its_answers(name, monkeypatch):
         assert result["error"] == "infrastructure"
 
 
-@pytest.mark.parametrize("name", ["code", "refactor", "stdio", "sql"])
+@pytest.mark.parametrize("name", ["code", "refactor", "stdio", "calls", "sql"])
 async def test_a_sandbox_that_is_down_masks_its_answers(name, monkeypatch):
     monkeypatch.setattr(rewards, "_logged_failures", set())
 

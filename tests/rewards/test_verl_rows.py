@@ -11,6 +11,8 @@ import rewards
 from rewards import compute_score, registry, verl_rows, what_is_read
 
 SUM = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]}
+CALLS = {"fn_name": "add", "inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"]}
+DEFINED = "class Solution:\n    def add(self, a, b):\n        return a + b"
 ADD = "```python\nimport sys\nprint(sum(map(int, sys.stdin.read().split())))\n```"
 
 
@@ -51,6 +53,14 @@ def test_every_text_source_of_verl_has_a_verifier():
         ("math_dapo", "34", "so\nAnswer: $34$", "34"),
         ("numina_olympiads", "x+1", "it is $\\boxed{x + 1}$", "\\boxed{x or x+1}"),
         ("taco", json.dumps(SUM), ADD, "print(3)"),
+        ("apps", '{"inputs": [null], "outputs": ["[]"]}', "print([])", "print(input())"),
+        ("apps", json.dumps(CALLS), DEFINED, "def add(a, b):\n    return 3"),
+        (
+            "taco",
+            json.dumps(CALLS | {"assert_case": ["assert add(1, 2) == 3"]}),
+            "def add(a, b):\n    return 3",
+            DEFINED,
+        ),
     ],
 )
 async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
@@ -61,6 +71,7 @@ async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
 
 
 @pytest.mark.parametrize("tests", ["{", "[]", '{"inputs": []}', json.dumps(SUM | {"fn_name": "add"}),
+                                   '{"assert_case": ["assert 1"]}',
                                    '{"inputs": ["1"], "outputs": []}', '{"inputs": [], "outputs": []}'])  # fmt: skip
 async def test_a_ground_truth_of_another_form_masks_the_sample(tests, monkeypatch):
     monkeypatch.setattr(rewards, "_logged_failures", set())
@@ -70,3 +81,20 @@ async def test_a_ground_truth_of_another_form_masks_the_sample(tests, monkeypatc
 def test_a_name_of_no_verifier_is_refused():
     with pytest.raises(ValueError, match="unknown verifier 'hiyouga/geometry3k'"):
         what_is_read("hiyouga/geometry3k", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "out", "args", "expected", "wrapped"),
+    [
+        ('[1, 2]\n"a"', "[3]", [[1, 2], "a"], [3], True),
+        ("", "null", [], None, False),
+        ('{"1": {"2": 3}}\n{"a": 1}', "[]", [{"1": {"2": 3}}, {"a": 1}], [], False),
+        ([[1, 2], "a"], ["b"], [[1, 2], "a"], ["b"], True),
+    ],
+)
+def test_calls_are_read_in_the_form_of_the_row(given, out, args, expected, wrapped):
+    row = {"fn_name": "f", "inputs": [given], "outputs": [out]}
+    verifier, truth = verl_rows.row_of("taco", json.dumps(row))
+    assert verifier == "calls"
+    read = registry.validate_ground_truth(verifier, truth).model_dump()
+    assert read == {"function": "f", "calls": [{"args": args, "expected": expected}], "visible": 0, "wrapped": wrapped}

@@ -140,7 +140,8 @@ class CaseJudge:
 
     def _call_case(self, case: dict[str, Any]) -> None:
         # By value: an object of a subclass of a builtin type counts as its builtin value.
-        actual = self.program.ask("run", name=case["entry_point"], args=case["args"], kwargs=case["kwargs"])
+        call = {"name": case["entry_point"], "args": case["args"], "kwargs": case["kwargs"]}
+        actual = self.program.ask("run", **call, method=True)
         if issubclass(type(actual), Stub):
             actual = data_of(actual)
         expected = decode(case["expected"])

@@ -42,9 +42,14 @@ class Call:
     relation: str
     expected: Any = None
 
+    @property
+    def by_data(self) -> bool:
+        """Whether it is of a `CallCase`, which a method of class Solution can answer."""
+        return self.relation == "tolerant"
+
     def holds(self, value: Any) -> bool:
         """Whether a decoded value (plain data) satisfies the test."""
-        if self.relation == "tolerant":
+        if self.by_data:
             return same_value(value, self.expected)
         if self.relation == "==":
             return bool(value == self.expected)
@@ -210,7 +215,16 @@ class _Session:
 
     def results(self, calls: list[Call]) -> Iterator[WireResult]:
         frames = [
-            frame({"op": "run", "name": call.entry_point, "args": call.args, "kwargs": call.kwargs}) for call in calls
+            frame(
+                {
+                    "op": "run",
+                    "name": call.entry_point,
+                    "args": call.args,
+                    "kwargs": call.kwargs,
+                    "method": call.by_data,
+                }
+            )
+            for call in calls
         ]
         sent = 0
         ahead = 0

@@ -1,11 +1,13 @@
 """Verifier `latex`: one final answer counts, equal in value; several at once are none."""
 
 import json
+from fractions import Fraction
 
 import pytest
 
 from rewards import compute_score
-from rewards.verifiers.latex import final_answer, spelling
+from rewards.verifiers.latex import final_answer
+from rewards.verifiers.latex_forms import equal, rational, spelling
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,51 @@ def test_the_last_box_or_answer_line_is_read(response, answer):
 def test_spelling_ignores_layout_only():
     assert spelling("\\left( \\dfrac{1}{2},\\, 3\\right)") == spelling("(\\frac{1}{2},3)")
     assert spelling("x^2") != spelling("x_2")
+    assert spelling("x^{2}\\cdot\\pi+\\sqrt3") == spelling("x^2\\pi + \\sqrt{3}")
+    assert spelling("3 \\cdot 4") != spelling("34")
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1,234", 1234), ("1{,}234.50", "1234.5"), ("1,\\!234", 1234), ("-\\frac{3}{6}", "-1/2"), ("\\dfrac12", "1/2"),
+        ("−3/4", "-3/4"), ("\\frac{-1}{2}", "-1/2"), (".5", "1/2"), ("$7$", 7),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_by_value(written, value):
+    assert rational(written) == Fraction(value)
+
+
+@pytest.mark.parametrize("written", ["1, 234", "12,34", "3 1/4", "1 234", "1/0", "\\frac{1}{0}", "1e5", "10**10", "٤٢",
+                                     "4²", "", "(3)", "9" * 5_000, "1/" + "0" * 5_000])  # fmt: skip
+def test_what_is_no_plain_number_is_none(written):
+    assert rational(written) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "verdict"),
+    [
+        ("x = 42", "42", True), ("42\\text{ cm}^2", "42", True), ("42^\\circ", "42", True), ("\\$42", "42", True),
+        ("f(x) = x^2", "x^2", True), ("x \\in [1, 2)", "[1,2)", True), ("x = 41", "42", False),
+        ("42\\text{ m}", "42\\text{ cm}", None), ("42\\text{ 43}", "42", None), ("41 = 42", "42", None),
+        ("x \\ne 42", "42", None), ("x == 42", "42", None),
+        ("(2, 1)", "(1, 2)", False), ("2, 1", "1, 2", True), ("\\{2, 1\\}", "\\{1,2\\}", True),
+        ("1, 2, 2", "1, 2", False),
+        ("(1, 2]", "[1, 2]", None), ("(\\frac{2}{4}, 0)", "(0.5, 0)", True),
+        ("B", "\\text{(B)}", True), ("\\textbf{(B)}", "\\text{B}", True), ("b", "\\text{(B)}", False),
+        ("Friday", "\\text{Tuesday}", False), ("EVEN", "\\text{even}", True), ("2", "\\text{two}", None),
+        ("0.333333", "\\frac13", None), ("0.25", "\\frac13", False), ("25\\%", "\\frac14", None), ("25\\%", "25", True),
+        ("ab", "ba", None), ("2\\sqrt{3}", "\\sqrt{12}", None),
+    ],
+)  # fmt: skip
+def test_what_is_certain_is_decided_without_math_verify(answer, truth, verdict):
+    assert equal(answer, truth) is verdict
+
+
+@pytest.mark.parametrize("text", ["10**10**10", "10^{10^{10}}", "\\frac{" * 9_000, "(" * 60_000, "1,2" * 20_000,
+                                  "\\text{" * 9_000, "x = " * 15_000, "^{" * 30_000, "٤٢", "²" * 60_000])  # fmt: skip
+def test_hostile_answers_are_never_evaluated_here(text):
+    assert not any(equal(text, truth) for truth in ("42", "(1, 2)", "\\text{A}"))
 
 
 async def error_of(response: str, answer: str) -> object:

@@ -1,0 +1,105 @@
+"""Comparison of answers in LaTeX as far as it is exact: spelling, words, numbers and lists of these. Pure, linear.
+
+What is left needs a computer algebra system (rewards/verifiers/latex.py).
+"""
+
+import re
+from fractions import Fraction
+
+_SPACING = re.compile(r"\\[,!;: ]|\\left|\\right|[\s$]")
+_FRACTION = re.compile(r"\\[dt]frac")
+_EXPONENT = re.compile(r"([\^_])\{(.)\}")
+_ROOT = re.compile(r"\\sqrt([0-9a-z])")
+_DOT = re.compile(r"\\cdot(?=[\\a-zA-Z])")
+_NAME = re.compile(r"[a-zA-Z](?:\([a-z]\))?[ ]?(?:=|\\in)[ ]?(?=[^=])")
+_UNIT = re.compile(r"\\(?:text|mbox|mathrm)\{[^{}0-9]*+\}(?:\^[23]|\^\{[23]\})?")
+_UNIT_SIGNS = ("^\\circ", "^{\\circ}", "\\%", "%")
+_WORD = re.compile(r"\\text(?:bf|rm)?\{[(]?([A-Za-z ]++)[)]?\}|[(]?([A-Za-z ]++)[)]?")
+_RATIONAL = re.compile(
+    r"([+-]?)(?:\\frac\{(-?[0-9]++)\}\{([0-9]++)\}|\\frac([0-9])([0-9])|([0-9]++)/([0-9]++)|"
+    r"([0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?+)|([0-9]++(?:\.[0-9]++)?+|\.[0-9]++))"
+)
+_MOST_CHARACTERS = 200
+
+
+def spelling(answer: str) -> str:
+    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of fractions and brackets."""
+    text = _FRACTION.sub(r"\\frac", _SPACING.sub("", answer)).replace("−", "-")
+    return _EXPONENT.sub(r"\1\2", _ROOT.sub(r"\\sqrt{\1}", _DOT.sub("", text)))
+
+
+def equal(answer: str, truth: str) -> bool | None:
+    """Whether an answer equals the expected one; None if that is not decided here.
+
+    A unit on one side, and a name before `=` or `\\in`, do not count.
+    """
+    (found, unit), (wanted, wanted_unit) = _bare(answer), _bare(truth)
+    if unit and wanted_unit and spelling(unit) != spelling(wanted_unit):
+        return None
+    if spelling(found) == spelling(wanted):
+        return True
+    if truth.startswith("\\text"):
+        return _same_word(answer, truth)
+    left, right = _values(found), _values(wanted)
+    if left is None or right is None or left[0] != right[0]:
+        return None
+    if left == right:
+        return True
+    # A percentage or a rounded decimal may still be right.
+    pairs = list(zip(left[1], right[1], strict=False))
+    is_near = len(left[1]) == len(right[1]) and all(abs(one - other) * 100 <= abs(other) for one, other in pairs)
+    return None if "%" in answer + truth or ("." in answer + truth and is_near) else False
+
+
+def _bare(answer: str) -> tuple[str, str]:
+    """An answer without a name before it, and without its unit, which is the second part."""
+    text = answer.strip(" $")
+    text = text[found.end() :] if (found := _NAME.match(text)) else text
+    if text.startswith("\\$"):
+        return text[2:], "$"
+    for sign in _UNIT_SIGNS:
+        if text.endswith(sign):
+            return text.removesuffix(sign), sign
+    place = max(text.rfind("\\text{"), text.rfind("\\mbox{"), text.rfind("\\mathrm{"))
+    return (text[:place], text[place:]) if place > 0 and _UNIT.fullmatch(text, place) else (text, "")
+
+
+def _same_word(answer: str, truth: str) -> bool | None:
+    found, wanted = _WORD.fullmatch(answer), _WORD.fullmatch(truth)
+    if found is None or wanted is None:
+        return None
+    words = [(one[1] or one[2]).strip() for one in (found, wanted)]
+    # A letter is a choice or a name, whose case counts.
+    return words[0] == words[1] if len(words[1]) == 1 else words[0].lower() == words[1].lower()
+
+
+def _values(answer: str) -> tuple[str, list[Fraction]] | None:
+    """The brackets and the numbers of a list, in order if the brackets are those of a point or an interval."""
+    if len(answer) > _MOST_CHARACTERS:
+        return None
+    if (number := rational(answer)) is not None:
+        return "", [number]
+    text = answer.replace("\\left", "").replace("\\right", "").strip()
+    left, right = next(((a, b) for a in ("(", "[", "\\{") for b in (")", "]", "\\}")
+                        if text.startswith(a) and text.endswith(b)), ("", ""))  # fmt: skip
+    inner = text[len(left) : len(text) - len(right)]
+    numbers = [rational(one) for one in inner.split("," if left else ", ")]
+    known = [one for one in numbers if one is not None]
+    if len(known) < len(numbers):
+        return None
+    return left + right, known if left and left != "\\{" else sorted(known)
+
+
+def rational(answer: str) -> Fraction | None:
+    """The value of a number or of a fraction of whole numbers; None for all else: `3 1/4`, `1, 234`."""
+    if len(answer) > _MOST_CHARACTERS:
+        return None
+    text = answer.strip(" $").replace(",\\!", ",").replace("{,}", ",").replace("−", "-")
+    found = _RATIONAL.fullmatch(_FRACTION.sub(r"\\frac", text))
+    if found is None:
+        return None
+    sign, *parts = found.groups()
+    above, *below = [Fraction(part.replace(",", "")) for part in parts if part]
+    if below and not below[0]:
+        return None
+    return (-above if sign == "-" else above) / (below[0] if below else 1)
