@@ -38,8 +38,9 @@ def truth_of(data_source: str, ground_truth: str) -> str:
     if tests.get("fn_name") is not None:
         raise ValueError(f"{data_source}: tests that call {tests['fn_name']!r} are not supported, only printed output")
     cases = zip(tests["inputs"], tests["outputs"], strict=True)
-    return json.dumps({"cases": [{"stdin": _text(given), "expected": _text(printed)} for given, printed in cases]})
+    return json.dumps({"cases": [{"stdin": joined(given), "expected": joined(printed)} for given, printed in cases]})
 
 
-def _text(lines: Any) -> str:
-    return "\n".join(lines) if isinstance(lines, list) else str(lines)
+def joined(lines: Any) -> str:
+    """A text that is given as such or as its lines."""
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
