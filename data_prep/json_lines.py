@@ -56,6 +56,17 @@ def _parsed(number: int, raw: bytes) -> JsonLine:
     return JsonLine(number, value)
 
 
+def read_array(path: Path) -> list[dict[str, Any] | str]:
+    """The objects of a file that is one JSON array; the reason for an item that is none. Raises DataFileError."""
+    try:
+        items = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataFileError(f"{path}: not a readable JSON file ({error})") from error
+    if not isinstance(items, list):
+        raise DataFileError(f"{path}: a JSON array of objects was expected, found {type(items).__name__}")
+    return [item if isinstance(item, dict) else f"an object was expected, found {item!r:.80}" for item in items]
+
+
 def write_lines(path: Path, objects: Iterable[dict[str, Any]]) -> int:
     """Write one object per line and return their number; the file appears when it is complete."""
     count = 0

@@ -7,7 +7,10 @@ from typing import Literal
 Role = Literal["train", "dev", "test"]
 
 # Ids with these prefixes are only for testing, whatever role a file gives them: published numbers are compared on them.
-RESERVED_PREFIXES = ("humaneval/", "codecontests/test/")
+RESERVED_PREFIXES = (
+    *("humaneval/", "humanevalplus/", "mbppplus/", "codecontests/test/", "apps/test/", "taco/test/"),
+    *("spider/validation/", "grapharena/"),
+)
 
 
 def is_reserved(task_id: str) -> bool:

@@ -45,11 +45,12 @@ def row_of(data_source: str, ground_truth: str) -> tuple[str, str]:
     pairs = list(zip(tests["inputs"], tests["outputs"], strict=True))
     if function is not None:
         return "calls", json.dumps({"function": function} | _calls(pairs))
-    return "stdio", json.dumps({"cases": [{"stdin": _text(given), "expected": _text(out)} for given, out in pairs]})
+    return "stdio", json.dumps({"cases": [{"stdin": joined(given), "expected": joined(out)} for given, out in pairs]})
 
 
-def _text(lines: Any) -> str:
-    return "\n".join(lines) if isinstance(lines, list) else "" if lines is None else str(lines)
+def joined(lines: Any) -> str:
+    """A text that is given as such or as its lines; "" for None."""
+    return "\n".join(map(str, lines)) if isinstance(lines, list) else "" if lines is None else str(lines)
 
 
 def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ SANDBOX = (
     Layer("inside"),
 )
 DATA_PREP = (
-    Layer("english"),
+    Layer("english", "public", independent=True),
     Layer("audit_tests", "govern", "impossible", "micro", "graphs", "pretrained", "validate", independent=True),
     Layer("strength"),
     Layer("sources"),

@@ -98,7 +98,8 @@ class GraphProblem:
         return f"{self.text} {extraction.REQUEST} The answer is {lists} in square brackets, items separated by commas."
 
 
-def _network_truth(graph: nx.Graph, **more: Any) -> dict[str, Any]:
+def network_truth(graph: nx.Graph, **more: Any) -> dict[str, Any]:
+    """The graph as fields of a ground truth, with more fields."""
     return {"nodes": list(graph.nodes), "edges": [list(edge) for edge in graph.edges], **more}
 
 
@@ -111,7 +112,7 @@ def _node_set(solve: Callable[[nx.Graph], list[str]], question: str) -> Callable
     def draw(rng: random.Random, level: int) -> GraphProblem:
         graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
         answer = solve(graph)
-        truth = _network_truth(graph, optimum=len(answer), optimal=True)
+        truth = network_truth(graph, optimum=len(answer), optimal=True)
         return GraphProblem(_network_text(graph, f"Find {question}."), truth, answer)
 
     return draw
@@ -180,7 +181,7 @@ def _common_neighbours(rng: random.Random, level: int) -> GraphProblem:
     first, second = rng.sample(list(graph.nodes), 2)
     question = f"Find all common neighbours of {first} and {second}; an empty list if there are none."
     answer = sorted(nx.common_neighbors(graph, first, second))
-    return GraphProblem(_network_text(graph, question), _network_truth(graph, first=first, second=second), answer)
+    return GraphProblem(_network_text(graph, question), network_truth(graph, first=first, second=second), answer)
 
 
 def _connected(rng: random.Random, level: int) -> nx.Graph:
@@ -194,22 +195,30 @@ def _shortest_distance(rng: random.Random, level: int) -> GraphProblem:
     graph = _connected(rng, level)
     first, second = rng.sample(list(graph.nodes), 2)
     question = f"Find a shortest path from {first} to {second}, with all nodes on it."
-    truth = _network_truth(graph, first=first, second=second)
+    truth = network_truth(graph, first=first, second=second)
     return GraphProblem(_network_text(graph, question), truth, nx.shortest_path(graph, first, second))
+
+
+def one_of_each_component(graph: nx.Graph) -> list[str]:
+    """The first name of each connected component."""
+    return [min(component) for component in nx.connected_components(graph)]
+
+
+def longest_shortest_path(graph: nx.Graph) -> list[str]:
+    """A shortest path between two nodes that are farthest apart."""
+    return max((path for _, ends in nx.all_pairs_shortest_path(graph) for path in ends.values()), key=len)
 
 
 def _connected_components(rng: random.Random, level: int) -> GraphProblem:
     graph, _ = random_network(rng, rng.choice(NETWORK_SIZES[level]))
-    answer = [min(component) for component in nx.connected_components(graph)]
     question = "Find its connected components: name one node of each."
-    return GraphProblem(_network_text(graph, question), _network_truth(graph), answer)
+    return GraphProblem(_network_text(graph, question), network_truth(graph), one_of_each_component(graph))
 
 
 def _diameter(rng: random.Random, level: int) -> GraphProblem:
     graph = _connected(rng, level)
-    paths = [path for _, ends in nx.all_pairs_shortest_path(graph) for path in ends.values()]
     question = "Find its diameter: name all nodes of a shortest path between two nodes that are farthest apart."
-    return GraphProblem(_network_text(graph, question), _network_truth(graph), max(paths, key=len))
+    return GraphProblem(_network_text(graph, question), network_truth(graph), longest_shortest_path(graph))
 
 
 # Keyed by the name of the verifier.

@@ -30,21 +30,21 @@ PUBLIC = PublicSet(
     "802411c3010cb00d1b05bad57ca77365a3c699d6",
 )
 _ROLES = {"train": "train", "valid": "dev", "test": "test"}
-_INSTRUCTION = (
+INSTRUCTION = (
     "Write a Python 3 program that reads standard input and writes standard output. "
     "Answer with the whole program in one Python code block."
 )
 _PYTHON3 = 3
 _MAX_CASE_CHARACTERS = 65_536
 _LAID_OUT = re.compile(r"^[ \t]++\S|\S(?:\t|[ \t]{2})[ \t]*+\S", re.MULTILINE)
-_TRIED = 5
+TRIED = 5
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 20) -> dict[str, Any]:
     """The task of a record. Its solution is the shortest one in Python 3, if any, and its alternatives are the next
     ones: some solutions published as correct fail here.
     """
-    published, others = (list(filter(_is_short, _cases(record, kinds))) for kinds in (_TESTS[:1], _TESTS[1:]))
+    published, others = (list(filter(is_short, _cases(record, kinds))) for kinds in (_TESTS[:1], _TESTS[1:]))
     visible = min(len(published), max_tests)
     cases = [*published, *others][:max_tests]
     if not cases:
@@ -59,15 +59,16 @@ def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 
         "role": _ROLES[split],
         "skill": "contest",
         "verifier": "stdio",
-        "prompt": f"{record['description'].strip()}\n\n{_INSTRUCTION}",
+        "prompt": f"{record['description'].strip()}\n\n{INSTRUCTION}",
         "ground_truth": {"cases": cases, "visible": visible},
         "solution": next(iter(solutions), None),
-        "alternatives": solutions[1:_TRIED],
+        "alternatives": solutions[1:TRIED],
         "licence": "cc-by-4.0",
     }
 
 
-def _is_short(case: dict[str, str]) -> bool:
+def is_short(case: dict[str, str]) -> bool:
+    """Whether a case is short enough to be kept."""
     return sum(map(len, case.values())) <= _MAX_CASE_CHARACTERS
 
 

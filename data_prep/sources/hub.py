@@ -8,8 +8,8 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import pyarrow.lib
 import pyarrow.parquet
 
 from data_prep.files import complete_file, file_hash
-from data_prep.json_lines import read_lines
+from data_prep.json_lines import read_array, read_lines
 from data_prep.schema import DataFileError
 from data_prep.sources.source import Draft, Refusal, command, positive, run
 
@@ -27,6 +27,8 @@ class PublicSet:
     """Location and columns of a public set.
 
     splits: as published. columns: those that are read. revision: the commit of the repository that is read.
+    files: path of a split in a repository whose loading script `datasets` refuses. download: how to get a set that is
+    not on the hub, which has no repository. read: readers of files by their suffix.
     """
 
     name: str
@@ -35,6 +37,9 @@ class PublicSet:
     splits: tuple[str, ...]
     columns: tuple[str, ...]
     revision: str
+    files: str = ""
+    download: str = ""
+    read: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
 
 
 # Maps a split and its records to the record numbers of each part of the set; --limit draws from each part.
@@ -62,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser, splits: Sequence[str]) -> None:
         action="extend",
         default=[],
         metavar="SPLIT=FILE",
-        help=f"JSONL or parquet files with the hub's columns, instead of the hub; splits: {', '.join(splits)}",
+        help=f"JSONL, JSON or parquet files with the hub's columns, instead of the hub; splits: {', '.join(splits)}",
     )
 
 
@@ -75,16 +80,18 @@ def make(
     module: str | None = None,
     parts: Parts = whole_split,
     refine: Callable[[Iterable[Draft]], Iterable[Draft]] = iter,
+    more_files: Collection[Path] = (),
 ) -> int:
     """Make, prove and write the tasks of a set, then record their origin; returns the exit status.
 
-    module: the name of the command, if it differs from the set's. refine: a final pass over the drafts.
+    verifier: one of those that the tasks need. module: the name of the command, if it differs from the set's. refine:
+    a final pass over the drafts. more_files: files beside the records; `convert` may add to them.
     """
     records: dict[str, Any] = {}
     module = module or public.name
     status = run(module, options, (verifier,), lambda: refine(drafts(public, options, convert, parts, records)))
     try:
-        return status or _keep_origin(public, options, records)
+        return status or _keep_origin(public, options, records, more_files)
     except OSError as error:
         print(f"{command(module)}: {error}", file=sys.stderr)
         return 1
@@ -99,7 +106,7 @@ def drafts(
     """
     files = _files(public, options.from_file)
     for split in files or public.splits:
-        found = _of_file(files[split], public.columns) if files else _of_hub(public, split, _revision(public, options))
+        found = _of_file(files[split], public) if files else _of_hub(public, split, _revision(public, options))
         records[split] = found
         for part, numbers in parts(split, found).items():
             if options.limit is not None and options.limit < len(numbers):
@@ -112,7 +119,9 @@ def _revision(public: PublicSet, options: argparse.Namespace) -> str:
     return options.revision or public.revision
 
 
-def _keep_origin(public: PublicSet, options: argparse.Namespace, records: Mapping[str, Any]) -> int:
+def _keep_origin(
+    public: PublicSet, options: argparse.Namespace, records: Mapping[str, Any], more_files: Collection[Path]
+) -> int:
     files = _files(public, options.from_file)
     origin: dict[str, Any] = {split: {"records": len(found)} for split, found in records.items()}
     for split, file in files.items():
@@ -122,6 +131,8 @@ def _keep_origin(public: PublicSet, options: argparse.Namespace, records: Mappin
         for split, found in records.items():
             with complete_file(options.out / "snapshot" / f"{split}.parquet") as path:
                 found.select_columns(list(public.columns)).to_parquet(path)
+    if more_files:
+        origin["files"] = {str(file): file_hash(file) for file in sorted(more_files)}
     with complete_file(options.out / "origin.json") as path:
         path.write_text(json.dumps(origin, indent=2) + "\n")
     return 0
@@ -154,17 +165,22 @@ def _files(public: PublicSet, texts: Sequence[str]) -> Mapping[str, Path]:
     return files
 
 
-def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
+def _of_file(path: Path, public: PublicSet) -> list[dict[str, Any] | str]:
     """The records of a file; for a bad line, the reason instead of a record."""
-    if path.suffix == ".parquet":
+    records: list[dict[str, Any] | str]
+    if path.suffix in public.read:
+        records = public.read[path.suffix](path)
+    elif path.suffix == ".parquet":
         try:
-            records: list[dict[str, Any] | str] = pyarrow.parquet.read_table(path).to_pylist()
+            records = pyarrow.parquet.read_table(path).to_pylist()
         except (OSError, pyarrow.lib.ArrowException) as error:
             raise DataFileError(f"{path}: not a readable parquet file ({error})") from error
+    elif path.suffix == ".json":
+        records = read_array(path)
     else:
         records = [line.value or f"line {line.number}: {line.reason or 'an empty object'}" for line in read_lines(path)]
     present = {key for record in records if isinstance(record, dict) for key in record}
-    if missing := [column for column in columns if column not in present]:
+    if missing := [column for column in public.columns if column not in present]:
         raise DataFileError(
             f"{path}: the columns {', '.join(missing)} are missing; found: {', '.join(sorted(present)) or 'no records'}"
         )
@@ -172,10 +188,17 @@ def _of_file(path: Path, columns: Sequence[str]) -> list[dict[str, Any] | str]:
 
 
 def _of_hub(public: PublicSet, split: str, revision: str) -> Any:
+    if not public.repository:
+        raise DataFileError(f"{public.name} is not on the Hugging Face hub: {public.download}; then --from-file")
     import datasets  # takes seconds to import, and local files do not need it
 
     try:
-        found = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
+        if public.files:
+            path = f"hf://datasets/{public.repository}@{revision}/{public.files.format(split=split)}"
+            builder = "parquet" if path.endswith(".parquet") else "json"
+            found = datasets.load_dataset(builder, data_files={split: path}, split=split)
+        else:
+            found = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
     except Exception as error:  # the hub's client raises errors of many libraries
         raise DataFileError(
             f"the split {split} of {public.repository} at {revision} could not be loaded from the Hugging Face hub "

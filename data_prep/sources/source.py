@@ -39,11 +39,11 @@ Draft = dict[str, Any] | Refusal
 
 @dataclass
 class Harvest:
-    """Accepted tasks and refused problems. alternatives: other solutions to try, by task id."""
+    """Accepted tasks and refused problems. alternatives: other solutions to try, by task id, or other fields."""
 
     tasks: list[Task] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    alternatives: dict[str, list[str]] = field(default_factory=dict)
+    alternatives: dict[str, list[str | dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, draft: Draft, seen: set[str]) -> None:
         """Add a draft: as a task if it is valid and its id is new, else as a refusal."""
@@ -72,8 +72,9 @@ class Harvest:
             number for number, error in enumerate(errors) if error != "none" and self.alternatives[tasks[number].id]
         ]:
             for number in retried:
-                solution = self.alternatives[tasks[number].id].pop(0)
-                tasks[number] = tasks[number].model_copy(update={"solution": solution})
+                other = self.alternatives[tasks[number].id].pop(0)
+                fields = {"solution": other} if isinstance(other, str) else other
+                tasks[number] = Task.model_validate(tasks[number].model_dump() | fields)
             again = prove([tasks[number] for number in retried], journal, judge)
             for number, error in zip(retried, again, strict=True):
                 errors[number] = error
@@ -110,7 +111,7 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
 
 def command(module: str) -> str:
     """The module name of a source's command, for `python -m`."""
-    return f"data_prep.{module}" if module == "graphs" else f"data_prep.sources.{module}"
+    return f"data_prep.{module}" if module == "graphs" or "." in module else f"data_prep.sources.{module}"
 
 
 def source_parser(module: str, description: str | None) -> argparse.ArgumentParser:

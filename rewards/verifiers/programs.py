@@ -69,7 +69,7 @@ async def judge_program(
     source = extract_block(response, "python")
     if source is None:
         return Verdict.failed("extract")
-    program = _parsed(source)
+    program = parsed(source)
     if program is None:
         return Verdict.failed("syntax")
     sandbox = sandbox_at(settings.sandbox_url, settings.sandbox_isolation)
@@ -96,7 +96,7 @@ async def judge_program(
     return replace(verdict, correct=correct, error=error, visible=passed_visible if shown else None)
 
 
-def _parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module | None:
     """The program's syntax tree; None for code that cannot run, which most early answers of a small model are."""
     try:
         return ast.parse(source)

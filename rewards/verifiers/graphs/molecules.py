@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import Annotated, Self
 
+import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from rewards.verifiers.graphs.task import HardTruth, Lists, register
@@ -32,6 +33,23 @@ class CheckedMolecule(BaseModel):
         """The joined pairs of atoms, in both directions."""
         return frozenset(self.bonds) | {(right, left) for left, right in self.bonds}
 
+    def part(self, atoms: list[int]) -> nx.Graph:
+        """The graph of these atoms and the bonds between them."""
+        graph = nx.Graph(bond for bond in self.bonds if {*bond} <= {*atoms})
+        graph.add_nodes_from(atoms)
+        return graph
+
+
+def are_isomorphic(left: nx.Graph, right: nx.Graph) -> bool:
+    """Whether two graphs are isomorphic; by component, as a search over all of them at once can explode."""
+    others = [right.subgraph(nodes) for nodes in nx.connected_components(right)]
+    for nodes in nx.connected_components(left):
+        places = (place for place, other in enumerate(others) if nx.vf2pp_is_isomorphic(left.subgraph(nodes), other))
+        if (place := next(places, None)) is None:
+            return False
+        others.pop(place)
+    return not others
+
 
 def atom_numbers(items: list[str], molecule: CheckedMolecule) -> list[int] | None:
     """The atoms that a list names by number; None if one is unknown or repeated."""
@@ -46,7 +64,8 @@ class CommonSubgraphTruth(HardTruth):
     An answer is two lists of atom numbers, the first of each molecule; atoms are paired by their position in the lists.
     A pairing is feasible if it pairs distinct atoms of the same element, and two atoms are bonded in the first molecule
     exactly if their partners are bonded in the second: an isomorphism of the two induced subgraphs, connected or not.
-    More pairs are better.
+    More pairs are better. GraphArena's prompts show no elements and ask for two sets of atoms: if all elements are `*`,
+    any isomorphism between the two sets will do.
     """
 
     list_count = 2
@@ -60,6 +79,8 @@ class CommonSubgraphTruth(HardTruth):
         left, right = atom_numbers(answer[0], self.first), atom_numbers(answer[1], self.second)
         if left is None or right is None or len(left) != len(right):
             return None
+        if {*self.first.atoms, *self.second.atoms} == {"*"}:
+            return len(left) if are_isomorphic(self.first.part(left), self.second.part(right)) else None
         if any(self.first.atoms[a] != self.second.atoms[b] for a, b in zip(left, right, strict=True)):
             return None
         partner = dict(zip(left, right, strict=True))
