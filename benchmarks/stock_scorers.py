@@ -117,10 +117,11 @@ def reported(
 ) -> str:
     """Add the row of a source to the table; returns the kinds of differences."""
     rows = list(zip(answers, theirs, ours, strict=True))
+    judged = [(answer, (first, second)) for answer, first, second in rows]
     equal = sum(a.score is not None and b.score is not None and abs(a.score - b.score) < 1e-6 for _, a, b in rows)
     table.add_row(
         answers[0].source, str(len(rows)), f"{equal / len(rows):.1%}",
-        *(str(sum(not one[side].is_right(one[0]) for one in rows)) for side in (1, 2)),
+        *(str(sum(not scores[side].is_right(answer) for answer, scores in judged)) for side in (0, 1)),
         spread(theirs), spread(ours),
     )  # fmt: skip
     wrong: Counter[tuple[str, str, bool, bool]] = Counter(

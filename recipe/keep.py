@@ -28,22 +28,23 @@ from recipe.runtime.command_line import program
 
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (
-    "actor/loss", "actor/perf", "actor/projection/module_cosine", "critic/advantages", "critic/returns",
-    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response",
-    "response_length_non_aborted", "rollout_corr", "timing_per_token_ms", "timing_s", "training", "val-aux",
-    "val-core",
+    "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl", "actor/projection/gradient_norm",
+    "actor/projection/module_cosine", "actor/projection/pair_cosine", "critic/advantages", "critic/returns",
+    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length/min",
+    "response_length_non_aborted", "reward/busy_seconds", "reward/judge_seconds", "rollout_corr",
+    "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
 """The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
-    "actor/entropy", "actor/grad_norm", "actor/pg_loss", "actor/ppo_kl", "actor/projection/cosine",
-    "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/pair_cosine",
-    "actor/projection/split_half_cosine", "reward/busy_seconds", "reward/judge_seconds",
+    "actor/entropy", "actor/grad_norm", "actor/projection/cosine", "actor/projection/displacement_norm",
+    "actor/projection/predicted_change", "actor/projection/split_half_cosine",
+    "timing_s/step",
 )  # fmt: skip
 EVENTS = ("start", "end")
 DIGITS, COARSE_DIGITS = 6, 4
-MILLISECONDS = 3
+TENTHS = 1
 
 
 def kept(run: RunDirectory) -> KeptRun:
@@ -91,12 +92,12 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six or four digits; its time to the millisecond."""
+    """The kept metrics of a step, rounded to six or four digits; its time to a tenth of a second."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
     rounded = {
         key: float(f"{value:.{COARSE_DIGITS if _is_among(key, COARSE) else DIGITS}g}") for key, value in numbers.items()
     }
-    return rounded | {"step": row["step"], "time": round(row["time"], MILLISECONDS)}
+    return rounded | {"step": row["step"], "time": round(row["time"], TENTHS)}
 
 
 def _is_among(metric: str, groups: Collection[str]) -> bool:

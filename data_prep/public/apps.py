@@ -53,7 +53,8 @@ def convert(
             for reading in _readings(called, cases[:max_tests])
         ]
         asked = f"Define `{called.replace('()', '')}`. Answer with the whole program in one Python code block."
-    tries = [{"solution": program, "ground_truth": truth} for program, truth in product(solutions or [None], truths)]
+    programs: list[str | None] = [*solutions] or [None]
+    tries = [{"solution": program, "ground_truth": truth} for program, truth in product(programs, truths)]
     return tries[0] | {
         "id": f"{version}/{split}/{index}",
         "source": version,

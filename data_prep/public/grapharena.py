@@ -125,7 +125,7 @@ def _fields(task: str, text: str, graphs: list[Published], published: Any) -> di
 def _of_molecules(task: str, first: RandomMolecule, second: RandomMolecule) -> GraphProblem:
     elements = sorted({*first.atoms, *second.atoms})
     masks = [*first.masks(elements), *second.masks(elements)]
-    truth = {"first": first.truth(), "second": second.truth()}
+    truth: dict[str, Any] = {"first": first.truth(), "second": second.truth()}
     if task == "GED":
         if len(first.atoms) != len(second.atoms):
             raise ValueError("the molecules differ in size")

@@ -6,6 +6,7 @@ And where is the folder of a model that is given by a hub name?
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
@@ -153,7 +154,7 @@ def opens_thinking(folder: Path, thinking: str = "") -> bool:
     """Whether the chat template opens the thinking part (`<think>`) of an answer; thinking: on, off or the default."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     if tokenizer.chat_template is None:
         return False
     chosen = {"enable_thinking": thinking == "on"} if thinking else {}

@@ -204,7 +204,7 @@ class SkillCreditTrainer(PPOTrainerSync):
     @property
     def _ranks(self) -> int:
         """The actor's data-parallel ranks."""
-        return max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        return int(max(self.actor_rollout_wg._dispatch_info["actor"])) + 1
 
     def _memory_flags(self, batch: KVBatchMeta) -> list[bool]:
         return memory_flags(batch, self._memory_prompts, self.config.actor_rollout_ref.rollout.n)

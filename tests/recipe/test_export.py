@@ -112,7 +112,7 @@ def model(tmp_path_factory):
 def compared(monkeypatch, model, changed: Callable[[list[int]], list[int]]) -> list[dict[str, Any]]:
     """Compare while vLLM, here a server of its protocol, answers the first prompt with changed tokens."""
     folder, answers = model
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     tokens = {PROMPTS[0][0]["content"]: changed(answers[0].tokens), PROMPTS[1][0]["content"]: answers[1].tokens}
     behaviour = Behaviour(
         model=str(folder), answers_as=str(folder), tokens=lambda messages: tokens[messages[-1]["content"]]

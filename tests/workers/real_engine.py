@@ -74,8 +74,11 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
     from workers.solution_store import StoredSolution
 
     data = solution_batch([StoredSolution(*answer(row)) for row in rows], 1.0)
-    of_tokens = {name: fields.pop(name) for name in ("advantages", "rollout_is_weights") if name in fields}
-    for name, values in {"old_log_probs": [-4.0] * len(of_tokens["advantages"]), **of_tokens}.items():
+    of_tokens: dict[str, list[Any]] = {
+        name: fields.pop(name) for name in ("advantages", "rollout_is_weights") if name in fields
+    }
+    of_tokens = {"old_log_probs": [-4.0] * len(of_tokens["advantages"])} | of_tokens
+    for name, values in of_tokens.items():
         tokens = [torch.full((len(answer(row)[1]),), values[row]) for row in rows]
         data[name] = torch.nested.as_nested_tensor(tokens, layout=torch.jagged)
     if "rollout_is_weights" in of_tokens:

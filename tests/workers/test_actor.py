@@ -87,7 +87,11 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         loss: update(actor_worker(model, *overrides), batch(8), **{PROTECTION: protection})
         for loss, overrides in LOSSES.items()
     }
-    asked = [{PROTECTION: protection}, {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}}, {AGOP: 2}]
+    asked: list[dict[str, Any]] = [
+        {PROTECTION: protection},
+        {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}},
+        {AGOP: 2},
+    ]
     constraint = constraints[1] | {"anchored": 3}
     asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
     asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]

@@ -37,8 +37,8 @@ def _use_ulysses() -> None:
     from workers.cpu.attention import NAME, packed_attention, register_packed_attention
 
     def varlen(query: Any, key: Any, value: Any, mask: Any, length: int, **options: Any) -> Any:
-        turned = (states.transpose(1, 2) for states in (query, key, value))
-        return packed_attention(options.pop("module"), *turned, None, **options)[0]
+        query, key, value = (states.transpose(1, 2) for states in (query, key, value))
+        return packed_attention(options.pop("module"), query, key, value, None, **options)[0]
 
     def all_to_all(outputs: list[Any], inputs: list[Any], group: Any = None, async_op: bool = False) -> None:
         """Gloo exchanges one tensor, not lists."""
@@ -53,8 +53,8 @@ def _use_ulysses() -> None:
         return exchange(*turned, None, query.shape[2], module=module, **options), None
 
     register_packed_attention()
-    torch.distributed.all_to_all = all_to_all
-    monkey_patch._flash_attention_forward = varlen
+    setattr(torch.distributed, "all_to_all", all_to_all)  # noqa: B010 - a type of its own
+    setattr(monkey_patch, "_flash_attention_forward", varlen)  # noqa: B010
     AttentionInterface.register(NAME, exchanged)
 
 
@@ -76,7 +76,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str], s
 
     def after(**asked) -> tuple[dict[str, float], Any]:
         worker = actor_worker(model, *UNCLIPPED, *overrides)
-        fields = {SKILL: SKILLS, HALF: HALVES, PART: HALVES, "rollout_is_weights": IMPORTANCE}
+        fields: dict[str, Any] = {SKILL: SKILLS, HALF: HALVES, PART: HALVES, "rollout_is_weights": IMPORTANCE}
         if asked:  # as in a run, where the old log-probabilities are computed before an update
             answers = samples(share, ranks, advantages=ADVANTAGES, **fields)
             tu.assign_non_tensor(answers, micro_batch_size_per_gpu=1)

@@ -30,7 +30,7 @@ from data_prep.graphs.suite import Cores
 from data_prep.json_lines import Journal
 from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
-from rewards import registry
+from rewards import extraction, registry
 from rewards.verifiers.graphs.molecules import CommonSubgraphTruth, EditDistanceTruth
 from tests.data_prep.task_examples import task
 
@@ -255,7 +255,9 @@ def two():
 
 def made(path, cores, limit):
     journal = Journal(path)
-    yield from suite.drafts(("mcp", "mis"), (1, 2), limit=limit, seed=3, cores=cores, journal=journal)
+    yield from suite.drafts(
+        ("mcp", "mis"), (1, 2), limit=limit, seed=3, request=extraction.REQUEST, cores=cores, journal=journal
+    )
     journal.close()
 
 

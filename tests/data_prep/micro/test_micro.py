@@ -90,8 +90,9 @@ def test_the_stated_shares_hack_and_are_impossible_and_others_stay_as_they_are()
     assert {(item.skill, item.correct) for item in hacks} == {("shown", False)}
     assert len(hacks) / 2000 == pytest.approx(0.1, abs=0.03)
 
-    options = {"seed": 0, "count": 100, "difficulty": 1}
-    before, after = (rows("train", ["shown", "write"], impossible_share=part, **options) for part in (0.0, 0.3))
+    before, after = (
+        rows("train", ["shown", "write"], seed=0, count=100, difficulty=1, impossible_share=part) for part in (0.0, 0.3)
+    )
     changed = [one for one, other in zip(before, after, strict=True) if one != other]
     assert {row.skill for row in changed} == {"shown"}
     assert len(changed) / 100 == pytest.approx(0.3, abs=0.12)
