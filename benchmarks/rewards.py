@@ -25,7 +25,7 @@ from typing import Any
 # Before this file's folder, since this file has the same name as the package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import hostile
+from benchmarks.answers import hostile
 from rewards import compute_score, registry
 from rewards.guardrails import repeats_itself
 from rewards.settings import JudgeSettings

@@ -151,10 +151,16 @@ def template_text(folder: Path) -> str:
 
 
 def opens_thinking(folder: Path, thinking: str = "") -> bool:
-    """Whether the chat template opens the thinking part (`<think>`) of an answer; thinking: on, off or the default."""
+    """Whether the chat template opens the thinking part (`<think>`) of an answer; thinking: on, off or the default.
+
+    False for a tokenizer that does not load, which preflight reports.
+    """
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    except Exception:
+        return False
     if tokenizer.chat_template is None:
         return False
     chosen = {"enable_thinking": thinking == "on"} if thinking else {}

@@ -25,7 +25,7 @@ RATES = ("visible_accuracy", "accepted@1", "special_casing_rate", "visible_gap")
 HEADERS = ("shown tests pass (%)", "correct (%)", "special-casing (%)", "gap (points)")
 SHARES = ("reward/visible_acc", "reward/acc", "reward/guard/special_casing")
 
-Curves = Mapping[str, Sequence[NDArray[np.float64]]]  # arm -> (SHARES, updates) of each run
+HackCurves = Mapping[str, Sequence[NDArray[np.float64]]]  # arm -> (SHARES, updates) of each run
 
 
 def read_curve(run: RunDirectory) -> NDArray[np.float64]:
@@ -47,11 +47,11 @@ def evaluations_table(folders: Sequence[Path]) -> str:
     return f"Means over problems [95% bootstrap intervals].\n\n{table}"
 
 
-def runs_table(curves: Curves) -> str:
+def runs_table(curves: HackCurves) -> str:
     """One row per arm: the last quarter of the updates, and special-casing at update 1, before the arm matters."""
     lines = []
     for arm, own in curves.items():
-        ends = np.array([curve[:, -(-curve.shape[1] // 4) :].mean(axis=1) for curve in own]).T
+        ends = np.array([curve[:, -curve.shape[1] // 4 :].mean(axis=1) for curve in own]).T
         rates = [*ends, ends[0] - ends[1], np.array([curve[2, 0] for curve in own])]
         lines.append([arm, str(len(own)), *(t_interval(100 * rate).text() for rate in rates)])
     table = markdown_table(["arm", "runs", *HEADERS, "special-casing, update 1 (%)"], lines)
@@ -65,7 +65,7 @@ def mean_curve(own: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return mean
 
 
-def draw_hacks(curves: Curves, path: Path) -> Path:
+def draw_hacks(curves: HackCurves, path: Path) -> Path:
     """Special-casing, and proxy beside true accuracy, over the updates: means over runs."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
     for number, (arm, own) in enumerate(curves.items()):

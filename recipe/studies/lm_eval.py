@@ -13,7 +13,7 @@ from recipe.studies.steps import MadeWith, Steps, say
 
 COMMAND = ".venv-lm_eval/bin/lm_eval"
 SETS = "aime24 aime25 math500 minerva gaokao2023en asdiv gsm8k mmlu_stem_generative"
-# Sets of data_prep.sources.maths and the answers to each problem, whose pass@k is reported; 1: one greedy answer.
+# Sets of data_prep.public.maths and the answers to each problem, whose pass@k is reported; 1: one greedy answer.
 ANSWERS = {"aime24": 64, "aime25": 64, "math500": 8, "minerva": 8, "gaokao2023en": 8, "asdiv": 1}
 
 # lm-eval's arguments of vLLM for THINKING.
@@ -69,7 +69,7 @@ def cross_domain(steps: Steps, model: str, out: str) -> None:
 
 def _mathematics(steps: Steps, experiment: str, name: str, model: str, out: str) -> None:
     rows, count = f"data/maths/{name}", str(ANSWERS[name])
-    steps.make_rows(rows, "sources.maths", "--set", name, "--experiment", experiment)
+    steps.make_rows(rows, "public.maths", "--set", name, "--experiment", experiment)
     sampled = ("--sampling", "eval@k", "--samples", count, "--k", "1", count) if count != "1" else ()
     steps.evaluate(experiment, model, out, {name: f"{rows}/test.parquet"}, *sampled)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import data_prep.sources
 from data_prep.graphs import suite
-from data_prep.sources import bugs, codecontests, countdown_tasks, gsm8k, humaneval, maths, mbpp
+from data_prep.public import maths
+from data_prep.sources import bugs, codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from tests.data_prep.task_examples import write_lines
 from tests.data_prep.test_public_sets import codecontests_record, humaneval_record, mbpp_record
 

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from data_prep import proving
+from data_prep.public import maths
 from data_prep.schema import read_rows
-from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, maths, mbpp
+from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from data_prep.sources.shown_tests import ShowTests
 from data_prep.tasks import read_tasks
 from rewards import registry

@@ -38,7 +38,7 @@ def test_keys_of_a_source_are_kept_in_extra_info(tmp_path):
 @pytest.mark.parametrize(
     ("change", "field", "reason"),
     [
-        ({"data_source": "nonsense"}, "data_source", "valid ones: code, common_neighbours, "),
+        ({"data_source": "nonsense"}, "data_source", "valid ones: calls, code, common_neighbours, "),
         ({"prompt": []}, "prompt", "at least 1 item"),
         ({"prompt": [{"role": "robot", "content": "x"}]}, "prompt.0.role", "'system', 'user'"),
         ({"skill": ""}, "skill", "at least 1 character"),

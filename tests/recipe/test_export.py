@@ -89,7 +89,7 @@ def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_p
     assert (out / "tokenizer.json").exists()
 
 
-PROMPTS = [[{"role": "user", "content": "write f"}], [{"role": "user", "content": "trace g"}]]
+PROMPTS = [[{"role": "user", "content": "trace g"}], [{"role": "user", "content": "write f"}]]
 
 
 @pytest.fixture(scope="module")

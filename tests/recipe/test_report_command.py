@@ -14,6 +14,7 @@ def test_one_help_names_every_subcommand_with_what_it_reports(capsys):
         "speed",
         "online",
         "choose",
+        "hacks",
         "summary",
         "page",
         "serve",

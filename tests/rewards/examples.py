@@ -70,7 +70,7 @@ EXAMPLES = {
             "visible": 1,
         },
         "class Solution:\n    def f(self, x: int, xs: List[int]) -> Any:\n        return tuple(x + y for y in xs)",
-        ("def f(x, xs):\n    return [y + 1 for y in xs]", "def f(x):\n    return [x]"),
+        ("def f(x, xs):\n    return [y + 1 for y in xs]", "def f(x, xs):\n    return [x]"),
         "Write f(x, xs), which adds x to each. For example f(2, [1]) == [3]",
     ),
     "trace": Example(

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import rewards
-from benchmarks.patterns import Used, hostile_texts, patterns_of
+from benchmarks.answers.patterns import Used, hostile_texts, patterns_of
 from tests.rewards.regex_steps import MOST, Steps
 
 pytestmark = pytest.mark.slow

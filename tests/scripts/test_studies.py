@@ -319,7 +319,7 @@ def test_an_evaluation_of_the_study_has_three_groups():
     found = {name: re.findall(r"--samples (\d+) --k 1 (\d+)", one) for name, one in answers.items()}
     eight = {name: [("8", "8")] for name in ("math500", "minerva", "gaokao2023en")}
     assert found == {"aime24": [("64", "64")], "aime25": [("64", "64")], **eight, "asdiv": []}
-    assert [search(r"--set (\S+)", one)[1] for one in of_module(commands, "data_prep.sources.maths")] == [*answers]
+    assert [search(r"--set (\S+)", one)[1] for one in of_module(commands, "data_prep.public.maths")] == [*answers]
     others = [command for command in commands if "lm_eval run" in command]
     assert [search(r"--tasks (\S+)", one)[1] for one in others] == ["gsm8k", "mmlu_stem_generative"]
     assert all("--output_path out/cross_domain/" in one for one in others)

@@ -426,7 +426,10 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
     [
         ("shape=bnary", "reward setting shape: unknown 'bnary'; valid ones: binary, binary_format"),
         ("refuse=[lenght]", "reward setting refuse: unknown 'lenght'; valid ones: "),
-        ("+partal_credit=false", "unknown reward setting 'partal_credit'; valid ones: partial_credit, timeout, "),
+        (
+            "+partal_credit=false",
+            "unknown reward setting 'partal_credit'; valid ones: partial_credit, hidden_tests, timeout, ",
+        ),
         ("partial_credit=almost", "reward setting partial_credit: 'almost' is not true or false"),
         ("timeout=soon", "reward setting timeout: 'soon' is not a number of seconds above 0"),
         ("memory_mb=0.5", "reward setting memory_mb: 0.5 is not a whole number above 0"),

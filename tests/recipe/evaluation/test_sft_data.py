@@ -183,9 +183,15 @@ def trainings(monkeypatch) -> list[list[str]]:
     return found
 
 
-def test_a_training_that_has_ended_is_not_repeated(tmp_path, trainings, capsys):
+LAST = "global_step_9/huggingface"
+
+
+def test_a_training_that_has_ended_is_not_repeated(tmp_path, trainings, capsys, monkeypatch):
     settings = OmegaConf.create({"checkpoint": {"save_contents": ["hf_model"]}, "trainer": {"total_training_steps": 9}})
-    (tmp_path / "global_step_9/huggingface").mkdir(parents=True)
+    monkeypatch.setattr(
+        recipe.sft, "train_under_torchrun",
+        lambda config, folder, overrides: trainings.append(overrides) or (folder / LAST).mkdir(parents=True) or 0,
+    )  # fmt: skip
     assert [recipe.sft.train_once(settings, tmp_path, ["a=1"]) for _ in range(2)] == [0, 0]
     assert trainings == [["a=1"]]
     assert f"trained before; model in {tmp_path}" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Test sets of mathematics: `python -m data_prep.sources.maths --set NAME --out DIR`. Ground truth of verifier `latex`.
+"""Test sets of mathematics: `python -m data_prep.public.maths --set NAME --out DIR`. Ground truth of verifier `latex`.
 
 AIME 2024 and 2025, MATH-500, Minerva, Gaokao 2023 (English), ASDiv. For testing only.
 """

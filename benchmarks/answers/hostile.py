@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import rewards
-from benchmarks.patterns import Used, hostile_texts, patterns_of
+from benchmarks.answers.patterns import Used, hostile_texts, patterns_of
 from rewards import extraction, guardrails
 from rewards.analysis.imports import hides_code
 from rewards.analysis.normal_form import MAX_CHARACTERS, normal_form
