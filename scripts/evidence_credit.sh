@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Credit where the reward is sparse: the runs of docs/evidence/credit_plan.md and their table.
-#   [TASKS="parts16 parts4 chain8"] [SEEDS="10 11 ..."] [ARMS="grpo credit ..."] [RATES="2e-3 4e-3 8e-3"] [REACH=0.5] \
+#   [TASKS="parts16 parts4 chain8"] [SEEDS="20 21 ..."] [ARMS="grpo credit ..."] [RATES="2e-3 4e-3 8e-3"] [REACH=0.5] \
 #   [SAMPLES=16] [START=FOLDER] [KEPT=docs/evidence/credit] \
 #   bash scripts/evidence_credit.sh rates|arms|rivals|agents [key=value ...]
 # `rates` trains plain GRPO at several learning rates on seeds that the arms do not use; the best rate goes into

@@ -43,7 +43,7 @@ TASKS = {
          "--demonstrations", "51840", "data.max_length=512", "data.train_batch_size=32",
          "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1620"),
         "grpo partial credit credit_shuffled",
-        "10 11 12 13 14 15 16 17",
+        "20 21 22 23 24 25 26 27",
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
     ),
@@ -51,7 +51,7 @@ TASKS = {
         "data/parts",
         ("--skills", "parts"),
         "grpo credit credit_shuffled",
-        "10 11 12 13 14 15 16 17",
+        "20 21 22 23 24 25 26 27",
         ("credit:grpo", "credit_shuffled:grpo"),
         "0.8",
     ),
@@ -60,7 +60,7 @@ TASKS = {
         ("--skills", "chain", "--difficulty", "2", "--line-wrong-share", "0.08", "--easier",
          "--demonstrations", "34560", "data.max_length=384"),
         "grpo credit",
-        "10 11 12 13 14",
+        "20 21 22 23 24",
         ("credit:grpo",),
         "0.8",
     ),
@@ -68,7 +68,7 @@ TASKS = {
 
 
 RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples"
-RIVAL_SEEDS = "10 11 12"
+RIVAL_SEEDS = "20 21 22"
 MORE_SAMPLES = "16"  # per prompt, for grpo_more_samples; the experiment has 8
 RIVAL_CONTRASTS = tuple(
     f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples")
