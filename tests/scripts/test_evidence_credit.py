@@ -14,7 +14,7 @@ def test_the_arms_of_a_task_share_a_start_and_seeds_and_name_their_contrasts():
         "claim outputs/evidence_credit.parts4 --model start=data/parts/model "
         "--data train=data/parts/train.parquet val=data/parts/val.parquet --set train= ",
         "recipe.train --multirun experiment=credit_parts4 run.experiment=evidence_credit.parts4 "
-        f"data.seed=10,11,12,13,14,15,16,17 arm=grpo,credit,credit_shuffled run.name={ARM}.{SEED}",
+        f"data.seed=20,21,22,23,24,25,26,27 arm=grpo,credit,credit_shuffled run.name={ARM}.{SEED}",
         "recipe.report online outputs/evidence_credit.parts4 --reach 0.8 --contrasts credit:grpo credit_shuffled:grpo",
     ]
 
@@ -59,9 +59,9 @@ def test_another_stage_or_task_is_refused():
 def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     commands = dry("evidence_credit", "rivals", KEPT="kept")
     plain, *others = of_module(commands, "recipe.train")
-    common = "experiment=credit_parts16 run.experiment=evidence_credit.parts16 data.seed=10,11,12 "
+    common = "experiment=credit_parts16 run.experiment=evidence_credit.parts16 data.seed=20,21,22 "
     assert f"{common}arm=grpo,partial,credit,credit_shuffled,vineppo,spo run.name={ARM}.{SEED}" in plain
-    assert [one.split("data.seed=10,11,12 ")[1] for one in others] == [
+    assert [one.split("data.seed=20,21,22 ")[1] for one in others] == [
         f"arm=credit credit.ablation=inverted run.name=credit_inverted.{SEED}",
         f"arm=grpo {LR}=0.008 run.name=grpo_twice_rate.{SEED}",
         f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
