@@ -11,6 +11,7 @@ from data_prep.micro.model import make_tokenizer
 from recipe.settings import CreditSettings
 from recipe.training.credit_batch import shaped_by_credit
 from recipe.training.samples import jagged
+from rewards.analysis.parsing import parse
 from rewards.counterfactual.groups import GroupBoard
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.service import CreditService, RolloutSample
@@ -24,6 +25,8 @@ UNJUDGED = "z = 0"
 
 
 def ratio_of(text: str) -> float:
+    if parse(text) is None:
+        return 0.0
     return ("a = 1" in text.splitlines()) / 2 + ("b = 2" in text.splitlines()) / 2
 
 
@@ -92,6 +95,16 @@ def test_beside_an_unparsable_sibling_the_step_that_differs_is_still_told():
     assert (rows[0][differing] > 0).all()
     assert (rows[1][differing] < 0).all()
     assert (rows[0][same] == 1.0).all()  # the unparsable one lacks it, which only the advantage tells
+
+
+def test_the_line_that_breaks_a_program_is_blamed_where_all_answers_of_the_group_fail():
+    broken = "a = 1\nb = = 2\nc = 3"
+    (other, row), metrics = shaped([WRONG, broken], [0.0, 0.0])
+    at = TOKENIZER.decode(TOKENIZER.encode(broken)).index("b = = 2")
+    assert (row[at : at + len("b = = 2")] < 0).all()
+    assert (row[:at] >= 0).all()
+    assert metrics["credit/fallback_rate"] == 0.0
+    assert other.isfinite().all()
 
 
 def test_a_step_of_one_sibling_is_compared_within_its_response():
