@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rewards.analysis.parsing import LineOffsets, parse, statements
+from rewards.analysis.parsing import LineOffsets, parse, statements, stripped
 from rewards.extraction import find_block
 
 Unit = Literal["statement", "line", "paragraph", "turn", "token"]
@@ -40,7 +40,7 @@ def segment(
 
     statement: every statement of the Python program, nested ones too; a compound statement's step is its header
         (`if a<4:`), since the statements of its body are steps themselves. Of code that does not parse, every
-        line, as below.
+        line, as below, without its indentation.
     line: every line of code that is not blank.
     paragraph: stretches of the solution between blank lines, code and text alike.
     turn: the spans of `turns`, characters of each turn of the assistant; without them the solution is one turn.
@@ -83,7 +83,7 @@ def _code_steps(solution: str, unit: Unit, text_steps: bool) -> list[Step]:
 def _statements(code: str) -> list[tuple[int, int]]:
     tree = parse(code)
     if tree is None:
-        return _lines(code)
+        return [stripped(code, *span) for span in _lines(code)]
     offsets = LineOffsets(code)
     return [offsets.header(node) for node in statements(tree)]
 

@@ -230,7 +230,7 @@ def test_solutions_without_several_steps_say_why(solution, cause):
     [
         ("a = 1\nb = (\nc = 2\nd = 3", "b = (", 1),
         ("a = 1\nb = 2 +\nc = 3\nd = 4", "b = 2 +", 1),
-        ("text\n```python\na = 1\nb = 2\nc c\n```\n", "c c", 2),
+        ("text\n```python\na = 1\nif a:\n  c c\n  b = 2\n```\n", "  c c", 2),
         ("\n".join([*(f"name{number} = {number}" for number in range(40)), "x =", "y = 1"]), "x =", 40),
     ],
 )

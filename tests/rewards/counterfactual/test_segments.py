@@ -41,7 +41,7 @@ def test_decorators_belong_to_their_function():
 
 
 def test_code_that_does_not_parse_has_its_lines():
-    assert texts("def f(:\n\n return", "statement") == ["def f(:", " return"]
+    assert texts("def f(:\n\n return", "statement") == ["def f(:", "return"]
 
 
 @pytest.mark.parametrize(
