@@ -40,11 +40,10 @@ STEP_TIME = "timing_s/step"
 COARSE = (
     "actor/entropy", "actor/grad_norm", "actor/projection/cosine", "actor/projection/displacement_norm",
     "actor/projection/predicted_change", "actor/projection/split_half_cosine",
-    "timing_s/step",
 )  # fmt: skip
 EVENTS = ("start", "end")
 DIGITS, COARSE_DIGITS = 6, 4
-TENTHS = 1
+SECONDS = 0
 
 
 def kept(run: RunDirectory) -> KeptRun:
@@ -92,12 +91,12 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six or four digits; its time to a tenth of a second."""
+    """The kept metrics of a step, rounded to six or four digits; its time to the second."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
     rounded = {
         key: float(f"{value:.{COARSE_DIGITS if _is_among(key, COARSE) else DIGITS}g}") for key, value in numbers.items()
     }
-    return rounded | {"step": row["step"], "time": round(row["time"], TENTHS)}
+    return rounded | {"step": row["step"], "time": round(row["time"], SECONDS)}
 
 
 def _is_among(metric: str, groups: Collection[str]) -> bool:

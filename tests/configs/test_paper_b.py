@@ -63,7 +63,7 @@ def names(group: str) -> set[str]:
 
 
 def test_every_file_of_the_groups_is_composed_here():
-    assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo", "worst_skill"}
+    assert names("arm") == {*ARMS, *PROTECTING, *CREDIT, "grpo", "weak_judge", "worst_skill"}
     assert names("penalty") == {"off", "l2", "ewc", "rehearsal"}
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 

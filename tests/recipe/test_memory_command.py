@@ -26,7 +26,7 @@ def test_the_table_in_the_documentation_is_what_the_command_prints(capsys: pytes
 
     Console(width=120).print(preset_table(["platform=gpu_1x8"], 79.0))
     printed = rows(capsys.readouterr().out)
-    assert len(printed) == 12
+    assert len(printed) == 14
     assert rows(DOCS.read_text()) == printed
 
 

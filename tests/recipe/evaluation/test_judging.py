@@ -130,7 +130,7 @@ def test_an_experiment_of_the_users_own_that_cannot_be_is_refused(text, message,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("partal_credit=false", "unknown setting 'partal_credit'; valid ones: partial_credit, timeout, "),
+        ("partal_credit=false", "unknown setting 'partal_credit'; valid ones: partial_credit, hidden_tests, timeout, "),
         ("timeout=soon", "reward setting timeout: 'soon' is not a number of seconds above 0"),
         ("timeout", "reward setting timeout: None is not a number of seconds above 0"),
         ("refuse=length", "reward setting refuse: 'length' is not a list"),
