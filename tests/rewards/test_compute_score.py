@@ -80,7 +80,7 @@ def problems_by_skill():
 
 
 async def test_an_unknown_verifier_is_refused_with_the_valid_names():
-    with pytest.raises(ValueError, match=r"unknown verifier 'poetry' .*; valid ones: code, .*, trace, tsp"):
+    with pytest.raises(ValueError, match=r"unknown verifier 'poetry' .*; valid ones: calls, code, .*, trace, tsp"):
         await compute_score("poetry", "x", "{}")
 
 

@@ -2,10 +2,7 @@
 
 import copy
 import json
-from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from verl.workers.engine import EngineRegistry
@@ -75,51 +72,6 @@ def test_groups_of_a_mesh_have_the_limit_too(tmp_path: Path):
     in_ranks(_time_limits_of_a_mesh, 4, str(tmp_path))
     for rank in range(4):
         assert json.loads((tmp_path / f"{rank}.json").read_text()) == [[1800, 1800], [77, 77]]
-
-
-# (shards per replica, ranks per sequence), and the ranks of rank 0's group of shards and of its data-parallel group.
-MESHES = {
-    "shards": ((-1, 1), [0, 1, 2, 3], [0, 1, 2, 3]),
-    "replicas": ((2, 1), [0, 1], [0, 1, 2, 3]),
-    "sequences": ((-1, 2), [0, 1, 2, 3], [0, 2]),
-    "replicas and sequences": ((2, 2), [0, 1], [0, 2]),
-}
-
-
-def _groups_of_a_gpu(rank: int, ranks: int, folder: str) -> None:
-    import torch
-    from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: F401  (registers the backend fake)
-    from verl.workers.engine.fsdp import transformer_impl, utils
-
-    from workers.displacement import displacement_norm, shard_group
-
-    torch.distributed.init_process_group(
-        "cpu:gloo,cuda:fake", init_method=f"file://{folder}/gpus", rank=rank, world_size=ranks
-    )
-    utils.get_device_name = lambda: "cuda"
-    transformer_impl.device_name = "cuda"
-    engines._limit = timedelta(seconds=77)
-    found = {}
-    for name, ((shards, sequence), _, _) in MESHES.items():
-        engine: Any = object.__new__(PolicyEngine)
-        engine.engine_config = SimpleNamespace(fsdp_size=shards, ulysses_sequence_parallel_size=sequence)
-        engine._init_device_mesh()
-        of_shards, parallel = shard_group(engine), engine.get_data_parallel_group()
-        moved = displacement_norm([torch.zeros(1)], [torch.full((1,), 2.0**rank)], of_shards)
-        total = torch.tensor(1 << rank)
-        torch.distributed.all_reduce(total, group=parallel)
-        limit = of_shards._get_backend(torch.device("cpu")).options._timeout.total_seconds()
-        found[name] = [moved, int(total), engine.get_data_parallel_size(), limit]
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-
-
-@pytest.mark.slow
-def test_on_gpus_sums_on_the_host_run_over_the_groups_of_every_layout(tmp_path: Path):
-    in_ranks(_groups_of_a_gpu, 4, str(tmp_path))
-    found = json.loads((tmp_path / "0.json").read_text())
-    for name, ((_, sequence), of_shards, parallel) in MESHES.items():
-        moved = sum(4.0**rank for rank in of_shards) ** 0.5
-        assert found[name] == [pytest.approx(moved), sum(1 << rank for rank in parallel), 4 // sequence, 77], name
 
 
 def test_the_policys_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.MonkeyPatch):
