@@ -17,7 +17,7 @@ from data_prep.sources.codecontests import INSTRUCTION, TRIED, is_short
 from data_prep.sources.hub import PublicSet
 from data_prep.sources.shown_tests import named_entry_points
 from data_prep.sources.source import positive, source_parser
-from rewards.verifiers.programs import parsed
+from rewards.analysis.parsing import parse
 from rewards.verl_rows import joined
 
 _COLUMNS = ("question", "solutions", "input_output", "starter_code", "difficulty")
@@ -72,7 +72,7 @@ def convert(
 def _solutions(text: str) -> list[str]:
     """The shortest programs in Python 3; many are in Python 2."""
     programs = sorted(set(json.loads(text or "[]")), key=lambda program: (len(program), program))
-    return list(islice((program for program in programs if parsed(program)), TRIED))
+    return list(islice((program for program in programs if parse(program)), TRIED))
 
 
 def _printed(cases: list[Any], limit: int) -> dict[str, Any]:

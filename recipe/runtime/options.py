@@ -51,9 +51,8 @@ class Options:
     repair: str = ""  # more overrides of phase 4's training
     # Of NPG-Muse.
     tasks: str = ""  # graph tasks of data_prep.graphs; of evidence_credit: parts16, parts4, chain8
-    teacher: str = (
-        ""  # of the supervised start: the model whose accepted answers are learnt (default: the model itself)
-    )
+    # Of the supervised start: the model whose accepted answers it learns (default: the model itself).
+    teacher: str = ""
     volumes: str = ""  # numbers of rows to choose from
     sequence_parallel: str = ""  # 4; out of memory: 8
     offload_ref: str = ""  # false; out of memory: true

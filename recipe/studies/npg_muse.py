@@ -114,7 +114,7 @@ def sft(steps: Steps, volume: str, *models: str) -> None:
     """The supervised start of each model: accepted answers, of TEACHER or of the model itself, to VOLUME problems."""
     steps = _prepared(steps)
     if not models or not re.fullmatch(r"[1-9][0-9]*", volume):
-        raise Stopped("which models? VOLUME MODEL ..., VOLUME a number of problems")
+        raise Stopped("no model named, or VOLUME is no number of problems; usage: VOLUME MODEL ...")
     failed = 0
     for model in models:
         try:

@@ -129,9 +129,8 @@ async def estimate(
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()
-    order = [index for index in step_order(steps, own, others, plan.choice, rng) if index not in idle]
-    breaking = breaking_steps(solution, steps) if plan.unit in ("statement", "line") else []
-    order.sort(key=lambda index: index not in breaking)  # what a program that does not parse fails by comes first
+    chosen = [index for index in step_order(steps, own, others, plan.choice, rng) if index not in idle]
+    order = _breaking_first(chosen, solution, steps, plan)
     work = MethodInputs(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),
         plan.budget, idle,
@@ -158,6 +157,12 @@ async def estimate(
         replays=replayer.judged,
         seconds=time.perf_counter() - started,
     )
+
+
+def _breaking_first(order: Sequence[int], solution: str, steps: Sequence[Step], plan: Plan) -> list[int]:
+    """The order, begun with what a program that does not parse fails by."""
+    breaking = breaking_steps(solution, steps) if plan.unit in ("statement", "line") else []
+    return sorted(order, key=lambda index: index not in breaking)
 
 
 def _edits(

@@ -1,7 +1,7 @@
 """Verifier `calls`: the response is a Python program whose function is called with plain data, run in the sandbox.
 
 The function stands at the top level or, as LeetCode has it, is a method of class `Solution`. As there, names of usual
-modules of the standard library need no import. ExpectedCall values are compared by rewards/sandbox/inside/compare.py: a
+modules of the standard library need no import. Expected values are compared by rewards/sandbox/inside/compare.py: a
 tuple equals a list, floats may differ by a relative 1e-6, `1` is not `True`.
 """
 

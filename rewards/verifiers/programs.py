@@ -7,7 +7,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from rewards import guardrails
-from rewards.analysis.parsing import LineOffsets
+from rewards.analysis.parsing import LineOffsets, parse
 from rewards.extraction import extract_block
 from rewards.sandbox import Case, CheckResult, Program, Sandbox
 from rewards.settings import JudgeSettings
@@ -69,7 +69,7 @@ async def judge_program(
     source = extract_block(response, "python")
     if source is None:
         return Verdict.failed("extract")
-    program = parsed(source)
+    program = parse(source)  # most early answers of a small model are no programs
     if program is None:
         return Verdict.failed("syntax")
     sandbox = sandbox_at(settings.sandbox_url, settings.sandbox_isolation)
@@ -94,14 +94,6 @@ async def judge_program(
     verdict = Verdict.of_ratio(counted.fraction, partial_credit=settings.partial_credit, guard=guard)
     error: ErrorKind = "none" if result.all_passed else _ERRORS.get(result.outcome, "wrong_answer")
     return replace(verdict, correct=correct, error=error, visible=passed_visible if shown else None)
-
-
-def parsed(source: str) -> ast.Module | None:
-    """The program's syntax tree; None for code that cannot run, which most early answers of a small model are."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _with_names(source: str, program: ast.Module, names: str) -> str:

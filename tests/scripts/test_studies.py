@@ -78,7 +78,7 @@ def test_the_supervised_start_of_graph_tasks_learns_accepted_answers_of_a_teache
     assert asked[:3] == [("big", "train"), ("a", "dev"), (f"outputs/npg_muse/sft_{names[0]}_60/model", "dev")]
     assert all("--seed 1" in one for one in of_module(commands, "data_prep.graphs"))
     assert "wanted: VOLUME [models ...]" in study("npg_muse.sft")[2]
-    assert "which models?" in study("npg_muse.sft", "60")[2]
+    assert "no model named" in study("npg_muse.sft", "60")[2]
 
 
 @pytest.mark.slow

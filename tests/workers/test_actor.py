@@ -87,22 +87,31 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         loss: update(actor_worker(model, *overrides), batch(8), **{PROTECTION: protection})
         for loss, overrides in LOSSES.items()
     }
-    asked: list[dict[str, Any]] = [
-        {PROTECTION: protection},
-        {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}},
-        {AGOP: 2},
-    ]
-    constraint = constraints[1] | {"anchored": 3}
-    asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
-    asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]
-    plain, poisoned = (actor_worker(model, *OFFLOADED) for _ in range(2))
-    _poison_offloaded(poisoned.engine)
-    found["offloaded"] = [[update(one, batch(8), **each) for each in asked] for one in (plain, poisoned)]
+    found["offloaded"] = _offloaded(model, batch(8), stored, protection)
     before = snapshot(without._shards())
     numbers = update(without, _in_two_steps(batch(4)))
     moved = displacement_norm(before, without._shards())
     found["two steps"] = [numbers["projection/displacement_norm"], moved]
     Path(folder, "found.json").write_text(json.dumps(found))
+
+
+def _offloaded(model: str, data: Any, stored: list, protection: dict) -> list[list[dict[str, Any]]]:
+    """Updates of each kind by two actors that offload, one of which overwrites what it has offloaded with NaN."""
+    from workers.agop import AGOP
+    from workers.penalties import PENALTY
+    from workers.safe_update import PROTECTION
+
+    asked: list[dict[str, Any]] = [
+        {PROTECTION: protection},
+        {PENALTY: {"kind": "l2", "strength": 5.0, "stage": 1}},
+        {AGOP: 2},
+    ]
+    constraint = protection["constraints"][1] | {"anchored": 3}
+    asked += [{PROTECTION: protection | {"constraints": [constraint], "tries": 3, "average": 0.0, "metric": "adam"}}]
+    asked += [{PENALTY: {"kind": "rehearsal", "strength": 1.0, "stage": 2, "solutions": stored}}]
+    plain, poisoned = (actor_worker(model, *OFFLOADED) for _ in range(2))
+    _poison_offloaded(poisoned.engine)
+    return [[update(one, data, **each) for each in asked] for one in (plain, poisoned)]
 
 
 def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) -> dict[str, Any]:
