@@ -252,15 +252,14 @@ class CpuValueEngine(FSDPEngineWithValueHead):
 def register_engines() -> None:
     """Register our engines under this platform's vendor, which verl prefers to its own entries. Idempotent.
 
-    On the CPU also register the attention over packed sequences.
+    Also register the attention over packed sequences, which a GPU can use in place of flash-attn.
     """
     device, vendor = get_device_name(), get_vendor()
     engines = {"language_model": PolicyEngine} | ({"value_model": CpuValueEngine} if device == "cpu" else {})
     for model_type, engine in engines.items():
         if (device, vendor) not in EngineRegistry._engines[model_type]["fsdp2"]:
             EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)
-    if device == "cpu":
-        register_packed_attention()
+    register_packed_attention()
 
 
 def prepare_worker_process(timeout_seconds: int | None = None) -> None:

@@ -1,15 +1,18 @@
-"""Attention over packed sequences in plain torch, so that a CPU computes no padding.
+"""Attention over packed sequences in plain torch, so that no padding is computed without the package flash-attn.
 
 verl's ``use_remove_padding`` packs the sequences of a micro-batch end to end into one row. That needs an attention
-that stays within each sequence, which verl expects of flash-attention. This one calls torch's kernel once per sequence:
-with up to some hundred tokens each, attention is a small part of a pass, and everything else runs over all tokens, or
-once over those that several sequences share (workers.cpu.prefixes).
+that stays within each sequence, which verl expects of flash-attn. On a GPU in 16 bits this one calls the flash
+attention that is built into torch, otherwise torch's kernel once per sequence: on a CPU, with up to some hundred tokens
+each, attention is a small part of a pass, and everything else runs over all tokens, or once over those that several
+sequences share (workers.cpu.prefixes).
 """
 
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
@@ -17,6 +20,7 @@ from workers.cpu.prefixes import Branches, SharedPrefixes, separate_sequences
 
 NAME = "packed"
 """What ``attn_implementation`` calls it."""
+HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 
 def packed_attention(
@@ -36,7 +40,8 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Causal attention within each of the sequences that one row holds, as transformers calls it.
 
-    Computes in float32: on a CPU the backward pass of torch's kernel takes three times as long in bfloat16.
+    Computes in float32 but for torch's flash attention: on a CPU the backward pass of torch's kernel takes three times
+    as long in bfloat16.
 
     Args:
         query: (1, heads, tokens, head size). key, value: (1, heads of keys, tokens, head size). position_ids:
@@ -60,13 +65,16 @@ def packed_attention(
             f"attn_implementation={NAME} takes sequences packed into one row with their positions, not a batch of "
             f"{query.shape[0]} rows: set actor_rollout_ref.model.use_remove_padding=true"
         )
-    branches = prefixes.branches if prefixes else separate_sequences(position_ids[0])
+    branches = prefixes.branches if prefixes else separate_sequences(position_ids[0].cpu())
     longest = max(branches.lengths)
     if sliding_window is not None and longest > sliding_window:
         raise ValueError(
             f"attn_implementation={NAME} has no sliding window: a sequence of {longest} tokens exceeds the "
             f"model's {sliding_window}; shorten data.max_prompt_length or data.max_response_length"
         )
+    if query.is_cuda and query.dtype in HALF_PRECISION and not prefixes:
+        bounds = torch.tensor([0, *accumulate(branches.lengths)], dtype=torch.int32, device=query.device)
+        return flash_attention(query[0], key[0], value[0], bounds, longest, scaling), None
     queries = query.float().split(branches.own, dim=2)
     keys, values = (_of_sequences(states.float(), branches) for states in (key, value))
     attended = [
@@ -74,6 +82,21 @@ def packed_attention(
         for q, k, v in zip(queries, keys, values, strict=True)
     ]
     return torch.cat(attended, dim=2).transpose(1, 2).to(query.dtype), None
+
+
+def flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, scaling: float | None
+) -> Tensor:
+    """torch's flash attention, causal, within sequences that lie between `bounds`: 0, and the end of each, as int32.
+
+    query: (heads, tokens, size). key, value: (heads of keys, tokens, size). Returns (1, tokens, heads, size).
+    """
+    shared = query.shape[0] // key.shape[0]  # query heads of each key
+    queries = query.transpose(0, 1).contiguous()
+    keys, values = (states.transpose(0, 1).repeat_interleave(shared, dim=1) for states in (key, value))
+    return varlen_attn(
+        queries, keys, values, bounds, bounds, longest, longest, scale=scaling, window_size=(-1, 0)
+    ).unsqueeze(0)
 
 
 def _of_sequences(states: Tensor, branches: Branches) -> tuple[Tensor, ...]:

@@ -1,0 +1,86 @@
+"""Two steps of GRPO with credit and protected skills on the whole stack: what a user would look at afterwards.
+
+    python -m benchmarks.gpu.training FOLDER --data data/micro --adaptation lora|full [--gpus N] [key=value ...]
+
+Ray, verl, FSDP2, vLLM and the sandbox, with `platform=gpu_1x8` on N GPUs, and the micro suite's trained model.
+"""
+
+import argparse
+import importlib.util
+import math
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.gpu.findings import Findings
+from recipe.records.run_directory import RunDirectory
+
+STEPS = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="folder of recipe.micro_start")
+    parser.add_argument("--adaptation", choices=["lora", "full"], required=True)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a trial without a GPU")
+    options, overrides = parser.parse_known_args()
+    findings = Findings(options.folder, f"training_{options.adaptation}")
+    name = f"{options.adaptation}_{time.time_ns()}"
+    command = [
+        sys.executable, "-m", "recipe.train", "experiment=three_questions", "run.experiment=gpu_check",
+        f"run.root={options.folder / 'outputs'}", f"run.name={name}",
+        *model_settings(options.data, options.adaptation, options.device, options.gpus), *overrides,
+    ]  # fmt: skip
+    begin = time.time()
+    subprocess.run(command, check=True)
+    findings.add("seconds from the command to its end", time.time() - begin, "s")
+    note_run(RunDirectory(options.folder / "outputs" / "gpu_check" / name), findings)
+
+
+def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[str]:
+    """Overrides of the composed configuration."""
+    files = [f"data.{split}_files={data / split}.parquet" for split in ("train", "val")]
+    chosen = [
+        *files, f"actor_rollout_ref.model.path={data / 'model'}", f"adaptation={adaptation}",
+        f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={STEPS}", f"trainer.test_freq={STEPS}",
+        f"trainer.n_gpus_per_node={gpus}",
+    ]  # fmt: skip
+    if device == "cpu":
+        return chosen if adaptation == "lora" else [*chosen, "actor_rollout_ref.rollout.load_format=auto"]
+    if importlib.util.find_spec("flash_attn") is None:
+        chosen.append("actor_rollout_ref.model.override_config.attn_implementation=packed")
+    return ["platform=gpu_1x8", *chosen, "actor_rollout_ref.rollout.agent.num_workers=1", "reward.num_workers=1"]
+
+
+def note_run(run: RunDirectory, findings: Findings) -> None:
+    """What the finished run recorded."""
+    rows = [row for row in run.metrics() if row["step"] > 0]
+    findings.add("steps", len(rows), low=STEPS)
+    finite = all(math.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
+    findings.add("every metric is finite, or NaN where it says unknown", "yes" if finite else "no")
+    for what, metric, low, high in (
+        ("rollout against trainer: mean difference of probabilities", "training/rollout_probs_diff_mean", None, 0.02),
+        ("gradient norm", "actor/grad_norm", 1e-9, None),
+        ("replays of a step", "credit/replays", 1, None),
+        ("samples that could not be verified", "reward/masked_share", None, 0),
+        ("peak memory of training", "actor/perf/max_memory_allocated_gb", None, None),
+        ("seconds of a step", "timing_s/step", None, None),
+        ("generation", "timing_s/gen", None, None),
+        ("update", "timing_s/update_actor", None, None),
+        ("weights to vLLM", "timing_s/update_weights", None, None),
+    ):
+        values = [row[metric] for row in rows if metric in row]
+        if not values:
+            findings.add(what, f"no metric {metric}")
+            continue
+        findings.add(f"{what} ({metric})", statistics.median(values), low=low, high=high)
+    kept = (run.checkpoints / f"global_step_{STEPS}").is_dir()
+    findings.add("the checkpoint of the last step is there", float(kept), low=1)
+
+
+if __name__ == "__main__":
+    main()
