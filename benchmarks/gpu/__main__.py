@@ -4,7 +4,7 @@
 
 FOLDER (default outputs/gpu_check) gets the log of each part, what it measured as JSON lines, and table.md. Ends with
 status 1 if a part failed or a value is outside its bounds. With two or more GPUs the training runs on all of them,
-which tests NCCL and FSDP2's shards. Without flash-attn the trainer's attention is `packed`, torch's own kernels.
+which tests NCCL and FSDP2's shards. Without the package flash-attn: `+kernels=torch`.
 """
 
 import argparse

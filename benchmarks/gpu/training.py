@@ -52,7 +52,7 @@ def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[
     if device == "cpu":
         return chosen if adaptation == "lora" else [*chosen, "actor_rollout_ref.rollout.load_format=auto"]
     if importlib.util.find_spec("flash_attn") is None:
-        chosen.append("actor_rollout_ref.model.override_config.attn_implementation=packed")
+        chosen.append("+kernels=torch")
     return ["platform=gpu_1x8", *chosen, "actor_rollout_ref.rollout.agent.num_workers=1", "reward.num_workers=1"]
 
 

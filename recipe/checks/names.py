@@ -3,6 +3,7 @@
 And are the optional packages installed that this configuration needs?
 """
 
+import importlib.util
 from importlib.metadata import entry_points
 
 from omegaconf import DictConfig
@@ -13,7 +14,16 @@ from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 
 
 def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
-    """Require torchjd if the configuration uses one of its aggregators."""
+    """Require torchjd if one of its aggregators is chosen, and flash-attn if its attention is."""
+    attention = config.actor_rollout_ref.model.override_config.get("attn_implementation")
+    if attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
+        return [
+            PreflightFinding(
+                "the package flash-attn is not installed",
+                "actor_rollout_ref.model.override_config.attn_implementation",
+                "add +kernels=torch, or build it: bash scripts/setup.sh gpu",
+            )
+        ]
     method = config.projection.method
     if method not in AGGREGATORS:
         return []
