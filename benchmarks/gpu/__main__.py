@@ -8,9 +8,12 @@ which tests NCCL and FSDP2's shards. Without the package flash-attn: `+kernels=t
 """
 
 import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
+import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +29,8 @@ ENGINE, TRAINING = "benchmarks.gpu.engine", "benchmarks.gpu.training"
 PACKAGES = ("torch", "vllm", "verl", "ray", "transformers", "peft", "triton", "flash-attn")
 LIMITS = {"engine": 240, "training": 420, "projection": 120}
 """Seconds of a part."""
+GRACE = 60
+"""Seconds that a part has to end after its limit."""
 
 
 def main() -> None:
@@ -94,10 +99,12 @@ def run(folder: Path, part: str, command: Sequence[str]) -> str:
     log, begin = folder / f"{part}.log", time.time()
     limit = LIMITS[part.split("_")[0]]
     with log.open("w") as file:
+        child = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            status = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, timeout=limit).returncode
+            status = child.wait(limit)
         except subprocess.TimeoutExpired:
             status = None
+            end(child)
     print(f"  {time.time() - begin:.0f} s", flush=True)
     if status == 0:
         return ""
@@ -105,6 +112,16 @@ def run(folder: Path, part: str, command: Sequence[str]) -> str:
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
     print(tail, flush=True)
     return f"{part} {reason}: {log}"
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Ask a part to stop, which ends its Ray too; then kill what is left of its process group."""
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def table(found: Sequence[Measured], failures: Sequence[str]) -> str:

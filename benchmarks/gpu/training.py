@@ -47,6 +47,7 @@ def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[
     chosen = [
         *files, f"actor_rollout_ref.model.path={data / 'model'}", f"adaptation={adaptation}",
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={STEPS}", f"trainer.test_freq={STEPS}",
+        "trainer.val_before_train=false",
         f"trainer.n_gpus_per_node={gpus}",
     ]  # fmt: skip
     if device == "cpu":
