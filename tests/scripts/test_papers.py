@@ -13,7 +13,7 @@ from recipe.study import STUDIES
 from tests.studying import ROOT, of_module, script, search, shown, study
 
 # Not studies: scripts that create the environment or data, check the code, submit jobs, or are sourced.
-OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common"}
+OTHERS = {"setup", "micro_start", "quickstart", "test", "ray_submit", "common", "gpu_check"}
 STARTED = ["bash scripts/setup.sh cpu", "bash scripts/micro_start.sh"]
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
 MICRO = "--model start=data/micro/model --data train=data/micro/train.parquet val=data/micro/val.parquet"
