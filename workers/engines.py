@@ -164,6 +164,21 @@ def reshard(module: torch.nn.Module) -> None:
             unit.reshard()
 
 
+def gather_head(module: torch.nn.Module) -> None:
+    """Have each pass gather the weight of an output layer that is a unit of its own, as it is with untied embeddings.
+
+    Fused kernels multiply by that weight without calling the layer, so that FSDP2 would leave them its shard.
+    """
+    heads = [unit for name, unit in module.named_modules() if name.endswith("lm_head") and isinstance(unit, FSDPModule)]
+
+    def gather(*_: Any) -> None:
+        for head in heads:
+            head.unshard()
+
+    if heads:
+        module.register_forward_pre_hook(gather)
+
+
 def without_attention_name(module: PreTrainedModel) -> PreTrainedModel:
     """The module, whose saved config no longer names its attention: other programs do not know ``packed``.
 
@@ -188,7 +203,8 @@ class PolicyEngine(FSDPEngineWithLMHead):
 
     @property
     def _fast_head(self) -> bool:
-        return is_cpu_platform() and self.model_config.use_fused_kernels and self.model_config.use_remove_padding
+        fused = self.model_config.use_fused_kernels and self.model_config.use_remove_padding
+        return is_cpu_platform() and fused and self.ulysses_sequence_parallel_size == 1
 
     def _build_module(self) -> torch.nn.Module:
         module = without_attention_name(super()._build_module())
@@ -201,6 +217,12 @@ class PolicyEngine(FSDPEngineWithLMHead):
         if is_cpu_platform():
             use_lora_products(adapted)
         return adapted
+
+    def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        sharded: torch.nn.Module = super()._build_fsdp_module(module)
+        if self.model_config.use_fused_kernels:
+            gather_head(sharded)
+        return sharded
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
         inputs, outputs = super().prepare_model_inputs(micro_batch)

@@ -93,11 +93,12 @@ def samples(rows: list[int], ranks: int = 1, **fields: list[Any]) -> Any:
 
 
 def update(worker: Any, data: Any, **asked: Any) -> dict[str, float]:
-    """Our metrics of one policy update with these settings in the batch."""
+    """Our metrics of one policy update with these settings in the batch; none where verl asks a rank for no output."""
     from verl.utils import tensordict_utils as tu
 
     for key, value in asked.items():
         tu.assign_non_tensor_data(data, key, value)
-    metrics = tu.get(worker.train_mini_batch(data), "metrics")
+    output = worker.train_mini_batch(data)
+    metrics = {} if output is None else tu.get(output, "metrics")
     ours = ("projection", "penalty", "agop", "pg_loss", "actor/pg_loss")
     return {name: float(value[-1]) for name, value in metrics.items() if name.startswith(ours)}

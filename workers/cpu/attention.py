@@ -15,6 +15,12 @@ from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
+from verl.utils.ulysses import (
+    gather_heads_scatter_seq,
+    gather_seq_scatter_heads,
+    get_ulysses_sequence_parallel_group,
+    get_ulysses_sequence_parallel_world_size,
+)
 
 from workers.cpu.prefixes import Branches, SharedPrefixes, separate_sequences
 
@@ -65,7 +71,40 @@ def packed_attention(
             f"attn_implementation={NAME} takes sequences packed into one row with their positions, not a batch of "
             f"{query.shape[0]} rows: set actor_rollout_ref.model.use_remove_padding=true"
         )
-    branches = prefixes.branches if prefixes else separate_sequences(position_ids[0].cpu())
+    ranks = get_ulysses_sequence_parallel_world_size()
+    if ranks > 1:
+        query, key, value, position_ids = _whole_sequences(query, key, value, position_ids, ranks)
+    attended = _attended(query, key, value, position_ids[0], prefixes, dropout, scaling, sliding_window)
+    return (gather_heads_scatter_seq(attended, seq_dim=1, head_dim=2) if ranks > 1 else attended), None
+
+
+def _whole_sequences(
+    query: Tensor, key: Tensor, value: Tensor, position_ids: Tensor, ranks: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All tokens of a share of the heads, from a share of the tokens of all heads (Ulysses, arXiv 2309.14509).
+
+    Heads of keys that are fewer than the ranks are repeated, so that each rank has one.
+    """
+    repeats = max(ranks // key.shape[1], 1)
+    states = (query, *(one.repeat_interleave(repeats, dim=1) for one in (key, value)))
+    query, key, value = (gather_seq_scatter_heads(one.contiguous(), seq_dim=2, head_dim=1) for one in states)
+    parts = [torch.empty_like(position_ids) for _ in range(ranks)]
+    torch.distributed.all_gather(parts, position_ids.contiguous(), group=get_ulysses_sequence_parallel_group())
+    return query, key, value, torch.cat(parts, dim=1)
+
+
+def _attended(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    position_ids: Tensor,
+    prefixes: SharedPrefixes | None,
+    dropout: float,
+    scaling: float | None,
+    sliding_window: int | None,
+) -> Tensor:
+    """(1, tokens, heads, head size) of all tokens. position_ids: (tokens)."""
+    branches = prefixes.branches if prefixes else separate_sequences(position_ids.cpu())
     longest = max(branches.lengths)
     if sliding_window is not None and longest > sliding_window:
         raise ValueError(
@@ -74,14 +113,14 @@ def packed_attention(
         )
     if query.is_cuda and query.dtype in HALF_PRECISION and not prefixes:
         bounds = torch.tensor([0, *accumulate(branches.lengths)], dtype=torch.int32, device=query.device)
-        return flash_attention(query[0], key[0], value[0], bounds, longest, scaling), None
+        return flash_attention(query[0], key[0], value[0], bounds, longest, scaling)
     queries = query.float().split(branches.own, dim=2)
     keys, values = (_of_sequences(states.float(), branches) for states in (key, value))
     attended = [
         scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, enable_gqa=True, **_seen(q, k))
         for q, k, v in zip(queries, keys, values, strict=True)
     ]
-    return torch.cat(attended, dim=2).transpose(1, 2).to(query.dtype), None
+    return torch.cat(attended, dim=2).transpose(1, 2).to(query.dtype)
 
 
 def flash_attention(

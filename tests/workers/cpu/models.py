@@ -1,10 +1,11 @@
 """Tiny models with random weights."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 97
 KINDS: dict[str, tuple[Any, Any]] = {
@@ -29,3 +30,11 @@ def tiny_model(kind: str = "llama", dtype: torch.dtype = torch.float32, **settin
     built: PreTrainedModel = model(config(**shape | settings)).eval()
     nn.Module.to(built, dtype)  # transformers' own method has no types
     return built
+
+
+def saved_model(folder: Path, tokenizer: Path) -> Path:
+    """Save a tiny model whose output layer has weights of its own, with the tokenizer of another folder."""
+    words = AutoTokenizer.from_pretrained(tokenizer)
+    tiny_model(vocab_size=len(words), eos_token_id=words.eos_token_id).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder

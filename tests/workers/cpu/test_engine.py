@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.workers.cpu.models import saved_model
 from tests.workers.real_engine import actor_worker, in_ranks, samples, update
 
 MODEL = "actor_rollout_ref.model"
@@ -16,7 +17,7 @@ PLAIN = [
 ]
 
 
-def _gradients(rank: int, ranks: int, folder: str, model: str) -> None:
+def _gradients(rank: int, ranks: int, folder: str, model: str, *shared: str) -> None:
     import torch
     from torch import Tensor
 
@@ -35,7 +36,7 @@ def _gradients(rank: int, ranks: int, folder: str, model: str) -> None:
 
     def gradient(*overrides: str, products: bool = False) -> Tensor:
         """Of an update, with random values in both factors of each adapter."""
-        worker = actor_worker(model, "actor_rollout_ref.actor.optim.lr=0", *overrides)
+        worker = actor_worker(model, "actor_rollout_ref.actor.optim.lr=0", *shared, *overrides)
         if products:
             use_lora_products(worker.engine.module)
         generator = torch.Generator().manual_seed(0)
@@ -55,8 +56,9 @@ def _gradients(rank: int, ranks: int, folder: str, model: str) -> None:
 
     plain = gradient(*PLAIN)
     used = len(calls)
-    fast, products = gradient(), gradient(products=True)
-    norms = {"plain": plain.norm(), "fast": (fast - plain).norm(), "products": (products - plain).norm()}
+    norms = {"plain": plain.norm(), "fast": (gradient() - plain).norm()}
+    if not shared:
+        norms["products"] = (gradient(products=True) - plain).norm()
     report = {name: float(norm) for name, norm in norms.items()} | {"plain calls": used, "fast calls": calls}
     Path(folder, "report.json").write_text(json.dumps(report))
 
@@ -70,3 +72,15 @@ def test_the_fast_parts_give_the_gradients_of_the_plain_ones(tiny_suite: Path, t
     assert found["products"] < 1e-4 * found["plain"]
     assert found["plain calls"] == 0
     assert found["fast calls"] == [10, 10] * 2  # of four answers with two or three tokens each
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptation", ["lora_micro", "full"])
+def test_an_output_layer_with_weights_of_its_own_gives_them_too(tiny_suite: Path, tmp_path: Path, adaptation: str):
+    """FSDP2 shards that layer by itself, and the fast parts do not call it."""
+    model = saved_model(tmp_path / "model", tiny_suite / "initial_model")
+    in_ranks(_gradients, 1, str(tmp_path), str(model), f"adaptation={adaptation}")
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["plain"] > 0.01
+    assert found["fast"] < 1e-4 * found["plain"]
+    assert found["fast calls"]
