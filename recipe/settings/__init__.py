@@ -338,8 +338,9 @@ def read_agents(name: str, overrides: Sequence[str] = ()) -> AgentsSettings:
 def _explain(problem: Any) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] != "extra_forbidden":
-        where = path or "configuration"
-        return f"{where}: {problem['msg']} (got {problem['input']!r})"
+        given = problem["input"]
+        shown = "" if isinstance(given, dict) else f" (got {given!r})"  # a rule of several keys names them itself
+        return f"{path or 'configuration'}: {problem['msg']}{shown}"
     *parents, key = problem["loc"]
     model: type[BaseModel] = Settings
     for parent in parents:

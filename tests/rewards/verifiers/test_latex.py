@@ -109,3 +109,22 @@ async def test_an_answer_that_leaves_a_choice_is_wrong(written):
 async def test_values_are_compared_by_math_verify(written, expected, error):
     pytest.importorskip("math_verify")
     assert await error_of(f"\\boxed{{{written}}}", expected) == error
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "same"),
+    [
+        ("101_2", "101_{2}", True),
+        ("$101_{2}$", "101_2", True),
+        ("101_{\\text{two}}", "101_2", True),
+        ("0101_2", "101_2", True),
+        ("1A_{\\text{sixteen}}", "1A_{16}", True),
+        ("101_3", "101_2", False),
+        ("110_2", "101_2", False),
+        ("5_{10}", "101_2", False),
+        ("101_{\\text{dozen}}", "101_{12}", False),
+        ("101", "101_2", None),
+    ],
+)
+def test_numbers_in_a_base_have_equal_digits_and_an_equal_base(answer: str, truth: str, same: bool | None):
+    assert equal(answer, truth) is same
