@@ -42,7 +42,7 @@ COARSE = (
     "actor/projection/predicted_change", "actor/projection/split_half_cosine",
 )  # fmt: skip
 EVENTS = ("start", "end")
-DIGITS, COARSE_DIGITS = 6, 4
+DIGITS, COARSE_DIGITS = 6, 3
 SECONDS = 0
 
 
@@ -91,7 +91,7 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six or four digits; its time to the second."""
+    """The kept metrics of a step, rounded to six or three digits; its time to the second."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
     rounded = {
         key: float(f"{value:.{COARSE_DIGITS if _is_among(key, COARSE) else DIGITS}g}") for key, value in numbers.items()

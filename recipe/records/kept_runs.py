@@ -1,8 +1,9 @@
 """One file of a study's finished runs: compressed JSON lines, the same bytes for the same runs.
 
 The first line has the format, its version, and the settings that all runs share. Then one line per run: its name, the
-version of its records, its other settings, its events, its report, and a list per metric with a value per step (null
-if the step did not measure it).
+version of its records, its other settings, its events and its report. Then one line per metric: for each run a value
+per step (null if the step did not measure it), or null. Equal metrics beside each other compress best. Earlier files
+have the metrics of a run in its line.
 """
 
 import gzip
@@ -86,8 +87,9 @@ def is_earlier(path: Path) -> bool:
 def write(path: Path, runs: Sequence[KeptRun]) -> None:
     """Write the file of these runs, sorted by name, atomically: readers never see a partial file."""
     common = reduce(_shared, [run.config for run in runs]) if runs else {}
+    runs = sorted(runs, key=lambda run: run.path.name)
     lines: list[dict[str, Any]] = [{"format": FORMAT, "version": VERSION, "settings": _sorted(common)}]
-    for run in sorted(runs, key=lambda run: run.path.name):
+    for run in runs:
         lines.append(
             {
                 "name": run.path.name,
@@ -95,9 +97,11 @@ def write(path: Path, runs: Sequence[KeptRun]) -> None:
                 "settings": _sorted(_without(run.config, common)),
                 "events": run.events(),
                 "report": run.report,
-                "metrics": _columns(run.metrics()),
             }
         )
+    columns = [_columns(run.metrics()) for run in runs]
+    metrics = sorted({name for column in columns for name in column})
+    lines += [{"metric": name, "runs": [column.get(name) for column in columns]} for name in metrics]
     text = _lines(lines, separators=(",", ":")).encode()
     packed = gzip.compress(text, mtime=0) if is_earlier(path) else lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,15 +127,22 @@ def read(path: Path) -> list[KeptRun]:
         raise RecordsError(f"{path} is not a file of kept runs: its first line does not name the format '{FORMAT}'")
     try:
         check_version(head["version"], path)
-        return [_run(path, head["settings"], line) for line in lines]
-    except (KeyError, TypeError) as error:
+        runs = [line for line in lines if "name" in line]
+        columns: list[dict[str, Any]] = [dict(line.get("metrics", {})) for line in runs]
+        for line in lines[len(runs) :]:
+            for column, values in zip(columns, line["runs"], strict=True):
+                column |= {} if values is None else {line["metric"]: values}
+        return [_run(path, head["settings"], *each) for each in zip(runs, columns, strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, RecordsError):
+            raise
         raise RecordsError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _run(path: Path, common: Config, line: dict[str, Any]) -> KeptRun:
+def _run(path: Path, common: Config, line: dict[str, Any], columns: dict[str, Any]) -> KeptRun:
     check_version(line["version"], f"{line['name']} in {path}")
     config = _merged(common, line["settings"])
-    rows = _rows(line["metrics"])
+    rows = _rows(columns)
     return KeptRun(path.parent / line["name"], line["version"], config, line["events"], rows, line["report"])
 
 

@@ -54,8 +54,18 @@ def test_what_runs_share_is_written_once(tmp_path: Path):
     kept_runs.write(tmp_path / "runs.jsonl.xz", runs)
     head, *rest = lines(tmp_path / "runs.jsonl.xz")
     assert head == {"format": kept_runs.FORMAT, "version": VERSION, "settings": {"data": {"n": 2}, "lr": 0.5}}
-    assert [line["settings"] for line in rest] == [{"data": {"seed": 0}}, {"data": {"seed": 1}}]
-    assert rest[0]["metrics"]["actor/kl"] == [None, float("inf")]
+    assert [line["settings"] for line in rest[:2]] == [{"data": {"seed": 0}}, {"data": {"seed": 1}}]
+    assert {"metric": "actor/kl", "runs": [[None, float("inf")]] * 2} in rest[2:]
+
+
+def test_earlier_files_have_the_metrics_of_a_run_in_its_line(tmp_path: Path):
+    file, runs = tmp_path / "runs.jsonl.xz", [run("a", {"x": 1}), run("b", {"x": 2})]
+    kept_runs.write(file, runs)
+    head, *rest = lines(file)
+    metrics = {line["metric"]: line["runs"] for line in rest[2:]}
+    earlier = [line | {"metrics": {name: of[row] for name, of in metrics.items()}} for row, line in enumerate(rest[:2])]
+    file.write_bytes(lzma.compress("\n".join(map(json.dumps, [head, *earlier])).encode()))
+    assert [one.metrics() for one in kept_runs.read(file)] == [one.metrics() for one in runs]
 
 
 def test_one_and_true_are_not_the_same_setting(tmp_path: Path):
