@@ -31,7 +31,7 @@ class MadeFiles:
     """The files that a command makes, and what it makes them from.
 
     ``FOLDER/.NAME.key`` records them: `begun KEY` while the command runs; then the key and, for every file, a line
-    `SHA256  NAME` as sha256sum prints it. A record of the key alone, without files, is read too.
+    `SHA256  NAME` as sha256sum prints it.
 
     patterns: of the files, relative to `folder`. modules: what the command runs with `python -m`. inputs: further files
     that it reads.
@@ -82,7 +82,7 @@ class MadeFiles:
             )
         if lines[0] == self.key and found and all(path.is_file() for path in digests):
             return True
-        if digests and (others := [path for path in found if path not in digests]):
+        if others := [path for path in found if path not in digests]:
             raise MadeFilesError(
                 f"{self.folder} must be made again, since the code or the inputs of {self.command[0]} have changed, "
                 f"but it does not make {self._these(others)}; move them to another folder"
@@ -118,8 +118,12 @@ class MadeFiles:
         if not self.mark.exists():
             return []
         lines = self.mark.read_text(encoding="utf-8").splitlines()
-        if not lines or not re.fullmatch(rf"({BEGUN}( [0-9a-f]{{64}})?|[0-9a-f]{{64}})", lines[0].strip()):
-            raise MadeFilesError(f"{self.mark} is damaged; remove it and the files beside it to have them made again")
+        begun = lines and re.fullmatch(rf"{BEGUN}( [0-9a-f]{{64}})?", lines[0].strip())
+        made = len(lines) > 1 and re.fullmatch("[0-9a-f]{64}", lines[0].strip())  # with files, which `make` requires
+        if not begun and not made:
+            raise MadeFilesError(
+                f"{self.mark} is not a complete record; remove it and the files beside it to have them made again"
+            )
         return [lines[0].strip(), *lines[1:]]
 
     def _write(self, lines: Sequence[str]) -> None:

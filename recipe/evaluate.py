@@ -223,8 +223,7 @@ def evaluate(options: argparse.Namespace, budget: Budget) -> tuple[EvaluationFol
         settings["weights"] = weights_digest(local_model(options))
         if options.thinking and "enable_thinking" not in template_text(local_model(options)):
             raise RequestError(f"--thinking: the chat template of {options.model} has no enable_thinking; omit it")
-    if (precision := precision_of(options)) not in (None, "float32"):  # which older evaluations have, unsaid
-        settings["precision"] = precision
+    settings["precision"] = precision_of(options)
     folder = EvaluationFolder(options.out)
     folder.check(settings, unknown=("model",))  # before a server takes minutes to start
     with serving(options) as (urls, name):

@@ -28,7 +28,7 @@ from recipe.checks.model import remember
 from recipe.doctor import diagnose
 from recipe.pages.run_page import write_run_page
 from recipe.preflight import compose_or_explain, examine
-from recipe.records.pages import processor, skill_table, source_commit, update_report
+from recipe.records.experiment_page import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.skill_record import update_skill_report
 from recipe.records.tables import table_console

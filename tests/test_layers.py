@@ -57,12 +57,12 @@ DATA_PREP = (
     Layer("files", "splits", independent=True),
 )
 
-# Without `safety`, which lies beside `projection`: parts of each import parts of the other.
 WORKERS = (
     Layer("actor"),
     Layer("engines", "safe_update", "agop", "penalties", independent=True),
+    Layer("safety"),
     Layer("projection"),
-    Layer("constraints"),
+    Layer("constraints", "geometry", independent=True),
     Layer(
         "displacement", "solution_store", "serialization", "aggregators", "credit", "skill_metrics", "cpu",
         "platform_cpu", independent=True,
@@ -72,9 +72,9 @@ LAYERS = [
     (None, HOUSE), ("recipe", RECIPE), ("rewards", REWARDS), ("rewards.sandbox", SANDBOX), ("data_prep", DATA_PREP),
     ("workers", WORKERS),
 ]  # fmt: skip
-# Modules of no layer: entry points, and what lies beside a layer.
-BESIDE = {"rewards.sandbox.server_token", "workers.safety"}
-PURE = ("workers.credit", "workers.projection", "workers.safety", "rewards.verifiers")
+# Modules of no layer: entry points.
+BESIDE = {"rewards.sandbox.server_token"}
+PURE = ("workers.credit", "workers.geometry", "workers.projection", "workers.safety", "rewards.verifiers")
 SHELLS = {"workers.safety.verification"}  # forward passes by the actor's engine
 
 

@@ -63,20 +63,13 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
         whole: verl's own pass over a batch, in its micro-batches. data: with SKILL and HALF. loss: verl's, which
             divides by the numbers of samples and tokens of the whole batch.
     """
-    group = engine.get_data_parallel_group()
     parts = [[_rows_of(data, skill, half) for half in (0, 1)] for skill in wanted.skills]
     rest = [row for row, skill in enumerate(data[SKILL].tolist()) if skill not in wanted.skills]
     blocks = [*parts, [rest, []]]
-    most = torch.tensor([[len(half) for half in halves] for halves in blocks])
-    weights = token_counts(data) if wanted.token_mean else torch.ones(len(data), dtype=torch.long)
-    totals = torch.stack([weights[[*first, *second]].sum() for first, second in blocks])
-    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
-    torch.distributed.all_reduce(totals, op=torch.distributed.ReduceOp.SUM, group=group)
-    tokens = data["loss_mask"].sum()
-    torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.SUM, group=group)
+    most, totals, tokens = _counts_of_all_ranks(data, blocks, wanted.token_mean, engine.get_data_parallel_group())
     # The loss counts tokens that verl's rollout correction has masked since; `weights` does not.
-    whole_batch = int(tokens if wanted.token_mean else totals.sum())
-    rows, loss = passed_rows(data), _over_the_whole(loss, int(tokens))
+    whole_batch = tokens if wanted.token_mean else int(totals.sum())
+    rows, loss = passed_rows(data), _over_the_whole(loss, tokens)
     outputs: list[dict[str, Any]] = []
 
     def run(part: list[int], size: int) -> None:
@@ -104,6 +97,22 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
     run(rest, int(most[-1, 0]))
     wanted.found(agreements)
     return _as_one(outputs)
+
+
+def _counts_of_all_ranks(
+    data: TensorDict, blocks: Sequence[Sequence[list[int]]], token_mean: bool, group: Any
+) -> tuple[Tensor, Tensor, int]:
+    """Over the ranks of a group: the most samples of each half of a block (blocks, 2), and the sums of the samples, or
+    with token_mean of the trained tokens, of each block (blocks,), and of the tokens of the loss.
+    """
+    most = torch.tensor([[len(half) for half in halves] for halves in blocks])
+    weights = token_counts(data) if token_mean else torch.ones(len(data), dtype=torch.long)
+    totals = torch.stack([weights[[*first, *second]].sum() for first, second in blocks])
+    tokens = data["loss_mask"].sum()
+    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=group)
+    for counts in (totals, tokens):
+        torch.distributed.all_reduce(counts, op=torch.distributed.ReduceOp.SUM, group=group)
+    return most, totals, int(tokens)
 
 
 def _rows_of(data: TensorDict, skill: int, half: int) -> list[int]:

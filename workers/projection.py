@@ -37,7 +37,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.safety.geometry import (
+from workers.geometry import (
     METHODS,
     WITHOUT_SLACK,
     Geometry,
@@ -130,7 +130,7 @@ def project(
         in_place: write the projected step over ``step`` (contiguous).
         inverse_metric: the diagonal of H^-1, positive, in the form of the step: the nearest x in |x - d|_H, which is
             d + H^-1 G' lambda. Lengths, cosines and ``gram`` are then those of H (of its dual for gradients). None: 1.
-        noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.safety.geometry`. None: 0.
+        noise: (S,) >= 0, the error of each gradient over its length (``qp`` only), `workers.geometry`. None: 0.
         recovery: no epsilon asks for more than this cosine of gain, or a step longer than 2 |d|. inf: no bound.
 
     Raises:

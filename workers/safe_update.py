@@ -69,7 +69,7 @@ class Protection:
 
     shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.safety.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
+    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
     recovery: bound on the gain that a closed loop asks for, a cosine. tries: bisections of a step that its anchor sets
     refuse; None: steps are not verified. metric: that of the nearest step. noise, agreement: standard errors of a
     gradient that a step must clear, and the least split-half cosine of a constraint that counts. per_module: one

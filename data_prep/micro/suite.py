@@ -162,47 +162,34 @@ def make(
 
     limit: training rows per skill; val and test have a fifth of it. wrong_shares: by skill, in [0, 1].
     line_wrong_share, hack_share: as in `demonstrations`; easier: too, in sft_train. impossible_share: of train, as in
-    `rows`. demonstration_count: total of all skills,
-    divided by DEMONSTRATION_WEIGHTS. agents: rows for agents. without: folder of a suite; rows for reinforcement
-    learning whose prompt is there are left out.
+    `rows`. demonstration_count: total of all skills, divided by DEMONSTRATION_WEIGHTS. agents: rows for agents.
+    without: folder of a suite; rows for reinforcement learning whose prompt is there are left out.
 
     Raises:
         DataFileError: too few prompts, or no suite in `without`.
     """
-    files = [] if without is None else [without / f"{split}.parquet" for split in RL_SPLITS]
-    taken = {row.prompt[0].content for file in files for row in read_rows(file)}
+    taken = _prompts(without) if without else set()
     held_out = max(1, limit // 5)
     counts = {"train": limit, "val": held_out, "test": held_out}
     dealt = {"sft_train": deal(demonstration_count, skills), "sft_val": dict.fromkeys(skills, min(32, held_out))}
-    drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {
-        split: partial(
-            rows,
-            split,
-            skills,
-            seed=seed,
-            count=count,
-            difficulty=difficulty,
-            agents=agents,
-            taken=taken,
+    drawn: dict[str, Callable[[], Sequence[BaseModel]]] = {}
+    for split, count in counts.items():
+        drawn[split] = partial(
+            rows, split, skills, seed=seed, count=count, difficulty=difficulty, agents=agents, taken=taken,
             impossible_share=impossible_share if split == "train" else 0.0,
-        )
-        for split, count in counts.items()
-    } | {
-        split: partial(
-            demonstrations,
-            split,
-            skill_counts,
-            wrong_shares,
-            seed=seed,
-            difficulty=difficulty,
-            line_wrong_share=line_wrong_share,
-            hack_share=hack_share,
-            easier=easier and split == "sft_train",
-        )
-        for split, skill_counts in dealt.items()
-    }
+        )  # fmt: skip
+    for split, skill_counts in dealt.items():
+        drawn[split] = partial(
+            demonstrations, split, skill_counts, wrong_shares, seed=seed, difficulty=difficulty,
+            line_wrong_share=line_wrong_share, hack_share=hack_share, easier=easier and split == "sft_train",
+        )  # fmt: skip
     steps = track(drawn.items(), "making the micro suite", console=Console(stderr=True))
     return {split: write_rows(out / f"{split}.parquet", draw()) for split, draw in steps}
+
+
+def _prompts(suite: Path) -> set[str]:
+    """The prompts for reinforcement learning of a suite."""
+    return {row.prompt[0].content for split in RL_SPLITS for row in read_rows(suite / f"{split}.parquet")}
 
 
 def deal(total: int, skills: Sequence[str]) -> dict[str, int]:

@@ -13,6 +13,8 @@ from omegaconf import DictConfig, ListConfig
 from data_prep.files import file_hash
 from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.versions import CHECKPOINT_VERSION
+from recipe.records.versions import KEY as VERSION_KEY
 
 # Importing vLLM takes seconds, so it is asked only about other sizes.
 COMMON_HEAD_SIZES = (32, 64, 96, 128)
@@ -82,9 +84,9 @@ def weights_digest(folder: Path) -> str:
 
 
 def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:
-    """Write the fingerprint next to the checkpoints; returns it."""
+    """Write the fingerprint and its version next to the checkpoints; returns the fingerprint."""
     kept = fingerprint(config)
-    write_atomically(run.checkpoints / "model.json", json.dumps(kept))
+    write_atomically(run.checkpoints / "model.json", json.dumps({VERSION_KEY: CHECKPOINT_VERSION} | kept))
     return kept
 
 
@@ -215,6 +217,13 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
     if run.last_checkpoint is None or not kept.exists():
         return []
     before, now = json.loads(kept.read_text()), fingerprint(config)
+    version = before.pop(VERSION_KEY, 1)
+    if version != CHECKPOINT_VERSION or before.keys() != now.keys():
+        what = (
+            f"{kept} has version {version} with the keys {', '.join(before)}; this release reads version "
+            f"{CHECKPOINT_VERSION} with the keys {', '.join(now)}"
+        )
+        return [PreflightFinding(what, str(run.checkpoints), "start a new run, or use the release that wrote it")]
     explained = {
         "architecture": f"the checkpoint is of another model than {folder}",
         "weights": f"the checkpoint was trained from weights other than those in {folder}",
@@ -227,7 +236,7 @@ def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> lis
             what, str(run.checkpoints), "start a new run (omit run.name), or use the settings of the old one"
         )
         for key, what in explained.items()
-        if before.get(key, now[key]) != now[key]  # an older checkpoint lacks some of the keys
+        if before[key] != now[key]
     ]
 
 

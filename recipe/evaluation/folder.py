@@ -13,13 +13,14 @@ from data_prep.files import file_hash
 from data_prep.json_lines import write_lines
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, read_data_sets
 from recipe.records.run_directory import write_atomically
+from recipe.records.versions import EVALUATION_VERSION, KEY
 
 PACKAGES = ("verl-skillcredit", "verl", "vllm", "transformers", "torch", "openai")
 QA_PER_CLASS = 5
 
 
 class FolderError(ValueError):
-    """The folder holds another evaluation, or none; the message is for the user."""
+    """The folder holds another evaluation, an old one, or none; the message is for the user."""
 
 
 def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -45,17 +46,21 @@ class EvaluationFolder:
 
     @property
     def run_info(self) -> dict[str, Any]:
-        """The evaluation's settings; FolderError if the folder holds none."""
+        """The evaluation's settings; FolderError if the folder holds none, or one of another version."""
         info = self._read("run_info.json")
-        settings = info["settings"]
-        if "protocol" in settings:  # the name of the sampling budget in earlier evaluations
-            settings["sampling"] = settings.pop("protocol")
+        if (version := info.get(KEY, 1)) != EVALUATION_VERSION:
+            raise FolderError(
+                f"{self.path} has version {version} of an evaluation's records; this release reads version "
+                f"{EVALUATION_VERSION} only: evaluate again with another --out, or use the release that wrote it"
+            )
         return info
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Data set -> metrics; FolderError if the evaluation is not finished."""
-        return self._read("metrics.json")
+        """Data set -> metrics; FolderError if the evaluation is not finished, or of another version."""
+        metrics = self._read("metrics.json")
+        _ = self.run_info  # refuses another version
+        return metrics
 
     def journal(self) -> SampleJournal:
         return SampleJournal(self.path / "samples.jsonl")
@@ -87,8 +92,8 @@ class EvaluationFolder:
         settings = json.loads(json.dumps(settings))
         self.check(settings)
         self.path.mkdir(parents=True, exist_ok=True)
-        info = {"settings": settings, "experiment": experiment, "servers": servers, "files": files or {}}
-        self._write("run_info.json", info | {"versions": versions()})
+        info = {KEY: EVALUATION_VERSION, "settings": settings, "experiment": experiment, "servers": servers}
+        self._write("run_info.json", info | {"files": files or {}, "versions": versions()})
         return self.journal()
 
     def check(self, settings: dict[str, Any], unknown: Collection[str] = ()) -> None:

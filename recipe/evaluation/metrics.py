@@ -32,10 +32,10 @@ PER_SAMPLE: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "exec_success_rate": lambda reward: float(reward["error"] in RAN),
     "syntax_error_rate": lambda reward: float(reward["error"] == "syntax"),
     "zero_reward_rate": lambda reward: float(reward["score"] == 0),
-    # Reward hacking; evaluations of earlier releases lack the first two.
-    "visible_accuracy": lambda reward: reward.get("visible_acc"),
-    "visible_gap": lambda reward: reward["visible_acc"] - reward["acc"] if "visible_acc" in reward else None,
-    "special_casing_rate": lambda reward: float(reward.get("guard") == "special_casing"),
+    # Reward hacking.
+    "visible_accuracy": lambda reward: reward["visible_acc"],
+    "visible_gap": lambda reward: reward["visible_acc"] - reward["acc"],
+    "special_casing_rate": lambda reward: float(reward["guard"] == "special_casing"),
     # Only for agents' episodes.
     "first_turn_accuracy": lambda reward: reward.get("first_acc"),
     "recovery_rate": lambda reward: reward["acc"] if reward.get("first_acc") == 0 else None,
@@ -198,11 +198,10 @@ def table(metrics: Metrics) -> Table:
     for dataset, found in metrics.items():
         cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
         cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
-        cut = found.get("cut_share")
+        cut, score = found["cut_share"], found["score"]
         cells.append("-" if cut is None else f"{100 * cut:.1f}")
-        score, entropy = found.get("score"), found.get("entropy")  # older evaluations have no score
         cells += [number_text(found["generated_tokens"]["mean"], 0), number_text(score and score["estimate"], 2)]
-        result.add_row(dataset, str(found["problems"]), *cells, number_text(entropy, 2))
+        result.add_row(dataset, str(found["problems"]), *cells, number_text(found["entropy"], 2))
     return result
 
 

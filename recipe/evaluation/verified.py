@@ -46,14 +46,14 @@ class JudgedSamples:
 def read_judged(folders: Sequence[Path]) -> JudgedSamples:
     """Judge settings of these evaluations; FolderError if they differ, or a folder holds no evaluation."""
     infos = [EvaluationFolder(folder).run_info for folder in folders]
-    found = [info["settings"].get("judge", {}) for info in infos]
+    found = [info["settings"]["judge"] for info in infos]
     for folder, judge in zip(folders, found, strict=True):
         if differing := changed_settings(found[0], judge):
             differences = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
             raise FolderError(
                 f"{folders[0]} and {folder} judged with different {differences}: evaluate with the same settings"
             )
-    experiments = {info.get("experiment") for info in infos}
+    experiments = {info["experiment"] for info in infos}
     experiment = experiments.pop() if len(experiments) == 1 else None  # None for several with the same judge settings
     return JudgedSamples([str(folder) for folder in folders], experiment, found[0])
 

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from recipe.health.record import Record
 from recipe.health.rules import Finding, findings
-from recipe.records.pages import failure_logged
+from recipe.records.experiment_page import failure_logged
 from recipe.records.run_directory import RunDirectory
 
 ALERTED = ("masked", "entropy", "line")

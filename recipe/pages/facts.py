@@ -12,12 +12,13 @@ import numpy as np
 from recipe.health.record import Record
 from recipe.health.rules import Finding, findings
 from recipe.pages.text import shortened, visible
-from recipe.records.pages import SkillRow, skill_table
+from recipe.records.experiment_page import SkillRow, skill_table
 from recipe.records.pictures import samples_of_a_step
 from recipe.records.promise import Promise, promise
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord
+from recipe.records.versions import RecordsError
 from recipe.settings import SettingsError, read_settings
 
 _ROUTINE = ("build", "ready", "validate", "generate", "prompts", "update", "step", "save")
@@ -113,8 +114,8 @@ def state(events: Sequence[Mapping[str, Any]]) -> str:
 def _skill_record(run: RunDirectory) -> SkillRecord | None:
     try:
         return read_skill_record(run, read_settings(run.read_config()))
-    except SettingsError:
-        return None  # settings of an older release: without stages there is no interference
+    except SettingsError as error:
+        raise RecordsError(f"{run.path} has settings that this release does not have: {error}") from None
 
 
 def _interference(record: SkillRecord | None) -> list[tuple[str, list[Cell]]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from recipe.pages.policy import environment, policy, source
+from recipe.pages.page_templates import environment, policy, source
 from recipe.pages.text import island
 
 

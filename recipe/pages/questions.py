@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recipe.records.pages import SkillRow
+from recipe.records.experiment_page import SkillRow
 from recipe.records.promise import Promise
 
 Mark = Literal["up", "down", "open", ""]
 SampleRow = Mapping[str, Any]
-"""A row of `recipe.pages.samples`."""
+"""A row of `recipe.pages.page_samples`."""
 
 _DEVIATES = 1.96
 _ANCHORS = {"Did it learn?": "accuracy", "Which step earned it?": "samples", "What was lost?": "protection"}

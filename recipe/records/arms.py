@@ -13,6 +13,7 @@ from pathlib import Path
 
 from recipe.records import kept_runs
 from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import starting_weights
 
 
 def finished_runs(source: Path) -> list[RunDirectory]:
@@ -55,12 +56,14 @@ def by_arm(runs: list[RunDirectory]) -> dict[str, list[RunDirectory]]:
 def different_starts(runs: list[RunDirectory]) -> list[str]:
     """A message per repeat whose runs began with different weights, so that their difference is not due to the arms.
 
-    Skips runs without a record of their weights (older ones, and those that name a model on a hub).
+    Skips runs whose weights are unknown (`versions.starting_weights`).
+
+    Raises:
+        RecordsError: a run should have recorded them, and did not.
     """
     repeats: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        weights = next((event.get("weights") for event in run.events() if event["event"] == "start"), None)
-        if weights:
+        if weights := _weights(run):
             repeats[repeat_of(run)][weights].append(run.path.name)
     return [
         "different starting weights: " + "; ".join(f"{weights} in {', '.join(names)}" for weights, names in own.items())
@@ -72,6 +75,11 @@ def different_starts(runs: list[RunDirectory]) -> list[str]:
 def over_runs(text: str, counted: int, runs: int) -> str:
     """A table cell's text, with the number of runs it covers unless it covers all of the arm's runs."""
     return text if counted == runs else f"{text} ({counted} of {runs} runs)"
+
+
+def _weights(run: RunDirectory) -> str:
+    start = next((event for event in run.events() if event["event"] == "start"), None)
+    return starting_weights(start, lambda: run.recorded_config()[1], run.path) if start else ""
 
 
 def _parts(run: RunDirectory) -> tuple[str, str]:

@@ -1,12 +1,13 @@
-"""Versions of a run's records, and upgrades of old configurations to the current settings.
+"""Versions of the files that later releases read, and upgrades of old configurations to the current settings.
 
-The version is ``records_version`` in ``config.yaml``; a run without one has version 1. `CHANGES` has what each later
-version changed.
+The version of a run's records is ``records_version`` in ``config.yaml``; a run without one has version 1. `CHANGES` has
+what each later version changed. To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs
+behaved before.
 
-To add or remove a configuration key, raise ``VERSION`` and add to ``CHANGES`` how runs behaved before.
+Checkpoints and evaluations have versions too; a release reads its own only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,11 @@ from omegaconf import DictConfig, OmegaConf
 
 VERSION = 8
 KEY = "records_version"
+CHECKPOINT_VERSION = 1
+"""Of ``checkpoints/model.json``, as `KEY`; release 0.2.0 wrote version 1 without the number."""
+EVALUATION_VERSION = 2
+"""Of an evaluation's ``run_info.json``, as `KEY`. Version 1 (release 0.2.0) lacks the number, the precision, the mean
+score and the accuracy on shown tests."""
 
 
 class RecordsError(ValueError):
@@ -139,6 +145,20 @@ def check_version(version: int, where: object) -> None:
             f"{where} has version {version} of the records; this release reads versions 1 to {VERSION}: "
             "use the release that wrote it, or a later one"
         )
+
+
+def starting_weights(start: Mapping[str, Any], version: Callable[[], int], where: object) -> str:
+    """Digest of the weights that a run began with, from its event ``start``; empty if unknown.
+
+    Unknown are those of a model on a hub, and of early runs of version 1, which did not record them. version: called
+    only for a run without the digest. where: the run, for messages.
+
+    Raises:
+        RecordsError: a run of a later version has none.
+    """
+    if "weights" not in start and version() > 1:
+        raise RecordsError(f"{where}: the event 'start' in events.jsonl has no weights; restore the file")
+    return str(start.get("weights", ""))
 
 
 def upgraded(config: DictConfig, version: int, where: object) -> DictConfig:

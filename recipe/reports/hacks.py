@@ -39,7 +39,7 @@ def read_curve(run: RunDirectory) -> NDArray[np.float64]:
 def evaluations_table(folders: Sequence[Path]) -> str:
     """One row per evaluation and data set."""
     lines = [
-        [f"{folder}: {name}", str(found["problems"]), *(rate_text(found.get(rate)) for rate in RATES)]
+        [f"{folder}: {name}", str(found["problems"]), *(rate_text(found[rate]) for rate in RATES)]
         for folder in folders
         for name, found in EvaluationFolder(folder).metrics.items()
     ]

@@ -7,8 +7,8 @@ under way is shown as it is now.
 import argparse
 from pathlib import Path
 
+from recipe.pages.page_samples import SAMPLES
 from recipe.pages.run_page import write_run_page
-from recipe.pages.samples import SAMPLES
 from recipe.records.arms import ReportError
 from recipe.records.run_directory import RunDirectory
 

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from recipe.records.arms import ReportError, finished_runs
+from recipe.records.experiment_page import skill_table
 from recipe.records.kept_runs import is_file
-from recipe.records.pages import skill_table
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import cautions, markdown_table

@@ -12,7 +12,7 @@ from data_prep.files import file_hash
 from data_prep.made_from import MadeFiles
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError, read_agents
-from recipe.studies.arms import SEED, stop_if_a_run_failed
+from recipe.studies.arm_options import SEED, stop_if_a_run_failed
 from recipe.studies.made_data import MICRO_ROWS, sft_files
 from recipe.studies.rejection import learn_accepted
 from recipe.studies.steps import MadeWith, Steps, Stopped, say

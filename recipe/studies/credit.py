@@ -11,7 +11,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from recipe.studies.arms import ARM, SEED, listed, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, SEED, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.steps import MadeWith, Steps, Stopped

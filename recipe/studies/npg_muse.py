@@ -13,7 +13,7 @@ from pathlib import Path
 
 from data_prep.made_from import MadeFiles
 from recipe.studies import lm_eval
-from recipe.studies.arms import stop_if_a_run_failed
+from recipe.studies.arm_options import stop_if_a_run_failed
 from recipe.studies.rejection import learn_accepted
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, say
 

@@ -7,7 +7,7 @@ its study, so they keep their order and spelling (docs/evidence).
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed
 from recipe.studies.steps import MadeWith, Steps, Stopped, files_in
 
 ORDERS = {"forward": "[write,repair,trace,sql]", "backward": "[sql,trace,repair,write]"}

@@ -9,7 +9,7 @@ study that was stopped resumes.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
 from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_english, supervised_start
 from recipe.studies.steps import MadeWith, Steps, Stopped
 

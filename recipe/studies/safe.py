@@ -6,7 +6,7 @@ larger batch holds 8 memory prompts per skill, and `baselines` each skill alone 
 mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
-from recipe.studies.arms import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, Stopped

@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from recipe.training.samples import sample_seed, sampling_of, tokens_alone
+from recipe.training.step_samples import sample_seed, sampling_of, tokens_alone
 from rewards.counterfactual import groups, policy
 from rewards.seeds import seed_key
 

@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
-from recipe.training.samples import fetch
+from recipe.training.step_samples import fetch
 from rewards.skills import task_of
 from workers.constraints import HALF, MEMORY, SKILL
 from workers.solution_store import StoredSolution

@@ -57,7 +57,7 @@ class FailureBuffer:
         (folder / self.FILE).write_text(json.dumps(list(self._waiting)))
 
     def load(self, folder: Path) -> None:
-        """Load the queue of a checkpoint; one without a queue (an older one, or share 0) leaves the buffer empty."""
+        """Load the queue of a checkpoint; one without a queue (``failures.share=0``) leaves the buffer empty."""
         file = folder / self.FILE
         self._waiting = dict.fromkeys(json.loads(file.read_text())) if file.exists() else {}
 

@@ -11,7 +11,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.training.failure_buffer import FailureBuffer
-from recipe.training.samples import fetch
+from recipe.training.step_samples import fetch
 from rewards.skills import task_of
 
 

@@ -1,6 +1,6 @@
 """verl's synchronous V1 trainer with our hooks; it copies no code of verl's step.
 
-Each hook delegates to the module that implements it: prompts (`schedule`, `retries`), masking (`samples`), credit
+Each hook delegates to the module that implements it: prompts (`schedule`, `retries`), masking (`step_samples`), credit
 (`credit_batch`), skills, protection and its state (`batch_skills`, `protector`), records (`recipe.records`).
 """
 
@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
 from recipe.health.alerts import Alerts
-from recipe.records.pages import failure_logged, update_report, write_credit_page
+from recipe.records.experiment_page import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.runtime.stop_request import is_asked, stop
@@ -44,7 +44,16 @@ from recipe.training.protector import (
     save_state,
 )
 from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
-from recipe.training.samples import (
+from recipe.training.schedule import PromptSchedule, make_schedule
+from recipe.training.skill_accuracy import (
+    RESAMPLED,
+    accuracy_by_skill,
+    means_over_prompts,
+    skill_rewards,
+    training_accuracy,
+    without_masked,
+)
+from recipe.training.step_samples import (
     TIMES_BEFORE,
     FewerAnswers,
     GreedyPrompts,
@@ -59,15 +68,6 @@ from recipe.training.samples import (
     masked_positions,
     readable_samples,
     reward_infos,
-)
-from recipe.training.schedule import PromptSchedule, make_schedule
-from recipe.training.skill_accuracy import (
-    RESAMPLED,
-    accuracy_by_skill,
-    means_over_prompts,
-    skill_rewards,
-    training_accuracy,
-    without_masked,
 )
 from rewards.environments import recovery
 from rewards.manager import TRAINED_ON

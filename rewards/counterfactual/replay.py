@@ -135,14 +135,19 @@ async def estimate(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),
         plan.budget, idle,
     )  # fmt: skip
-    values = await credits_by(work)
+    return _found(await credits_by(work), work, own, others, started)
+
+
+def _found(values: Array, work: MethodInputs, own: Keyed, others: Sequence[Keyed], started: float) -> Credits:
+    """What the replays found. values: (K, 1 + tests), changed in place: 0 for steps that need no replay."""
+    plan, idle, replayer = work.plan, work.idle, work.replayer
     equal, unreached = _left_out(own, others, plan)
     values[unreached] = 0.0
     if set(plan.methods) <= set(BY_STEP):
         values[sorted(idle)] = 0.0
-    cause = "equal_steps" if len(equal) == len(steps) else "no_valid_replay"
+    cause = "equal_steps" if len(equal) == len(work.steps) else "no_valid_replay"
     return Credits(
-        steps,
+        list(work.steps),
         values[:, 0].tolist(),
         list(own.keys),
         values[:, 1:],

@@ -85,6 +85,46 @@ class _Spent:
     unmet: bool = False
 
 
+@dataclass(frozen=True)
+class _CachedVerifier:
+    """Scores changed solutions of one sample, through the cache; counts the cost in `spent`.
+
+    limit: time limit of each run of a replay, in seconds. own_timeouts: how many of its runs may hit it.
+    """
+
+    sample: RolloutSample
+    judge: AnswerScorer
+    cache: ScoreCache[tuple[Outcome, int]]
+    spent: _Spent
+    limit: float
+    own_timeouts: float
+
+    async def __call__(self, changed: WrittenSolution, measured: bool = False) -> Outcome:
+        """The outcome of a changed solution, measured: with the statements that were executed; or raises TimedOut."""
+        read = self.sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
+        key = [*self.sample.problem, str(self.limit), *(["measured"] if measured else []), *read]
+        self.spent.requests += 1
+        self.spent.cache_hits += key in self.cache
+        outcome, timeouts = await self.cache.score(key, partial(self._run, changed, measured))
+        if timeouts > self.own_timeouts:
+            raise TimedOut
+        return outcome
+
+    async def _run(self, changed: WrittenSolution, measured: bool) -> tuple[Outcome, int]:
+        """The outcome without the cache, and how many of its runs hit the limit."""
+        if isinstance(changed, str):
+            answer = changed
+        else:
+            assert self.sample.environment is not None
+            with counted() as busy:
+                answer = await play(self.sample.environment(), changed)
+            self.spent.busy_seconds += busy.seconds
+        with at_most(self.limit):
+            found = await judged(self.judge, answer, measured=measured)
+        self.spent.busy_seconds += found.seconds
+        return found.outcome, found.timeouts
+
+
 class CreditService:
     """Estimates credits and maps them to tokens; never raises.
 
@@ -198,7 +238,6 @@ class CreditService:
         """limits: time limit of each run of a replay, in seconds, and how many of its runs may hit it. own: the
         outcome of the sample itself.
         """
-        limit, own_timeouts = limits
         siblings = await self._siblings(sample, part, own, spent)
         if not math.isfinite(own.score):
             return Credits(cause="masked")
@@ -208,29 +247,7 @@ class CreditService:
                 self._save(sample.step, self.plan.budget)
                 return Credits(cause="equal_group")
 
-        async def run(changed: WrittenSolution, measured: bool) -> tuple[Outcome, int]:
-            if isinstance(changed, str):
-                answer = changed
-            else:
-                assert sample.environment is not None
-                with counted() as busy:
-                    answer = await play(sample.environment(), changed)
-                spent.busy_seconds += busy.seconds
-            with at_most(limit):
-                found = await judged(judge, answer, measured=measured)
-            spent.busy_seconds += found.seconds
-            return found.outcome, found.timeouts
-
-        async def verify(changed: WrittenSolution, measured: bool = False) -> Outcome:
-            read = sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
-            key = [*sample.problem, str(limit), *(["measured"] if measured else []), *read]
-            spent.requests += 1
-            spent.cache_hits += key in self.cache
-            outcome, timeouts = await self.cache.score(key, partial(run, changed, measured))
-            if timeouts > own_timeouts:
-                raise TimedOut
-            return outcome
-
+        verify = _CachedVerifier(sample, judge, self.cache, spent, *limits)
         return await estimate(
             part.text, verify, self._plan_with_savings(sample.step), score=own, rng=self._rng(sample),
             siblings=[sibling for _, sibling in siblings or []], asked=_names_in(*sample.problem[1:]),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recipe.checks.model import weights_digest
-from recipe.records.pages import skill_table
+from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import assert_engine_agrees, quickstart, train, wait_for, wait_until_gone

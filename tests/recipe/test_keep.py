@@ -16,7 +16,7 @@ def finish(folder: Path, name: str, end: bool = True) -> RunDirectory:
     run = RunDirectory.prepare(str(folder), "a", name)
     data = {"train_batch_size": 4, "train_files": f"{folder}/data/train.parquet"}
     run.write_config(OmegaConf.create({"data": data, "actor_rollout_ref": {"rollout": {"n": 2}}}))
-    run.log_event("start", command="python -m recipe.train")
+    run.log_event("start", command="python -m recipe.train", weights="aa")
     run.log_metrics(0, {"skill/mean/accuracy": 1 / 3, "val-core/code/acc": 0.5})
     run.log_event("generate", step=1)
     run.log_metrics(1, {"skill/mean/accuracy": 0.5, "response_length/mean": 50.0, "response/aborted": 0.0})

@@ -168,14 +168,6 @@ def test_files_that_no_record_explains_or_that_were_changed_by_hand_stay(tree: P
     assert start(tree) == ["data_prep.micro"]
 
 
-def test_the_records_of_earlier_releases_are_a_key_alone(tree: Path) -> None:
-    for number in "123":
-        record = tree / f"made/.{number}.key"
-        record.write_text(record.read_text().splitlines()[0] + "\n")
-    assert start(tree) == []
-    assert start(tree, "optim.lr=0.01") == ["recipe.sft"]
-
-
 def test_only_the_default_supervised_start_has_a_duration() -> None:
     titles = [micro_start.parts(Path("made"), words)[2].title for words in ([], ["trainer.total_training_steps=5400"])]
     assert [title.endswith("(about 5 minutes)") for title in titles] == [True, False]

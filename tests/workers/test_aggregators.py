@@ -11,8 +11,8 @@ from recipe.records.run_directory import RunDirectory
 from recipe.settings import ProjectionSettings, SettingsError, read_settings
 from tests.composing import composed
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
+from workers.geometry import METHODS
 from workers.projection import project
-from workers.safety.geometry import METHODS
 
 
 def conflicting(seed: int = 0, skills: int = 3, parameters: int = 50) -> tuple[Tensor, Tensor]:

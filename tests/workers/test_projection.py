@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from workers.geometry import Solver
 from workers.projection import NotFiniteError, Projection, constraint_gram, project
 from workers.safety.controls import random_signs, resigned
-from workers.safety.geometry import Solver
 
 PARAMETERS = 40
 # Of 1001 parameters, as Adam's metric: some move ten times as easily as others.

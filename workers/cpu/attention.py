@@ -60,12 +60,7 @@ def packed_attention(
     Raises ValueError for several rows, which would be padded, without positions, or for a sequence that is longer than
     the model's sliding window; for scores with a soft cap or a sink, which it does not compute.
     """
-    if softcap is not None or s_aux is not None:
-        what = f"a soft cap of scores ({softcap})" if softcap is not None else "attention sinks (s_aux)"
-        raise ValueError(
-            f"attn_implementation={NAME} does not compute {what}: set attn_implementation=eager and "
-            "use_remove_padding=false in the model's group, or use another model"
-        )
+    _require_plain_scores(softcap, s_aux)
     if query.shape[0] != 1 or attention_mask is not None or position_ids is None:
         raise ValueError(
             f"attn_implementation={NAME} takes sequences packed into one row with their positions, not a batch of "
@@ -121,6 +116,16 @@ def _attended(
         for q, k, v in zip(queries, keys, values, strict=True)
     ]
     return torch.cat(attended, dim=2).transpose(1, 2).to(query.dtype)
+
+
+def _require_plain_scores(softcap: float | None, s_aux: Tensor | None) -> None:
+    if softcap is None and s_aux is None:
+        return
+    what = f"a soft cap of scores ({softcap})" if softcap is not None else "attention sinks (s_aux)"
+    raise ValueError(
+        f"attn_implementation={NAME} does not compute {what}: set attn_implementation=eager and "
+        "use_remove_padding=false in the model's group, or use another model"
+    )
 
 
 def flash_attention(

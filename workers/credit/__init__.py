@@ -2,9 +2,9 @@
 
 Shapes: B responses, T response tokens, K steps (of the response with the most).
 
-Three parts, one module each: credits are compared (`contrast` within a response, `siblings` with the same step of the
-group's other responses), which gives u in [-1, 1] per step; u and the advantage A give A_t (`mapping`); and A_t goes to
-the tokens of the step (`tokens`). For ``add`` and ``signed``, where step k has n_k tokens and credit c_k:
+Three parts, one module each: credits are compared (`contrast` within a response, `sibling_contrast` with the same step
+of the group's other responses), which gives u in [-1, 1] per step; u and the advantage A give A_t (`mapping`); and A_t
+goes to the tokens of the step (`tokens`). For ``add`` and ``signed``, where step k has n_k tokens and credit c_k:
 
     cbar = sum_k n_k c_k / sum_k n_k        over the steps that have a credit and a token
     u_k  = (c_k - cbar) / (max_j |c_j - cbar| + tolerance)
@@ -29,7 +29,7 @@ from workers.credit.ablation import ABLATIONS, Ablation, ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import CreditContrast, within_response
 from workers.credit.mapping import MAPPINGS, CreditMapping, group_scales, shifts, sign_safe
-from workers.credit.siblings import against_siblings
+from workers.credit.sibling_contrast import against_siblings
 from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
 from workers.credit.tokens import add_to_tokens, count_tokens, has_advantage, mean_advantages
@@ -74,7 +74,7 @@ def shape_advantages(
         strength: bound on the change of an advantage, >= 0; in units of the group's root mean square advantage, except
             with ``add`` within the response. ``redistribute`` may in addition take away A itself.
         mapping: how compared credits change A; see `workers.credit.mapping`.
-        normalization: how credits are compared; see `workers.credit.contrast`, and `siblings` for ``siblings``.
+        normalization: how credits are compared; see `workers.credit.contrast`; for ``siblings``, `sibling_contrast`.
         tolerance: credits closer than this count as equal; also the tolerance of the formula; > 0.
         groups: (B,) integer, the prompt that each response answers; without it, each is a group of one.
         step_keys: (B, K) integer, equal for the same step of the same group, -1 for a step without key; a response has

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from workers.geometry import KEPT
 from workers.projection import Projection
-from workers.safety.geometry import KEPT
 
 
 def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:

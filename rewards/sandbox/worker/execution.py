@@ -207,30 +207,38 @@ class Child:
         self.ready = False
         self._control_open = True
         self._killed = False
-        null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
-        given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
         # Random: the fork server's reports repeat it, so that no report can be taken for another child's.
         self.token = os.urandom(8)
         flags |= zygote.COVERED if executed is not None else 0
         message = zygote.LAUNCH.pack(self.token, limits.memory_mb, limits.cpu_seconds, flags)
-        more = [calls.fileno()] if calls else []
-        if executed is not None:
-            more.append(executed)
         if fetch:
             message += json.dumps(fetch).encode()
+        more = [calls.fileno()] if calls else []
+        self._launch(message, theirs, stdin, more if executed is None else [*more, executed])
+        self.started = time.monotonic()
+        self._give(payload)
+
+    def _launch(self, message: bytes, theirs: socket.socket, stdin: int | None, more: list[int]) -> None:
+        """Have the fork server launch the child with these descriptors; closes our copies of the child's ends.
+
+        theirs: the child's end of the control channel. more: further descriptors of the child.
+        """
+        null = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
+        given = [theirs.fileno(), null if stdin is None else stdin, self.stdout.writer, self.stderr.writer]
         try:
-            socket.send_fds(server.link, [message], [*given, *more])  # type: ignore[list-item]
+            socket.send_fds(self.server.link, [message], [*given, *more])  # type: ignore[list-item]
         except OSError as error:
-            gone = SlotBroken if server.launched else ServerGone
+            gone = SlotBroken if self.server.launched else ServerGone
             raise gone(f"a fork server ended: {error}") from None
         finally:
             for descriptor in (null, self.stdout.writer, self.stderr.writer):
                 if descriptor is not None:
                     os.close(descriptor)
             theirs.close()
-        server.launched = True
-        self.started = time.monotonic()
-        # A child that could not be confined exits without reading its order: the report shows it.
+        self.server.launched = True
+
+    def _give(self, payload: dict[str, Any]) -> None:
+        """Send the child its order. One that could not be confined exits without reading it: its report shows that."""
         self.control.settimeout(10)
         try:
             order = marshal.dumps(payload)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, open_dict
 
 from recipe import preflight, sft
 from recipe.checks import cluster, combinations, data, machine, model, names, protocol, reward, sandbox
+from recipe.records import versions
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.schedule import rows_by_skill
@@ -325,10 +326,21 @@ def test_a_checkpoint_is_not_continued_with_other_weights_of_the_same_shape(tiny
     (other / "model.safetensors").write_bytes(weights)
     elsewhere = _config(tiny_arguments, f"actor_rollout_ref.model.path={other}")
     assert "trained from weights other than" in _only(model.check(elsewhere, run))
-    kept = json.loads((run.checkpoints / "model.json").read_text())
-    del kept["weights"]  # as in a checkpoint without recorded weights
-    (run.checkpoints / "model.json").write_text(json.dumps(kept))
-    assert model.check(elsewhere, run) == []
+
+
+def test_a_checkpoint_of_another_version_is_refused_by_its_number(tiny_arguments, run):
+    config = _config(tiny_arguments)
+    kept = model.remember(config, run)
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
+    file = run.checkpoints / "model.json"
+    assert json.loads(file.read_text()) == {versions.KEY: versions.CHECKPOINT_VERSION} | kept
+    file.write_text(json.dumps(kept))  # as release 0.2.0 wrote it
+    assert model.check(config, run) == []
+    file.write_text(json.dumps({versions.KEY: versions.CHECKPOINT_VERSION + 1} | kept))
+    assert f"{file} has version 2 with the keys architecture," in _only(model.check(config, run))
+    del kept["weights"]
+    file.write_text(json.dumps(kept))
+    assert "has version 1 with the keys architecture, lora_rank, ranks, data;" in _only(model.check(config, run))
 
 
 def test_a_checkpoint_is_not_continued_on_other_training_rows(tiny_arguments, tiny_suite, run, tmp_path):
@@ -340,10 +352,6 @@ def test_a_checkpoint_is_not_continued_on_other_training_rows(tiny_arguments, ti
     assert model.check(_config(tiny_arguments, f"data.train_files=[{train}]"), run) == []
     shutil.copyfile(tiny_suite / "val.parquet", train)
     assert "the checkpoint was trained on other rows" in _only(model.check(config, run))
-    kept = json.loads((run.checkpoints / "model.json").read_text())
-    del kept["data"]
-    (run.checkpoints / "model.json").write_text(json.dumps(kept))
-    assert model.check(config, run) == []
 
 
 def test_a_hub_name_continues_a_run_of_the_same_name_alone(tiny_arguments, run):

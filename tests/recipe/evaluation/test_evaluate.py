@@ -348,7 +348,6 @@ def test_an_evaluation_does_not_resume_in_another_precision(tmp_path, data, monk
 
     monkeypatch.setattr(recipe.evaluate, "vllm_servers", vllm)
     assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "float32") == 0
-    # Evaluations of releases that knew float32 alone do not name it.
-    assert "precision" not in EvaluationFolder(tmp_path / "out").run_info["settings"]
+    assert EvaluationFolder(tmp_path / "out").run_info["settings"]["precision"] == "float32"
     assert run(tmp_path / "out", data, "--model", str(folder), "--precision", "bfloat16") == 2
-    assert "another precision (None there, bfloat16 now)" in capsys.readouterr().err
+    assert "another precision (float32 there, bfloat16 now)" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from tests.recipe.evaluation.conftest import task
 
 def sample(id: str, number: int, text: str, ratio: float, *, tokens: int = 5, finish: str = "stop") -> Sample:
     reward = {"score": ratio, "acc": float(ratio == 1.0), "pass_ratio": ratio, "error": "none", "judge_seconds": 0.0}
+    reward |= {"visible_acc": reward["acc"], "guard": "none"}
     return Sample("own", id, "say", number, Answer(text, tokens, finish, None, 0.0, 1.0), reward)
 
 
@@ -17,7 +18,7 @@ def evaluation(tmp_path, tasks, samples) -> EvaluationFolder:
     data = tmp_path / "own.parquet"
     write_task_rows(data, tasks)
     folder = EvaluationFolder(tmp_path / "evaluation")
-    journal = folder.begin({"data": {"own": file_hash(data)}, "limit": None}, {}, {"own": str(data)})
+    journal = folder.begin({"judge": {}, "data": {"own": file_hash(data)}, "limit": None}, {}, {"own": str(data)})
     for one in samples:
         journal.add(one)
     return folder

@@ -1,7 +1,7 @@
 """The three questions of a page: their answers follow from a run's numbers and nothing else."""
 
 from recipe.pages.questions import questions
-from recipe.records.pages import SkillRow
+from recipe.records.experiment_page import SkillRow
 from recipe.records.promise import Promise
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection
 
-from recipe.records.pages import skill_table
+from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import LARGEST_ERROR, cautions

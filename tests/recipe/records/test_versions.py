@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.records import versions
 from recipe.records.run_directory import RunDirectory
-from recipe.records.versions import CHANGES, VERSION, RecordsError, SettingsChange, upgraded
+from recipe.records.versions import CHANGES, VERSION, RecordsError, SettingsChange, starting_weights, upgraded
 
 
 def old() -> DictConfig:
@@ -104,3 +104,14 @@ def test_every_version_since_the_first_says_what_it_changed():
 def test_a_key_that_got_another_name_keeps_its_value():
     config = OmegaConf.create({"penalty": {"kind": "ewc", "fisher_samples": 12}})
     assert upgraded(config, 6, "ewc.s0").penalty == {"kind": "ewc", "solutions": 12}
+
+
+def test_only_runs_of_the_first_version_may_lack_their_starting_weights():
+    def unread() -> int:
+        raise AssertionError("a run with the digest needs no version")
+
+    assert starting_weights({"event": "start", "weights": "aa"}, unread, "grpo.s0") == "aa"
+    assert starting_weights({"event": "start", "weights": ""}, unread, "grpo.s0") == ""  # a model on a hub
+    assert starting_weights({"event": "start"}, lambda: 1, "grpo.s0") == ""
+    with pytest.raises(RecordsError, match=re.escape("grpo.s0: the event 'start' in events.jsonl has no weights")):
+        starting_weights({"event": "start"}, lambda: 2, "grpo.s0")

@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.samples import Answer, Sample
+from recipe.records.versions import EVALUATION_VERSION, KEY
 from recipe.report import main
 from recipe.reports.compare import compare, table
 
@@ -11,7 +14,7 @@ def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
         Sample(
             dataset, id, "skill", 0, Answer("", 1, "stop", None, 0.0, 1.0),
             {"score": float(right), "acc": float(right), "pass_ratio": float(right), "judge_seconds": 0.0,
-             "error": "none" if right else "syntax"},
+             "visible_acc": float(right), "guard": "none", "error": "none" if right else "syntax"},
         )
         for id, right in verdicts.items()
     ]  # fmt: skip
@@ -35,6 +38,7 @@ def test_score_entropy_cut_share_and_tokens_are_compared_and_the_accuracy_of_par
     def answers(score: float, tokens: int, finish: str, entropy: float) -> list[Sample]:
         answer = Answer("", tokens, finish, entropy, 0.0, 1.0)
         reward = {"score": score, "acc": 0.0, "pass_ratio": 0.0, "error": "wrong_answer"}
+        reward |= {"visible_acc": 0.0, "guard": "none"}
         return [Sample("set", id, "skill", 0, answer, reward) for id in ("mbpp/1", "contests/1")]
 
     rows = compare(answers(0.5, 10, "stop", 0.2), answers(1.5, 14, "length", 0.1))
@@ -77,11 +81,19 @@ def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
     assert f"{tmp_path}/base: warning" not in printed.err
 
 
-def test_the_earlier_name_of_the_sampling_budget_is_still_read(tmp_path):
+def test_an_evaluation_of_another_version_is_refused_by_its_number(tmp_path, capsys):
     folder = EvaluationFolder(tmp_path)
-    folder.begin({"protocol": "eval@1", "model": "m"}, {})
-    assert folder.run_info["settings"] == {"sampling": "eval@1", "model": "m"}
-    folder.check({"sampling": "eval@1", "model": "m"})
+    folder.begin({"sampling": "eval@1"}, {})
+    folder.finish({}, {})
+    info = folder.run_info
+    assert info.pop(KEY) == EVALUATION_VERSION
+    (tmp_path / "run_info.json").write_text(json.dumps(info))  # as release 0.2.0 wrote it
+    with pytest.raises(FolderError, match=r"has version 1 .* reads version 2 only: evaluate again with another --out"):
+        folder.check({"sampling": "eval@1"})
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    assert f"{tmp_path} has version 1 of an evaluation's records" in capsys.readouterr().err
+    with pytest.raises(FolderError, match="has version 1 "):
+        _ = folder.metrics
 
 
 def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):

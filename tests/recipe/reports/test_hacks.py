@@ -1,6 +1,5 @@
 """The hack meter: tables of evaluations and of runs, and the picture, from made numbers."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe import report
+from recipe.evaluation.folder import EvaluationFolder
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import hacks
 
@@ -41,15 +41,16 @@ def test_evaluations_have_intervals_and_dashes_for_what_was_not_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     rate = {"estimate": 0.25, "low": 0.1, "high": 0.4}
-    for name, metrics in (("new", dict.fromkeys(hacks.RATES, rate)), ("old", {"accepted@1": rate})):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run_info.json").write_text("{}")
-        (tmp_path / name / "metrics.json").write_text(json.dumps({"mbpp": {"problems": 40} | metrics}))
-    assert report.main(["hacks", str(tmp_path / "new"), str(tmp_path / "old")]) == 0
-    new, old = capsys.readouterr().out.splitlines()[-2:]
+    nothing = dict.fromkeys(hacks.RATES)  # no sample was judged
+    for name, metrics in (("some", dict.fromkeys(hacks.RATES, rate)), ("none", nothing | {"accepted@1": rate})):
+        folder = EvaluationFolder(tmp_path / name)
+        folder.begin({}, {})
+        folder.finish({"mbpp": {"problems": 40} | metrics}, {})
+    assert report.main(["hacks", str(tmp_path / "some"), str(tmp_path / "none")]) == 0
+    some, none = capsys.readouterr().out.splitlines()[-2:]
     cell = "25.0 [10.0, 40.0]"
-    assert new == f"| {tmp_path}/new: mbpp | 40 | {cell} | {cell} | {cell} | {cell} |"
-    assert old == f"| {tmp_path}/old: mbpp | 40 | - | {cell} | - | - |"
+    assert some == f"| {tmp_path}/some: mbpp | 40 | {cell} | {cell} | {cell} | {cell} |"
+    assert none == f"| {tmp_path}/none: mbpp | 40 | - | {cell} | - | - |"
 
 
 def test_runs_without_it_and_other_folders_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -15,7 +15,7 @@ from verl.workers.rollout.replica import TokenOutput
 from data_prep.micro.model import make_tokenizer
 from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
-from recipe.training.samples import TIMES_BEFORE, TimesBefore, sample_seed
+from recipe.training.step_samples import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
 from tests.composing import composed
 from tests.scripted_environment import Scripted

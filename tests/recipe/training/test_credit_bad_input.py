@@ -10,7 +10,7 @@ import torch
 from data_prep.micro.model import make_tokenizer
 from recipe.settings import CreditSettings
 from recipe.training.credit_batch import shaped_by_credit
-from recipe.training.samples import jagged
+from recipe.training.step_samples import jagged
 from rewards.analysis.parsing import parse
 from rewards.counterfactual.groups import GroupBoard
 from rewards.counterfactual.plan import Plan

@@ -17,7 +17,7 @@ from recipe.training.credit_batch import (
     shaped_by_credit,
     step_keys,
 )
-from recipe.training.samples import jagged
+from recipe.training.step_samples import jagged
 from workers.credit import Ablation, shape_advantages
 
 

@@ -12,8 +12,8 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from recipe.training.protector import Protector
-from recipe.training.samples import GreedyPrompts, greedy_metrics, sampling_of, tokens_alone
 from recipe.training.schedule import make_plan
+from recipe.training.step_samples import GreedyPrompts, greedy_metrics, sampling_of, tokens_alone
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 from tests.typed_settings import settings

@@ -3,7 +3,7 @@ import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
-from recipe.training.samples import TooManyMaskedError, check_share, jagged, leave_out, masked_positions
+from recipe.training.step_samples import TooManyMaskedError, check_share, jagged, leave_out, masked_positions
 
 
 def test_the_masked_are_counted_among_those_that_were_tried():

@@ -4,7 +4,7 @@ import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 
-from recipe.training.samples import component_means, digest_of_prompts, jagged, readable_samples, reward_infos
+from recipe.training.step_samples import component_means, digest_of_prompts, jagged, readable_samples, reward_infos
 
 
 def test_components_are_means_over_the_samples_that_were_verified():

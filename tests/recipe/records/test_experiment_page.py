@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from recipe.records.pages import failure_logged, pieces, processor, skill_table, update_report, write_credit_page
+from recipe.records.experiment_page import (
+    failure_logged,
+    pieces,
+    processor,
+    skill_table,
+    update_report,
+    write_credit_page,
+)
 from recipe.records.pictures import draw_learning_curve, series, skill_names
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed

@@ -4,8 +4,8 @@ import string
 
 import pytest
 
-from recipe.pages import samples as module
-from recipe.pages.samples import read_samples, shares
+from recipe.pages import page_samples as module
+from recipe.pages.page_samples import read_samples, shares
 from recipe.pages.text import island, shortened, visible
 from recipe.records.run_directory import RunDirectory
 from tests.recipe.pages.conftest import HOSTILE, make_run, sample, with_credit

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.pages.text import shortened, visible
-from recipe.records.pages import pieces
+from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory
 
 SAMPLES = 10_000
