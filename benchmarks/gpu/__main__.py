@@ -66,7 +66,7 @@ def main() -> None:
 
 def commands_of(folder: Path, data: Path, device: str, gpus: int) -> dict[str, list[str]]:
     """The command of each part, the quickest first."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for kind in ("lora", "full"):
         own = ["--adaptation", kind, "--device", device]
         engine = [sys.executable, "-m", ENGINE, str(folder), "--tokenizer", str(data / "model"), *own]

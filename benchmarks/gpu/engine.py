@@ -12,13 +12,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.gpu.findings import Findings
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 12,
     "num_key_value_heads": 4, "tie_word_embeddings": True, "max_position_embeddings": 2048, "initializer_range": 0.04,
 }  # fmt: skip

@@ -138,9 +138,9 @@ def flash_attention(
     shared = query.shape[0] // key.shape[0]  # query heads of each key
     queries = query.transpose(0, 1).contiguous()
     keys, values = (states.transpose(0, 1).repeat_interleave(shared, dim=1) for states in (key, value))
-    return varlen_attn(
-        queries, keys, values, bounds, bounds, longest, longest, scale=scaling, window_size=(-1, 0)
-    ).unsqueeze(0)
+    attended = varlen_attn(queries, keys, values, bounds, bounds, longest, longest, scale=scaling, window_size=(-1, 0))
+    assert isinstance(attended, Tensor)  # more only on request
+    return attended.unsqueeze(0)
 
 
 def _of_sequences(states: Tensor, branches: Branches) -> tuple[Tensor, ...]:
