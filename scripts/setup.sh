@@ -4,13 +4,14 @@
 #   FLASH_ATTN=0 bash scripts/setup.sh gpu   without flash-attn, whose build takes an hour: runs need +kernels=torch
 #   bash scripts/setup.sh dpo          after cpu or gpu: .venv-dpo for recipe.dpo (requirements/dpo.txt)
 #   bash scripts/setup.sh lm_eval      after cpu or gpu: .venv-lm_eval for scripts/npg_muse/cross_domain.sh
+# VENV_FOLDER=FOLDER makes the environment elsewhere.
 # pip's settings choose the package index (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf). PYTHON=... chooses the interpreter.
 # If nothing has changed since the last run, it does nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 platform=${1:-cpu}
-venv=.venv
+venv=${VENV_FOLDER:-.venv}
 log=$venv/setup.log
 torch_index=${TORCH_INDEX:-https://download.pytorch.org/whl/$([ "$platform" = cpu ] && echo cpu || echo cu130)}
 

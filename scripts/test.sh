@@ -2,9 +2,19 @@
 # Set up, then check style and types and run the tests.
 #   bash scripts/test.sh                 everything: unit tests, then slow tests beside end-to-end tests
 #   bash scripts/test.sh unit            only the unit tests
+#   bash scripts/test.sh gpu_pins        on a machine without a GPU: tests of configurations, recipe and workers with the
+#                                        pins of GPUs, in .venv-gpu (11 GB)
 #   bash scripts/test.sh ARGUMENTS...    pytest with these arguments
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ "${1:-}" = gpu_pins ]; then
+    VENV_FOLDER=.venv-gpu FLASH_ATTN=0 bash scripts/setup.sh gpu
+    cpu_build=(tests/workers/cpu/test_{lora,sampling,weights}.py)
+    echo "not run: ${cpu_build[*]}, which need vLLM's build for CPUs; tests/e2e; kernels of a GPU"
+    export OMP_NUM_THREADS=1
+    .venv-gpu/bin/python -m pytest -m "not slow and not e2e" tests/configs tests/recipe tests/workers "${cpu_build[@]/#/--ignore=}"
+    exec .venv-gpu/bin/python -m pytest -m "slow and not e2e" tests/workers "${cpu_build[@]/#/--ignore=}"
+fi
 bash scripts/setup.sh cpu
 # Tests of the run page open it in Chromium. Without it they are skipped.
 if [ "${1:-}" != unit ] && ! command -v chromium chromium-browser google-chrome chrome >/dev/null; then

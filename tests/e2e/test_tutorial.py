@@ -14,7 +14,7 @@ from recipe.records.run_directory import RunDirectory
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # One step of each stage, and no more validation than at the end.
-SHORTER = ["protocol.stage_steps=1", "trainer.val_before_train=false", "trainer.test_freq=2", "data.val_max_samples=16"]
+SHORTER = ["protocol.stage_steps=1", "trainer.val_before_train=false", "trainer.test_freq=1", "data.val_max_samples=16"]
 
 pytestmark = pytest.mark.e2e
 
