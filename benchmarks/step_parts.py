@@ -1,6 +1,6 @@
 """Parts of a training step on a CPU, tokens per second, share of the processor's matrix throughput, and memory.
 
-    python benchmarks/step_parts.py outputs/quickstart/NAME outputs/pretrained/NAME
+    python benchmarks/step_parts.py outputs/three_questions/NAME outputs/pretrained/NAME
 
 Reads finished runs, without the first step of each. Medians over steps and the range; seconds until the first step.
 The throughput is that of one large product in the run's precision, measured here with all cores: run this on the

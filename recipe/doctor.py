@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(rules_table())
         return HEALTHY
     if not options.runs:
-        parser.error("name a run directory, such as outputs/quickstart/RUN")
+        parser.error("name a run directory, such as outputs/three_questions/RUN")
     status = HEALTHY
     for path in options.runs:
         try:

@@ -99,16 +99,11 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser("evaluate", __doc__)
     options.add_argument("--sampling", choices=get_args(BudgetName), default="eval@1")
-    options.add_argument("--protocol", type=_renamed, help=argparse.SUPPRESS)
     options.add_argument("--budget", type=positive, help="generated tokens per problem (eval@budget)")
     options.add_argument("--k", type=positive, nargs="+", help="report pass@k for these (eval@k; default: --samples)")
     options.add_argument("--entropy", action="store_true", help="estimate the entropy from log-probabilities")
     options.add_argument("--wandb", metavar="PROJECT", help="send the metrics to this project of W&B")
     return options.parse_args(arguments)
-
-
-def _renamed(value: str) -> str:
-    raise argparse.ArgumentTypeError(f"the option is now --sampling {value}")
 
 
 def budget_of(options: argparse.Namespace, name: BudgetName, **others: Any) -> Budget:

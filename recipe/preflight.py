@@ -75,8 +75,7 @@ def compose_training(overrides: list[str]) -> DictConfig:
         try:
             config = compose("train", overrides)
         except MissingConfigException as error:
-            hint = "\nprojection=none is called projection=measure" if "projection/none" in str(error) else ""
-            raise SettingsError(f"{error}{hint}") from None
+            raise SettingsError(str(error)) from None
         except (HydraException, OmegaConfBaseException) as error:
             raise SettingsError(_explain_override(str(error), overrides)) from None
         if OmegaConf.is_missing(config.run, "experiment"):

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from rewards.extraction import MAX_ANSWER_CHARACTERS, ThinkOpener
+from rewards.sandbox.cases import MEMORY_MB, TIMEOUT_SECONDS
 from rewards.sandbox.server.modes import MODES
 from rewards.shapes import SHAPES
 from rewards.verdict import GuardKind
@@ -88,8 +89,8 @@ class JudgeSettings:
 
     partial_credit: bool = True
     hidden_tests: bool = True
-    timeout: float = 10.0
-    memory_mb: int = 1024
+    timeout: float = TIMEOUT_SECONDS
+    memory_mb: int = MEMORY_MB
     sandbox_url: str | Collection[str] | None = None
     sandbox_isolation: str | None = None
     shape: str = "binary"

@@ -17,6 +17,7 @@ from data_prep.strength.suites import NewTest, Suite, SuiteInput, suite_of
 from data_prep.strength.wrong_programs import wrong_programs
 from data_prep.tasks import Task
 from rewards.sandbox import Case, CheckResult, InfrastructureError, Program, Sandbox
+from rewards.sandbox.cases import MEMORY_MB
 from rewards.sandbox.inside import outcomes
 from rewards.verifiers.programs import program_in
 
@@ -34,7 +35,7 @@ class Measurement:
     mutants: int = 60
     inputs: int = 64
     timeout: float = 2.0
-    memory_mb: int = 1024
+    memory_mb: int = MEMORY_MB
     seed: int = 0
 
 

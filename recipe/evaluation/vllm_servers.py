@@ -16,19 +16,13 @@ from pathlib import Path
 
 import httpx
 
+from recipe.evaluation.cpu_serving import cpu_environment, cpu_flags
 from recipe.evaluation.servers import ServerError
 
 START_SECONDS = 900.0
 
-# The same as in configs/platform/cpu.yaml, which explains them. No chunked prefill, because after a chunk vLLM rewinds
-# the request's random generator, which torch does not support on a CPU.
-_CPU_OPTIONS = ("--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill")
 # No core for vLLM's scheduler alone, which would be half of a machine with two: it waits while the worker computes.
-_CPU_ENVIRONMENT = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-    "TORCH_COMPILE_DISABLE": "1",
-}
+_NO_RESERVED_CORE = {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _GROUP_SIZES = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
 _OWN_REPLICAS = ("--data-parallel-size", "-dp")
@@ -134,12 +128,13 @@ def free_ports(count: int) -> list[int]:
 def command_of(model: str, platform: str, port: int, options: Sequence[str], precision: str | None) -> list[str]:
     """The command that starts one server."""
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, "--host", "127.0.0.1"]
-    command += ["--port", str(port), *(_CPU_OPTIONS if platform == "cpu" else ())]
+    command += ["--port", str(port), *(cpu_flags() if platform == "cpu" else ())]
     return [*command, *(["--dtype", precision] if precision else []), *options]
 
 
 def _start(command: Sequence[str], platform: str, port: int, gpus: str | None, log: Path) -> LocalServer:
-    environment = os.environ | (_CPU_ENVIRONMENT if platform == "cpu" else {}) | ({_VISIBLE: gpus} if gpus else {})
+    own = cpu_environment() | _NO_RESERVED_CORE if platform == "cpu" else {}
+    environment = os.environ | own | ({_VISIBLE: gpus} if gpus else {})
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
     return LocalServer(process, f"http://127.0.0.1:{port}", log, gpus)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -43,13 +43,6 @@ class ProjectionSettings(Group):
     forgetting_accuracy: Literal["validation", "training"] = "validation"
     forgetting_average: float = Field(default=0.8, ge=0, lt=1)
     max_protected: int = Field(default=8, ge=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_is_named_measure(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("method") == "none":
-            raise ValueError("method 'none' is called 'measure': use projection=measure")
-        return values
 
     @property
     def anchored(self) -> bool:

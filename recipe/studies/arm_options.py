@@ -1,13 +1,22 @@
-"""What studies that compare arms share: names of runs, the arms and orders that a user names, and runs that failed."""
+"""What studies that compare arms share: keys, strengths and names of runs, what a user may name, runs that failed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from recipe.studies.steps import CommandFailed, Stopped
 
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
+RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 
-Strengths = Mapping[str, tuple[str, str]]
-"""Each arm with a strength: its key, and the values that are tried."""
+STRENGTHS = {
+    "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
+    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
+    "l2": ("penalty.strength", "0.01,0.1,1.0"),
+    "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
+    "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
+    "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
+    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
+}
+"""Each arm with a strength: its key, and the three values that are tried."""
 
 
 def listed(words: str) -> str:
@@ -22,11 +31,18 @@ def orders_of(given: str, orders: Iterable[str]) -> list[str]:
     return given.split()
 
 
-def tuned_arms(given: str, strengths: Strengths) -> list[str]:
-    """The named arms, or all that have a strength; Stopped for one that has none."""
-    arms = given.split() or list(strengths)
-    if unknown := set(arms) - set(strengths):
-        raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(strengths)}")
+def known_stage(stage: str, stages: Iterable[str]) -> str:
+    """The stage; Stopped for one that is not among `stages`."""
+    if stage not in (valid := list(stages)):
+        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(valid)}")
+    return stage
+
+
+def tuned_arms(given: str, tuned: str) -> list[str]:
+    """The named arms, or all of `tuned`; Stopped for one that the study does not tune."""
+    arms, valid = (given or tuned).split(), tuned.split()
+    if unknown := set(arms) - set(valid):
+        raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(valid)}")
     return arms
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from recipe.studies.arm_options import ARM, SEED, listed, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known_stage, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
-RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
 
 
@@ -91,9 +90,7 @@ AGENT_OPTIONS = (
 
 def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, then `arms`, on every task; then `rivals` on the sparse one, and `agents`."""
-    if stage not in STAGES:
-        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
-    run, tasks = STAGES[stage]
+    run, tasks = STAGES[known_stage(stage, STAGES)]
     names = (steps.options.tasks or tasks).split()
     if unknown := set(names) - set(tasks.split()):
         raise Stopped(f"unknown task '{min(unknown)}'; valid ones: {', '.join(tasks.split())}")

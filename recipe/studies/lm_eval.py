@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas
 
+from recipe.evaluation.cpu_serving import cpu_environment, cpu_options
 from recipe.studies.steps import MadeWith, Steps, say
 
 COMMAND = ".venv-lm_eval/bin/lm_eval"
@@ -33,10 +34,7 @@ generation_kwargs: {{until: [], max_gen_toks: 32, do_sample: false}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
 MICRO_MODEL = "data/micro/model"
-MICRO_VLLM = (
-    "dtype=float32,enforce_eager=True,block_size=32,enable_chunked_prefill=False,max_model_len=512,"
-    "max_num_batched_tokens=512"
-)
+MICRO_TOKENS = "512"  # of the micro model's context
 
 
 def cross_domain(steps: Steps, model: str, out: str) -> None:
@@ -79,13 +77,17 @@ def agreement(steps: Steps) -> None:
     steps.run("mkdir", "-p", AGREEMENT)
     if not steps.dry:
         _write_task(Path(AGREEMENT))
-    steps = steps.with_environment(VLLM_CPU_KVCACHE_SPACE="1", TORCH_COMPILE_DISABLE="1").changed(
-        sets="micro_trace", lm_eval=f"--include_path {AGREEMENT}", length="32", vllm_args=MICRO_VLLM
-    )
+    engine = {
+        "dtype": "float32", **cpu_options(), "max_model_len": MICRO_TOKENS, "max_num_batched_tokens": MICRO_TOKENS
+    }  # fmt: skip
+    steps = steps.with_environment(**cpu_environment()).changed(
+        sets="micro_trace", lm_eval=f"--include_path {AGREEMENT}", length="32",
+        vllm_args=",".join(f"{name}={value}" for name, value in engine.items()),
+    )  # fmt: skip
     cross_domain(steps, MICRO_MODEL, AGREEMENT)
     steps.serve(
         steps.python, "-m", "recipe.evaluate", "--model", MICRO_MODEL, "--platform", steps.serving,
-        "--vllm=--max-model-len=512", "--max-tokens", "32", "--data", f"trace={AGREEMENT}/trace.parquet",
+        f"--vllm=--max-model-len={MICRO_TOKENS}", "--max-tokens", "32", "--data", f"trace={AGREEMENT}/trace.parquet",
         "--out", f"{AGREEMENT}/ours",
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ its study, so they keep their order and spelling (docs/evidence).
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, SEED, STRENGTHS, listed, orders_of, stop_if_a_run_failed
 from recipe.studies.steps import MadeWith, Steps, Stopped, files_in
 
 ORDERS = {"forward": "[write,repair,trace,sql]", "backward": "[sql,trace,repair,write]"}
@@ -19,12 +19,8 @@ ARMS_OF_PAPER_B = (
 )
 # Rows whose shown test is false reward nothing but special-casing, if the judge pays for shown tests.
 HACKING = ("--skills", "shown", "--hack-share", "0.01", "--impossible-share", "0.25")
-# Baselines with a strength: its key, and what is tried.
-STRENGTHS = {
-    "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
-    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
-    "l2": ("penalty.strength", "0.01,0.1,1.0"),
-}
+# Baselines with a strength.
+TUNED = "kl ewc l2"
 
 
 def evidence_a(steps: Steps, *overrides: str) -> None:
@@ -72,7 +68,7 @@ def evidence_b_strengths(steps: Steps, *overrides: str) -> None:
     steps.micro_start()
     steps.take_kept(out)
     steps.study = _study(steps, out, "data/micro")
-    for arm in ("grpo", *STRENGTHS):
+    for arm in ("grpo", *TUNED.split()):
         key, values = STRENGTHS.get(arm, ("", ""))
         steps.multirun(
             "experiment=paper_b", "run.experiment=evidence_b_strengths", f"data.seed={given.seed or '100'}",

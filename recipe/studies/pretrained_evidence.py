@@ -9,19 +9,24 @@ study that was stopped resumes.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.arm_options import (
+    ARM,
+    RATE,
+    SAMPLES,
+    SEED,
+    STRENGTHS,
+    known_stage,
+    listed,
+    orders_of,
+    stop_if_a_run_failed,
+    tuned_arms,
+)
 from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_english, supervised_start
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
-RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
 MORE_SAMPLES = "10"  # per prompt, of grpo_more_samples: a quarter more than the others', above what credit may cost
-STRENGTHS = {
-    "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
-    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
-    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
-}
-"""Each arm of `safe` with a strength: its key, and the three values that are tried."""
+TUNED = "rehearsal ewc closed_loop"
 HELD_OUT = "docs"  # text of our own, which no row of the suite holds
 
 Words = tuple[str, ...]
@@ -74,7 +79,7 @@ def _rates(stage: Stage, steps: Steps) -> list[Words]:
 
 def _strengths(stage: Stage, steps: Steps) -> list[Words]:
     """Every arm that has a strength, at three values of it."""
-    arms = tuned_arms(steps.options.arms or "", STRENGTHS)
+    arms = tuned_arms(steps.options.arms or "", TUNED)
     return [
         (seed, f"protocol.skill_sequence={ORDERS['forward']}", f"arm={arm}", f"{key}={values}",
          f"run.name={arm}_${{{key}}}.forward.{SEED}")
@@ -96,7 +101,7 @@ STAGES = {
         *_A, "grpo credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
         ("online", "--reach", "0.5", *_CONTRASTS),
     ),
-    "tune": Stage(*_B, " ".join(STRENGTHS), "100", _strengths, ("skills",)),
+    "tune": Stage(*_B, TUNED, "100", _strengths, ("skills",)),
     "safe": Stage(*_B, "grpo rehearsal ewc closed_loop", "30 31 32 33", _both_orders, ("skills",)),
     "both": Stage(*_B, "credit credit_closed_loop", "30 31 32 33", _both_orders, ("skills",)),
 }  # fmt: skip
@@ -108,9 +113,7 @@ def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `rates` and `tune`, then `credit`, `safe` and `both`; then `general RUN ...`."""
     if stage == "general":
         return _general(steps, overrides)
-    if stage not in STAGES:
-        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join([*STAGES, 'general'])}")
-    chosen = STAGES[stage]
+    chosen = STAGES[known_stage(stage, [*STAGES, "general"])]
     steps = steps.with_length(EXPERIMENT)
     folder = f"evidence_pretrained.{FOLDERS.get(stage, stage)}"
     out = f"outputs/{folder}"

@@ -6,10 +6,19 @@ larger batch holds 8 memory prompts per skill, and `baselines` each skill alone 
 mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
-from recipe.studies.arm_options import ARM, SEED, listed, orders_of, stop_if_a_run_failed, tuned_arms
+from recipe.studies.arm_options import (
+    ARM,
+    SEED,
+    STRENGTHS,
+    known_stage,
+    listed,
+    orders_of,
+    stop_if_a_run_failed,
+    tuned_arms,
+)
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
-from recipe.studies.steps import MadeWith, Steps, Stopped
+from recipe.studies.steps import MadeWith, Steps
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -39,20 +48,12 @@ TUNING_OPTIONS = ("--seed", "1", "--without", "data/micro", "--demonstrations", 
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
-# Each arm with a strength: its key, and the three values that are tried.
-STRENGTHS = {
-    "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
-    "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
-    "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
-    "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
-    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
-}
+TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 
 
 def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
-    if stage not in STAGES:
-        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(STAGES)}")
+    make_runs = STAGES[known_stage(stage, STAGES)]
     out = f"outputs/evidence_safe.{stage}"
     data, start, experiment = (
         ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")
@@ -66,7 +67,7 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": model}, rows, settings)
-    for seed, chosen in STAGES[stage](steps):
+    for seed, chosen in make_runs(steps):
         steps.multirun(
             f"experiment={experiment}",
             f"run.experiment=evidence_safe.{stage}",
@@ -93,7 +94,7 @@ Runs = list[tuple[str, tuple[str, ...]]]
 def _tune(steps: Steps) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
     seeds = (steps.options.seeds or TUNING_SEEDS).split()
-    arms = tuned_arms(steps.options.arms or "", STRENGTHS)
+    arms = tuned_arms(steps.options.arms or "", TUNED)
     return [
         (seed, (*_in_order("forward"), f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
         for seed in seeds

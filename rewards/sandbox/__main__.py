@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 
+from rewards.sandbox.cases import OUTPUT_LIMIT
 from rewards.sandbox.client import readiness
 from rewards.sandbox.client.embedded import Leases, write_state
 from rewards.sandbox.server import modes
@@ -37,9 +38,15 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     serve.add_argument(
         "--token-file", help="file with the token that callers must send; or set SANDBOX_TOKEN, SANDBOX_TOKEN_FILE"
     )
-    serve.add_argument("--memory-mb", type=int, default=1024, help="MiB for programs whose request sets no limit")
-    serve.add_argument("--disk-mb", type=int, default=64, help="MiB that a program may store in its folder")
-    serve.add_argument("--queue", type=int, default=4096, help="programs that may wait before callers get 429")
+    serve.add_argument(
+        "--memory-mb", type=int, default=SlotSettings.memory_mb, help="MiB for programs whose request sets no limit"
+    )
+    serve.add_argument(
+        "--disk-mb", type=int, default=SlotSettings.quota_mb, help="MiB that a program may store in its folder"
+    )
+    serve.add_argument(
+        "--queue", type=int, default=SlotSettings.queue, help="programs that may wait before callers get 429"
+    )
     serve.add_argument("--state", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.workers < 1 or options.queue < 1:
@@ -71,7 +78,7 @@ async def require_packages(pool: Pool) -> None:
         "timeout": readiness.SECONDS,
         "compile_timeout": 1.0,
         "memory_mb": readiness.MEMORY_MB,
-        "output_limit": 1 << 20,
+        "output_limit": OUTPUT_LIMIT,
     }
     async for results, _ in pool.results(job):
         if results:

@@ -11,6 +11,16 @@ from typing import Any
 from rewards.sandbox.inside.codec import encode
 from rewards.sandbox.inside.outcomes import PASSED
 
+# Limits of a request that states none, the same for the client, the server and the judge's settings.
+TIMEOUT_SECONDS = 10.0
+"""Seconds that one program, one test or one compilation may run."""
+MEMORY_MB = 1024
+"""MiB of all processes of one program together."""
+OUTPUT_LIMIT = 1 << 20
+"""Bytes per output stream."""
+MAX_TIMEOUTS = 2
+"""Tests of one program that may time out before the rest count as timed out."""
+
 
 class InfrastructureError(Exception):
     """The sandbox could not run a program: no server answered, or the server failed. Never a reason for a score."""

@@ -13,8 +13,8 @@ FOLDER = Path(configs.__path__[0])
 TABLE = FOLDER.parent / "docs" / "reference" / "experimental.md"
 MARK = re.compile(r"^# Experimental: (.+?) \(docs/reference/experimental\.md\)\.$", re.MULTILINE | re.DOTALL)
 
-# Neither experimental nor set by a study: what depends on the machine and the user's data, and numbers that the studies
-# leave at their defaults.
+# Neither experimental nor set by a study: what depends on the machine and the user's data, and options that the studies
+# leave at their defaults (another value of some is marked).
 AT_DEFAULT = {
     "run": (
         "root", "directory", "command", "poll_interval", "greedy_validation", "max_masked_share",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from recipe.studies.pretrained_evidence import STAGES, STRENGTHS
+from recipe.studies.pretrained_evidence import STAGES, TUNED
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, dry
 from tests.studying import ROOT, of_module, study
@@ -48,8 +48,7 @@ def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_va
     evidence = {seed for stage in ("credit", "safe", "both") for seed in STAGES[stage].seeds.split()}
     tuning = {seed for stage in ("rates", "tune") for seed in STAGES[stage].seeds.split()}
     assert not evidence & tuning
-    assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
-    assert len(_runs("tune")) == len(STRENGTHS)
+    assert len(_runs("tune")) == len(TUNED.split())
     assert all("optim.lr=1e-4,3e-4,1e-3" in run for run in _runs("rates"))
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from recipe.settings import read_settings
-from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, STRENGTHS
+from recipe.studies.arms import STRENGTHS
+from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED
 from recipe.training.schedule import make_plan
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, BACKWARD, FORWARD, MICRO, SEED, STARTED, dry
@@ -33,7 +34,7 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
 
 def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no_arm_uses():
     runs = of_module(dry("evidence_safe", "tune"), "recipe.train")
-    assert len(runs) == 2 * len(STRENGTHS)
+    assert len(runs) == 2 * len(TUNED.split())
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
     name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED

@@ -106,7 +106,7 @@ def test_slurms_notice_reaches_the_study_which_ends_in_its_own_time(job, tmp_pat
     def give_notice() -> None:
         while not told.exists():
             time.sleep(0.05)
-        batch = next(one for one in psutil.Process().children() if "scripts/slurm/recipe.sbatch" in one.cmdline())
+        batch = next(one for one in psutil.Process().children() if str(study) in one.cmdline())
         batch.terminate()
 
     notice = threading.Thread(target=give_notice)

@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.sandbox.cases import Case, CheckResult, InfrastructureError, Program, RunResult
+from rewards.sandbox.cases import (
+    MAX_TIMEOUTS,
+    MEMORY_MB,
+    OUTPUT_LIMIT,
+    TIMEOUT_SECONDS,
+    Case,
+    CheckResult,
+    InfrastructureError,
+    Program,
+    RunResult,
+)
 from rewards.sandbox.client import accounting, fusion
 from rewards.sandbox.client.accounting import capped, is_covering
 from rewards.sandbox.client.servers import DEFAULT_CONCURRENCY, Servers, process_limit
@@ -66,9 +76,9 @@ class Sandbox:
         language: str = "python",
         stdin: str | None = None,
         files: dict[str, str | None] | None = None,
-        timeout: float = 10.0,
-        memory_mb: int = 1024,
-        output_limit: int = 1 << 20,
+        timeout: float = TIMEOUT_SECONDS,
+        memory_mb: int = MEMORY_MB,
+        output_limit: int = OUTPUT_LIMIT,
     ) -> RunResult:
         """Run one program and return its result.
 
@@ -89,9 +99,9 @@ class Sandbox:
         cases: Sequence[Case],
         *,
         setup: str = "",
-        timeout: float = 10.0,
-        memory_mb: int = 1024,
-        max_timeouts: int = 2,
+        timeout: float = TIMEOUT_SECONDS,
+        memory_mb: int = MEMORY_MB,
+        max_timeouts: int = MAX_TIMEOUTS,
         stop_on_failure: bool = False,
         total_timeout: float | None = None,
         entry_points: Sequence[str] = (),
@@ -138,9 +148,9 @@ class Sandbox:
         cases: Sequence[Case],
         *,
         setup: str = "",
-        timeout: float = 10.0,
-        memory_mb: int = 1024,
-        max_timeouts: int = 2,
+        timeout: float = TIMEOUT_SECONDS,
+        memory_mb: int = MEMORY_MB,
+        max_timeouts: int = MAX_TIMEOUTS,
         stop_on_failure: bool = False,
         total_timeout: float | None = None,
         entry_points: Sequence[str] = (),

@@ -18,7 +18,16 @@ from typing import Any
 
 import httpx
 
-from rewards.sandbox.cases import CaseResult, CheckResult, InfrastructureError, RunResult
+from rewards.sandbox.cases import (
+    MAX_TIMEOUTS,
+    MEMORY_MB,
+    OUTPUT_LIMIT,
+    TIMEOUT_SECONDS,
+    CaseResult,
+    CheckResult,
+    InfrastructureError,
+    RunResult,
+)
 from rewards.sandbox.inside import outcomes
 
 log = logging.getLogger("rewards.sandbox")
@@ -129,12 +138,12 @@ SILENCE = 30.0
 class BatchOptions:
     """Options shared by all programs of one batch request. Times in seconds, sizes in MiB, `output_limit` in bytes."""
 
-    timeout: float = 10.0
-    compile_timeout: float = 10.0
-    memory_mb: int = 1024
-    output_limit: int = 1 << 20
+    timeout: float = TIMEOUT_SECONDS
+    compile_timeout: float = TIMEOUT_SECONDS
+    memory_mb: int = MEMORY_MB
+    output_limit: int = OUTPUT_LIMIT
     setup: str = ""
-    max_timeouts: int = 2
+    max_timeouts: int = MAX_TIMEOUTS
     stop_on_failure: bool = False
     total_timeout: float | None = None
     entry_points: tuple[str, ...] = ()

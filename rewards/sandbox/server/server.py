@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+from rewards.sandbox.cases import OUTPUT_LIMIT
 from rewards.sandbox.server import metrics, wire
 from rewards.sandbox.server.listener import Bodies, Refused, frame_size, parse
 from rewards.sandbox.server.pool import Busy, Pool
@@ -41,7 +42,7 @@ def run_job(request: wire.RunCodeRequest, memory_mb: int) -> dict[str, Any]:
         "timeout": min(max(request.run_timeout, 0.001), wire.MAX_TIMEOUT),
         "compile_timeout": min(max(request.compile_timeout, 0.001), wire.MAX_TIMEOUT),
         "memory_mb": request.memory_limit_MB if request.memory_limit_MB > 0 else memory_mb,
-        "output_limit": 1 << 20,
+        "output_limit": OUTPUT_LIMIT,
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.sandbox.cases import whole_check
+from rewards.sandbox.cases import MEMORY_MB, whole_check
 from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.isolation.namespaces import python_folders
 from rewards.sandbox.worker.execution import PATIENCE
@@ -71,7 +71,7 @@ class SlotSettings:
 
     isolate: bool = True
     quota_mb: int = 64
-    memory_mb: int = 1024
+    memory_mb: int = MEMORY_MB
     queue: int = 4096
 
 

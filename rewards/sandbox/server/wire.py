@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from rewards.sandbox.cases import require_python
+from rewards.sandbox.cases import MAX_TIMEOUTS, OUTPUT_LIMIT, TIMEOUT_SECONDS, require_python
 from rewards.sandbox.inside.codec import UNREADABLE, decode
 from rewards.sandbox.inside.frames import MAX_FRAME
 from rewards.sandbox.worker.languages import KNOWN
@@ -139,11 +139,11 @@ class BatchRequest(BaseModel):
     programs: list[BatchProgram] = Field(min_length=1, max_length=MAX_PROGRAMS)
     cases: list[WireCase] | None = Field(None, max_length=MAX_CASES)
     setup: str = ""
-    timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
-    compile_timeout: float = Field(10.0, gt=0, le=MAX_TIMEOUT)
+    timeout: float = Field(TIMEOUT_SECONDS, gt=0, le=MAX_TIMEOUT)
+    compile_timeout: float = Field(TIMEOUT_SECONDS, gt=0, le=MAX_TIMEOUT)
     memory_mb: int = Field(-1, le=MAX_MEMORY_MB)
-    output_limit: int = Field(1 << 20, gt=0, le=MAX_OUTPUT)
-    max_timeouts: int = Field(2, ge=1)
+    output_limit: int = Field(OUTPUT_LIMIT, gt=0, le=MAX_OUTPUT)
+    max_timeouts: int = Field(MAX_TIMEOUTS, ge=1)
     total_timeout: float | None = Field(None, gt=0, le=MAX_TOTAL_TIMEOUT)
     entry_points: list[str] = Field(default_factory=list, max_length=256)
     stop_on_failure: bool = False

@@ -164,12 +164,6 @@ def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, da
     assert "another limit (None there, 2 now)" in capsys.readouterr().err
 
 
-def test_the_old_name_of_an_option_names_the_new_one(tmp_path, data, capsys):
-    with pytest.raises(SystemExit):
-        run(tmp_path / "out", data, "--protocol", "eval@k")
-    assert "the option is now --sampling eval@k" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
