@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.settings import read_settings
-from recipe.studies.arms import STRENGTHS
+from recipe.studies.arm_options import STRENGTHS
 from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED
 from recipe.training.schedule import make_plan
 from tests.composing import composed
