@@ -39,35 +39,9 @@ stack=(tests/configs tests/data_prep tests/recipe/checks tests/recipe/training t
 # Files with end-to-end tests: to look for them in all files takes half a minute of imports.
 e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
-together() { # runs of pytest side by side, their arguments apart by --: the last prints as it goes, the others at their end
-    local run=() logs=() jobs=() status=0 number
-    set -m # jobs in separate process groups: otherwise the shell would make them ignore SIGINT, which tests notice
-    while [ $# -gt 0 ]; do
-        if [ "$1" = -- ]; then
-            logs+=("$(mktemp)")
-            $python -m pytest "${run[@]}" >"${logs[-1]}" 2>&1 &
-            jobs+=($!)
-            run=()
-        else
-            run+=("$1")
-        fi
-        shift
-    done
-    set +m
-    trap "kill -INT ${jobs[*]} 2>/dev/null" EXIT
-    $python -m pytest "${run[@]}" || status=$?
-    for number in "${!jobs[@]}"; do
-        wait "${jobs[number]}" || status=$?
-        cat "${logs[number]}"
-        rm "${logs[number]}"
-    done
-    trap - EXIT
-    return $status
-}
-
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10)
-    together "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" --ignore=tests/e2e "${stack[@]/#/--ignore=}" "$@"
+    $python -m scripts.side_by_side "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" --ignore=tests/e2e "${stack[@]/#/--ignore=}" "$@"
 }
 
 case ${1:-} in
@@ -77,7 +51,7 @@ case ${1:-} in
         # Ray runs its workers at niceness 15: beside other tests they would get a fraction of a core. (Niced tests of
         # the sandbox would get one instead, and a program that waits four times its limit for a core has timed out.)
         export RAY_worker_niceness=0
-        together "${slow[@]}" tests/rewards -- "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- \
+        $python -m scripts.side_by_side "${slow[@]}" tests/rewards -- "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- \
             -m e2e --durations=10 "${e2e[@]}"
         ;;
     unit) unit "${@:2}" ;;

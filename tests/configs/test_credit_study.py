@@ -3,7 +3,8 @@
 import pytest
 
 from recipe.settings import read_settings
-from recipe.studies.credit import AGENT_OPTIONS, RATE, TASKS, _rate
+from recipe.studies.arms import RATE
+from recipe.studies.credit import AGENT_OPTIONS, TASKS, _rate
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration
