@@ -3,7 +3,7 @@
 import pytest
 
 from recipe.settings import read_settings
-from recipe.studies.arms import RATE
+from recipe.studies.arm_options import RATE
 from recipe.studies.credit import AGENT_OPTIONS, TASKS, _rate
 from tests.composing import composed
 
