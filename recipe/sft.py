@@ -26,7 +26,7 @@ from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.supervised import supervised_refusals
-from recipe.checks.model import ModelError, model_folder, wrong_on_a_cpu
+from recipe.checks.model import ModelError, left_out_of, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
@@ -49,7 +49,7 @@ def launch(config: DictConfig) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         model = model_folder(config.model.path)
-        if config.trainer.get("device") == "cpu" and (wrong := wrong_on_a_cpu(model, config.model)):
+        if config.trainer.get("device") == "cpu" and (wrong := left_out_of(model, config.model)):
             raise ModelError("\n".join(f"{what} of {model}: {fix}" for what, _, fix in wrong))
         claim(folder, {"start": str(model)}, _sources(config), _settings(config))
         files = demonstration_files(config, model, folder)

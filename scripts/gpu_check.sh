@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Does the GPU path work on this machine? About 15 minutes on one GPU: set-up, micro data and model, then log-probabilities
+# Does the GPU path work on this machine? 15 minutes on one GPU after set-up: micro data and model, then log-probabilities
 # and gradients against the CPU's, projection, memory against its plan, tokens per second, and two steps of GRPO with credit
 # and protected skills on the whole stack; adapters and all weights. One table at the end. Needs no network after set-up.
 #   bash scripts/gpu_check.sh [FOLDER [options of benchmarks.gpu ...]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ -e .venv/.stamp ] || bash scripts/setup.sh gpu
+grep -qs -- -gpu .venv/.stamp || bash scripts/setup.sh gpu
 bash scripts/micro_start.sh
 exec .venv/bin/python -m benchmarks.gpu "$@"

@@ -31,7 +31,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
 from workers.cpu.adapter import use_lora_products
 from workers.cpu.attention import register_packed_attention
-from workers.cpu.head import predicting_positions, use_fast_head
+from workers.cpu.head import predicting_positions, require_plain_head, use_fast_head
 from workers.displacement import local_gradients, shard_group
 from workers.platform_cpu import is_cpu_platform
 
@@ -217,6 +217,8 @@ class PolicyEngine(FSDPEngineWithLMHead):
 
     def _build_module(self) -> torch.nn.Module:
         module = without_attention_name(super()._build_module())
+        if self.model_config.use_fused_kernels and self.model_config.use_remove_padding:
+            require_plain_head(module)
         if self._fast_head:
             use_fast_head(module)
         return module

@@ -21,7 +21,7 @@ class Measured:
     @property
     def passed(self) -> bool:
         """Whether the value is within its bounds. NaN is not."""
-        if isinstance(self.value, str):
+        if isinstance(self.value, str) or (self.low is None and self.high is None):
             return True
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high

@@ -61,8 +61,8 @@ def note_run(run: RunDirectory, findings: Findings) -> None:
     """What the finished run recorded."""
     rows = [row for row in run.metrics() if row["step"] > 0]
     findings.add("steps", len(rows), low=STEPS)
-    finite = all(math.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
-    findings.add("every metric is finite, or NaN where it says unknown", "yes" if finite else "no")
+    finite = not any(math.isinf(value) for row in rows for value in row.values() if isinstance(value, float))
+    findings.add("no metric is infinite", float(finite), low=1)
     for what, metric, low, high in (
         ("rollout against trainer: mean difference of probabilities", "training/rollout_probs_diff_mean", None, 0.02),
         ("gradient norm", "actor/grad_norm", 1e-9, None),
@@ -76,7 +76,7 @@ def note_run(run: RunDirectory, findings: Findings) -> None:
     ):
         values = [row[metric] for row in rows if metric in row]
         if not values:
-            findings.add(what, f"no metric {metric}")
+            findings.add(f"{what}: no metric {metric}", math.nan, low=low, high=high)
             continue
         findings.add(f"{what} ({metric})", statistics.median(values), low=low, high=high)
     kept = (run.checkpoints / f"global_step_{STEPS}").is_dir()

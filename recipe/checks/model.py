@@ -37,8 +37,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     problems = [*_check_files(folder)]
     if not problems:
         problems += [*_check_tokenizer(folder), *_check_head_size(config, folder)]
-        if config.trainer.device == "cpu":
-            problems += [PreflightFinding(*found) for found in wrong_on_a_cpu(folder, config.actor_rollout_ref.model)]
+        problems += [PreflightFinding(*found) for found in left_out_of(folder, config.actor_rollout_ref.model)]
     problems += _check_continued(config, run, folder)
     return problems
 
@@ -188,14 +187,17 @@ def _check_head_size(config: DictConfig, folder: Path) -> list[PreflightFinding]
     return [PreflightFinding(what, KEY, f"use a model with one of {', '.join(map(str, valid))}")]
 
 
-def wrong_on_a_cpu(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
-    """Parts of the architecture that a CPU's fast passes would leave out: what, the key, how to fix it."""
+def left_out_of(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
+    """Parts of the architecture that the chosen kernels would leave out: what, the key, how to fix it."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
     from workers.cpu.attention import NAME
 
+    packed = model.override_config.get("attn_implementation") == NAME
+    if not (model.use_fused_kernels and model.use_remove_padding) and not packed:
+        return []
     try:
         with torch.device("meta"):
             built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
@@ -204,8 +206,8 @@ def wrong_on_a_cpu(folder: Path, model: DictConfig) -> list[tuple[str, str, str]
     found = []
     if model.use_fused_kernels and model.use_remove_padding and (lacking := beyond_fast_head(built)):
         fix = "set use_fused_kernels=false in the model's group, or use another model"
-        found.append((f"the fused kernels of a CPU do not compute {', '.join(lacking)}", KEY, fix))
-    if model.override_config.get("attn_implementation") == NAME and (lacking := beyond_packed_attention(built)):
+        found.append((f"the fused kernels do not compute {', '.join(lacking)}", KEY, fix))
+    if packed and (lacking := beyond_packed_attention(built)):
         settings = "use_fused_kernels=false use_remove_padding=false override_config.attn_implementation=eager"
         fix = f"set {settings} in the model's group, or use another model"
         found.append((f"attn_implementation={NAME} does not compute {', '.join(lacking)}", KEY, fix))

@@ -12,16 +12,22 @@ from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 
+FLASH = "flash_attention_2"
+
 
 def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Require torchjd if one of its aggregators is chosen, and flash-attn if its attention is."""
-    attention = config.actor_rollout_ref.model.override_config.get("attn_implementation")
-    if attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
+    from verl.trainer.ppo.utils import need_critic
+
+    models = {"actor_rollout_ref.model": config.actor_rollout_ref.model}
+    models |= {"critic.model": config.critic.model} if need_critic(config) else {}
+    chosen = [key for key, one in models.items() if one.override_config.get("attn_implementation") == FLASH]
+    if chosen and importlib.util.find_spec("flash_attn") is None:
         return [
             PreflightFinding(
                 "the package flash-attn is not installed",
-                "actor_rollout_ref.model.override_config.attn_implementation",
-                "add +kernels=torch, or build it: bash scripts/setup.sh gpu",
+                f"{chosen[-1]}.override_config.attn_implementation",
+                "add +kernels=torch (not for a critic), or build it: bash scripts/setup.sh gpu",
             )
         ]
     method = config.projection.method

@@ -18,7 +18,6 @@ from recipe.records.promise import Promise, promise
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord
-from recipe.records.versions import RecordsError
 from recipe.settings import SettingsError, read_settings
 
 _ROUTINE = ("build", "ready", "validate", "generate", "prompts", "update", "step", "save")
@@ -114,8 +113,8 @@ def state(events: Sequence[Mapping[str, Any]]) -> str:
 def _skill_record(run: RunDirectory) -> SkillRecord | None:
     try:
         return read_skill_record(run, read_settings(run.read_config()))
-    except SettingsError as error:
-        raise RecordsError(f"{run.path} has settings that this release does not have: {error}") from None
+    except SettingsError:
+        return None  # a later rule forbids these settings: the page has all but the interference of skills
 
 
 def _interference(record: SkillRecord | None) -> list[tuple[str, list[Cell]]]:

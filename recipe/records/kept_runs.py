@@ -133,7 +133,7 @@ def read(path: Path) -> list[KeptRun]:
             for column, values in zip(columns, line["runs"], strict=True):
                 column |= {} if values is None else {line["metric"]: values}
         return [_run(path, head["settings"], *each) for each in zip(runs, columns, strict=True)]
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, RecordsError):
             raise
         raise RecordsError(f"{path} is damaged: {type(error).__name__}: {error}") from error
@@ -156,7 +156,11 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None
 
 
 def _rows(columns: Mapping[str, Sequence[float | None]]) -> list[dict[str, float]]:
-    steps = range(len(columns.get("step", ())))
+    """Raises ValueError for columns that are not lists of one value for each step."""
+    steps = range(len(columns["step"]) if columns else 0)
+    for name, values in columns.items():
+        if not isinstance(values, list) or len(values) != len(steps):
+            raise ValueError(f"{name} has not one value for each of {len(steps)} steps")
     return [{name: value for name, values in columns.items() if (value := values[step]) is not None} for step in steps]
 
 

@@ -19,10 +19,10 @@ _RATIONAL = re.compile(
     r"([+-]?)(?:\\frac\{(-?[0-9]++)\}\{([0-9]++)\}|\\frac([0-9])([0-9])|([0-9]++)/([0-9]++)|"
     r"([0-9]{1,3}(?:,[0-9]{3})++(?:\.[0-9]++)?+)|([0-9]++(?:\.[0-9]++)?+|\.[0-9]++))"
 )
-_IN_BASE = re.compile(r"([0-9A-F]++)_(?:([0-9])|\{([0-9]{2})\}|\{\\text\{([a-z]++)\}\})")
+_IN_BASE = re.compile(r"(-?)0*+([0-9][0-9A-Fa-f.]*+)_(?:([0-9])|\{([0-9]{2})\}|\{(?:\\text\{)?([a-z]++)\}*+)")
 _BASES = {
-    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12,
-    "sixteen": 16,
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
 }  # fmt: skip
 _MOST_CHARACTERS = 200
 
@@ -43,8 +43,8 @@ def equal(answer: str, truth: str) -> bool | None:
         return None
     if spelling(found) == spelling(wanted):
         return True
-    if (expected := _in_base(wanted)) and (given := _in_base(found)):
-        return given == expected
+    if "_" in found and (expected := _in_base(wanted)):
+        return _in_base(found) == expected
     if truth.startswith("\\text"):
         return _same_word(answer, truth)
     left, right = _values(found), _values(wanted)
@@ -58,13 +58,14 @@ def equal(answer: str, truth: str) -> bool | None:
     return None if "%" in answer + truth or ("." in answer + truth and is_near) else False
 
 
-def _in_base(answer: str) -> tuple[str, int | None] | None:
-    """Digits and base of a number such as `101_2`, `101_{12}`, `101_{\\text{two}}`; None for all else."""
+def _in_base(answer: str) -> tuple[str, int] | None:
+    """Digits and base of a number such as `101_2`, `1A_{12}`, `101_{\\text{two}}`; None for all else."""
     found = _IN_BASE.fullmatch(spelling(answer)) if len(answer) <= _MOST_CHARACTERS else None
     if found is None:
         return None
-    digits, one, two, word = found.groups()
-    return digits.lstrip("0"), _BASES.get(word) if word else int(one or two)
+    sign, digits, one, two, word = found.groups()
+    base = _BASES.get(word) if word else int(one or two)
+    return None if base is None else (sign + digits.upper(), base)
 
 
 def _bare(answer: str) -> tuple[str, str]:

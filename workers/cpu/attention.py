@@ -106,7 +106,7 @@ def _attended(
             f"attn_implementation={NAME} has no sliding window: a sequence of {longest} tokens exceeds the "
             f"model's {sliding_window}; shorten data.max_prompt_length or data.max_response_length"
         )
-    if query.is_cuda and query.dtype in HALF_PRECISION and not prefixes:
+    if query.is_cuda and query.dtype in HALF_PRECISION and not prefixes and not dropout:
         bounds = torch.tensor([0, *accumulate(branches.lengths)], dtype=torch.int32, device=query.device)
         return flash_attention(query[0], key[0], value[0], bounds, longest, scaling)
     queries = query.float().split(branches.own, dim=2)

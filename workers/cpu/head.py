@@ -109,16 +109,17 @@ def predicting_positions(batch: TensorDict) -> Tensor:
     return torch.cat(spans)
 
 
-def use_fast_head(model: PreTrainedModel) -> None:
-    """Give one causal model the forward below, in place of verl's fused one.
-
-    Raises ValueError for a model whose logits are not hidden states times the head's weight.
-    """
+def require_plain_head(model: PreTrainedModel) -> None:
+    """Raise ValueError for a model whose logits are not hidden states times the weight of its head."""
     if lacking := beyond_fast_head(model):
         raise ValueError(
-            f"the fused kernels of a CPU do not compute {', '.join(lacking)} of {type(model).__name__}: set "
+            f"the fused kernels do not compute {', '.join(lacking)} of {type(model).__name__}: set "
             "use_fused_kernels=false in the model's group, or use another model"
         )
+
+
+def use_fast_head(model: PreTrainedModel) -> None:
+    """Give one causal model the forward below, in place of verl's fused one."""
     model.forward = types.MethodType(_forward, model)
 
 

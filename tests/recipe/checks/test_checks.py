@@ -262,7 +262,7 @@ def test_an_architecture_whose_log_probabilities_would_be_wrong_on_a_cpu(tiny_ar
     words = f"actor_rollout_ref.model.path={_capped(tiny_suite, tmp_path / 'model')}"
     found = [str(problem) for problem in model.check(_config(tiny_arguments, words), run)]
     assert len(found) == 2
-    assert "kernels of a CPU do not compute final_logit_softcapping=30.0 [actor_rollout_ref.model.path]" in found[0]
+    assert "the fused kernels do not compute final_logit_softcapping=30.0 [actor_rollout_ref.model.path]" in found[0]
     assert "attn_implementation=packed does not compute attn_logit_softcapping=50.0" in found[1]
     assert "-> set use_fused_kernels=false use_remove_padding=false override_config.attn_impl" in found[1]
     plain = [
@@ -272,6 +272,13 @@ def test_an_architecture_whose_log_probabilities_would_be_wrong_on_a_cpu(tiny_ar
     assert model.check(changed, run) == []
 
 
+def test_a_gpu_without_flash_attn_refuses_it_too(tiny_arguments, tiny_suite, run, tmp_path):
+    words = [f"actor_rollout_ref.model.path={_capped(tiny_suite, tmp_path / 'model')}", "platform=gpu_1x8"]
+    found = [str(problem) for problem in model.check(_config(tiny_arguments, *words, "+kernels=torch"), run)]
+    assert len(found) == 2
+    assert model.check(_config(tiny_arguments, *words), run) == []
+
+
 def test_the_supervised_training_of_such_an_architecture_is_refused(tiny_suite, tmp_path, capsys):
     folder = _capped(tiny_suite, tmp_path / "model")
     with initialize_config_module("configs", version_base=None):
@@ -279,7 +286,7 @@ def test_the_supervised_training_of_such_an_architecture_is_refused(tiny_suite, 
             "sft", ["sft_experiment=english", f"model.path={folder}", f"trainer.default_local_dir={tmp_path}/out"]
         )
     assert sft.launch(config) == 2
-    assert "refused before training: the fused kernels of a CPU do not compute" in (said := capsys.readouterr().err)
+    assert "refused before training: the fused kernels do not compute" in (said := capsys.readouterr().err)
     assert "final_logit_softcapping=30.0" in said
 
 

@@ -123,6 +123,13 @@ async def test_values_are_compared_by_math_verify(written, expected, error):
         ("110_2", "101_2", False),
         ("5_{10}", "101_2", False),
         ("101_{\\text{dozen}}", "101_{12}", False),
+        ("101_{11}", "101_{\\text{eleven}}", True),
+        ("1a_{16}", "1A_{16}", True),
+        ("-101_3", "-101_2", False),
+        ("1.1_3", "1.1_2", False),
+        ("101_{three}", "101_2", False),
+        ("101_{(3)}", "101_2", False),
+        ("101_{\\text{twenty}}", "101_{\\text{eleven}}", False),
         ("101", "101_2", None),
     ],
 )

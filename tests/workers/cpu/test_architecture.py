@@ -19,7 +19,7 @@ from transformers import (
 
 from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
 from workers.cpu.attention import NAME, register_packed_attention
-from workers.cpu.head import use_fast_head
+from workers.cpu.head import require_plain_head, use_fast_head
 
 TINY = {
     "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -61,7 +61,7 @@ def test_the_engine_refuses_soft_caps_of_logits_and_of_scores():
     register_packed_attention()
     capped = built(Gemma2Config, attn_implementation=NAME)
     with pytest.raises(ValueError, match=r"do not compute final_logit_softcapping=30.0 of Gemma2.*use_fused_kernels="):
-        use_fast_head(capped)
+        require_plain_head(capped)
     with pytest.raises(ValueError, match=r"packed does not compute a soft cap of scores \(50.0\): set attn_impl"):
         capped(input_ids=TOKENS, position_ids=TOKENS - 3, use_cache=False)
 
