@@ -195,8 +195,9 @@ def left_out_of(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
     from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
     from workers.cpu.attention import NAME
 
-    packed = model.override_config.get("attn_implementation") == NAME
-    if not (model.use_fused_kernels and model.use_remove_padding) and not packed:
+    packed = (model.get("override_config") or {}).get("attn_implementation") == NAME
+    fused = model.get("use_fused_kernels") and model.get("use_remove_padding")
+    if not packed and not fused:
         return []
     try:
         with torch.device("meta"):
@@ -204,7 +205,7 @@ def left_out_of(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
     except Exception:  # of an architecture that transformers does not know: left to the engine
         return []
     found = []
-    if model.use_fused_kernels and model.use_remove_padding and (lacking := beyond_fast_head(built)):
+    if fused and (lacking := beyond_fast_head(built)):
         fix = "set use_fused_kernels=false in the model's group, or use another model"
         found.append((f"the fused kernels do not compute {', '.join(lacking)}", KEY, fix))
     if packed and (lacking := beyond_packed_attention(built)):
