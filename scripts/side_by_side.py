@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _started(stack: ExitStack, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """A run in a group of its own, so that Ctrl-C reaches it once: from here."""
+    """A run in its own process group, so that Ctrl-C reaches it once: from here."""
     process = subprocess.Popen(command, process_group=0, **options)
     stack.callback(_interrupt, process)
     return process

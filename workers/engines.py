@@ -174,7 +174,7 @@ def reshard(module: torch.nn.Module) -> None:
 
 
 def gather_head(module: torch.nn.Module) -> None:
-    """Have each pass gather the weight of an output layer that is a unit of its own, as it is with untied embeddings.
+    """Have each pass gather the output layer's weight where FSDP2 shards that layer alone, as with untied embeddings.
 
     Fused kernels multiply by that weight without calling the layer, so that FSDP2 would leave them its shard.
     """

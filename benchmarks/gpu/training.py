@@ -6,7 +6,6 @@ Ray, verl, FSDP2, vLLM and the sandbox, with `platform=gpu_1x8` on N GPUs, and t
 """
 
 import argparse
-import importlib.util
 import math
 import statistics
 import subprocess
@@ -14,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.gpu import kernels
 from benchmarks.gpu.findings import Findings
 from recipe.records.run_directory import RunDirectory
 
@@ -52,9 +52,13 @@ def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[
     ]  # fmt: skip
     if device == "cpu":
         return chosen if adaptation == "lora" else [*chosen, "actor_rollout_ref.rollout.load_format=auto"]
-    if importlib.util.find_spec("flash_attn") is None:
-        chosen.append("+kernels=torch")
-    return ["platform=gpu_1x8", *chosen, "actor_rollout_ref.rollout.agent.num_workers=1", "reward.num_workers=1"]
+    return [
+        "platform=gpu_1x8",
+        *chosen,
+        *kernels(),
+        "actor_rollout_ref.rollout.agent.num_workers=1",
+        "reward.num_workers=1",
+    ]
 
 
 def note_run(run: RunDirectory, findings: Findings) -> None:

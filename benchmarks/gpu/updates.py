@@ -1,6 +1,5 @@
 """Updates of the actor's worker, plain and protected: what they compute, how fast, and in how much memory."""
 
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
+from benchmarks.gpu import kernels
 from benchmarks.gpu.findings import Findings
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import plan_memory
@@ -38,9 +38,8 @@ PROTECTED = "projection.protected=[write,repair]"  # as many skills
 def settings(model: Path, adaptation: str, on_cpu: bool) -> list[str]:
     """Overrides of the composed configuration."""
     platform = ["run.precision=float32"] if on_cpu else ["platform=gpu_1x8", "trainer.n_gpus_per_node=1"]
-    flash = importlib.util.find_spec("flash_attn") is not None
     return [
-        *platform, *([] if on_cpu or flash else ["+kernels=torch"]), f"adaptation={adaptation}",
+        *platform, *([] if on_cpu else kernels()), f"adaptation={adaptation}",
         f"actor_rollout_ref.model.path={model.absolute()}", "actor_rollout_ref.actor.use_dynamic_bsz=false",
         f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={MICRO_BATCH}",
         f"data.max_prompt_length={PROMPT}", f"data.max_response_length={RESPONSE}",

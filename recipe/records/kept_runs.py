@@ -133,9 +133,9 @@ def read(path: Path) -> list[KeptRun]:
             for column, values in zip(columns, line["runs"], strict=True):
                 column |= {} if values is None else {line["metric"]: values}
         return [_run(path, head["settings"], *each) for each in zip(runs, columns, strict=True)]
+    except RecordsError:
+        raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, RecordsError):
-            raise
         raise RecordsError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 

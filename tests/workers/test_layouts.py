@@ -33,7 +33,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, size: int, sequence: in
     from workers.displacement import local_shard
     from workers.safe_update import PROTECTION
 
-    setattr(torch.distributed, "all_to_all", _exchange_with_gloo)  # noqa: B010 - a type of its own
+    setattr(torch.distributed, "all_to_all", _exchange_with_gloo)  # noqa: B010 - another type
     parallel = ranks // sequence
     share = SHARES[parallel][rank // sequence]
     layout = [f"{ACTOR}.fsdp_config.fsdp_size={size}", f"{ACTOR}.ulysses_sequence_parallel_size={sequence}"]

@@ -33,7 +33,7 @@ def tiny_model(kind: str = "llama", dtype: torch.dtype = torch.float32, **settin
 
 
 def saved_model(folder: Path, tokenizer: Path) -> Path:
-    """Save a tiny model whose output layer has weights of its own, with the tokenizer of another folder."""
+    """Save a tiny model with untied embeddings and the tokenizer of another folder."""
     words = AutoTokenizer.from_pretrained(tokenizer)
     tiny_model(vocab_size=len(words), eos_token_id=words.eos_token_id).save_pretrained(folder)
     words.save_pretrained(folder)

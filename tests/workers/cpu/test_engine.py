@@ -76,7 +76,7 @@ def test_the_fast_parts_give_the_gradients_of_the_plain_ones(tiny_suite: Path, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adaptation", ["lora_micro", "full"])
-def test_an_output_layer_with_weights_of_its_own_gives_them_too(tiny_suite: Path, tmp_path: Path, adaptation: str):
+def test_the_fast_parts_give_them_with_untied_embeddings(tiny_suite: Path, tmp_path: Path, adaptation: str):
     """FSDP2 shards that layer by itself, and the fast parts do not call it."""
     model = saved_model(tmp_path / "model", tiny_suite / "initial_model")
     in_ranks(_gradients, 1, str(tmp_path), str(model), f"adaptation={adaptation}")
