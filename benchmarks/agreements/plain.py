@@ -24,7 +24,9 @@ from typing import Any, BinaryIO
 
 MEMORY_MB = 1024
 _FILE_BYTES = 32 << 20
-_START_SECONDS = 1.0  # for the interpreter, which the sandbox does not charge either
+_START_SECONDS = 1.0  # of processor time for the interpreter, which the sandbox does not charge either
+_PATIENCE = 4.0
+"""A program that waits for a CPU gets more wall time, up to this many times its limit, as in the sandbox."""
 
 PASSED = "passed"
 TIMEOUT = "timeout"
@@ -51,19 +53,24 @@ async def _one_process(program: str, setup: str, tests: Sequence[str], seconds: 
         assert process.stdout is not None
         verdicts: list[PlainVerdict] = []
         for index in range(-1, len(tests)):
+            allowed = _PATIENCE * (seconds + (_START_SECONDS if index < 0 else 0))
             try:
-                line = await asyncio.wait_for(process.stdout.readline(), seconds + (_START_SECONDS if index < 0 else 0))
+                line = await asyncio.wait_for(process.stdout.readline(), allowed)
+                verdict = json.loads(line) if line.endswith(b"\n") else await _end(process)
             except TimeoutError:
-                # A program that does not finish loading in time fails all its tests.
-                return [TIMEOUT] * len(tests) if index < 0 else [*verdicts, TIMEOUT]
-            verdict = json.loads(line) if line.endswith(b"\n") else _ENDED
-            if index < 0 and verdict != PASSED:
+                verdict = TIMEOUT
+            if index < 0 and verdict != PASSED:  # A program that does not load in time fails all its tests.
                 return [verdict] * len(tests)
             if index >= 0:
                 verdicts.append(verdict)
-            if verdict == _ENDED:
+            if verdict in (_ENDED, TIMEOUT):
                 break
     return verdicts
+
+
+async def _end(process: asyncio.subprocess.Process) -> str:
+    """Why a process ended that printed nothing more: TIMEOUT if it used up its processor time."""
+    return TIMEOUT if await process.wait() == -signal.SIGXCPU else _ENDED
 
 
 async def judge_printed(program: str, cases: Sequence[tuple[str, str]], seconds: float) -> list[PlainVerdict]:
@@ -85,9 +92,11 @@ async def printed(program: str, given: str, seconds: float) -> tuple[str | None,
         path.write_bytes(program.encode())
         async with _python([str(path)], given.encode(), output, seconds) as process:
             try:
-                code = await asyncio.wait_for(process.wait(), seconds + _START_SECONDS)
+                code = await asyncio.wait_for(process.wait(), _PATIENCE * (seconds + _START_SECONDS))
             except TimeoutError:
                 return TIMEOUT, ""
+        if code == -signal.SIGXCPU:
+            return TIMEOUT, ""
         output.seek(0)
         return f"exit code {code}" if code else None, output.read().decode(errors="replace")
 
@@ -123,13 +132,11 @@ async def _python(
 
 
 def _limit(pid: int, seconds: float) -> None:
-    limits = {
-        resource.RLIMIT_AS: MEMORY_MB << 20,
-        resource.RLIMIT_CPU: int(seconds + _START_SECONDS) + 1,
-        resource.RLIMIT_FSIZE: _FILE_BYTES,
-    }
+    limits = {resource.RLIMIT_AS: MEMORY_MB << 20, resource.RLIMIT_FSIZE: _FILE_BYTES}
     for what, most in limits.items():
         resource.prlimit(pid, what, (most, most))
+    processor = int(seconds + _START_SECONDS) + 1
+    resource.prlimit(pid, resource.RLIMIT_CPU, (processor, processor + 1))  # SIGXCPU, then SIGKILL
 
 
 def main() -> None:
