@@ -1,12 +1,13 @@
 """The evidence that credit helps where a trajectory's reward says little: docs/evidence/credit_plan.md.
 
-`rates` finds the learning rate of plain GRPO on seeds that the evidence does not use; `arms` compares the arms at the
-rate that the task's experiment states; `rivals` adds those of other papers, and GRPO with more of what credit costs, to
-the same folder; `agents` compares credit per turn with GiGPO. A study that was stopped resumes.
+`rates` finds the learning rate of plain GRPO, or of ARMS, on seeds that the evidence does not use; `arms` compares the
+arms at the rate that the task's experiment states, or at their own; `rivals` adds those of other papers, and GRPO with
+more of what credit costs, to the same folder; `agents` compares credit per turn with GiGPO. A study that was stopped
+resumes.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -24,6 +25,7 @@ class CreditTask:
     """A task of the study: its rows and start, its arms, seeds and contrasts, and the accuracy to reach.
 
     data: the folder. start: options of recipe.micro_start. The experiment is configs/experiment/credit_<name>.yaml.
+    rates: arms whose learning rate differs from the experiment's.
     """
 
     data: str
@@ -32,6 +34,7 @@ class CreditTask:
     seeds: str
     contrasts: tuple[str, ...]
     reach: str
+    rates: Mapping[str, str] = field(default_factory=dict)
 
 
 # Demonstrations of fewer lines beside those of the task: on sixteen lines alone 540 updates do not teach to copy.
@@ -101,11 +104,11 @@ def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
 
 
 def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
-    """Plain GRPO at each rate; the best one goes into the task's experiment."""
+    """Plain GRPO, or ARMS, at each rate; the best goes into the task's experiment or `CreditTask.rates`."""
     given = steps.options
     chosen = (
-        f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}", "arm=grpo",
-        f"run.name=grpo_lr${{{RATE}}}.{SEED}",
+        f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
+        f"arm={listed(given.arms or 'grpo')}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
     return _compare(steps, name, f"{name}_rates", [chosen], overrides)
 
@@ -113,26 +116,37 @@ def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
 def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
     given, task = steps.options, TASKS[name]
-    chosen = (
-        f"data.seed={listed(given.seeds or task.seeds)}", f"arm={listed(given.arms or task.arms)}",
-        f"run.name={ARM}.{SEED}",
-    )  # fmt: skip
-    return _compare(steps, name, name, [chosen], overrides, "--contrasts", *task.contrasts)
+    runs = list(_at_their_rates(task, (given.arms or task.arms).split(), (given.seeds or task.seeds).split()))
+    return _compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
+
+
+def _at_their_rates(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """One multirun; if arms have rates of their own, one per seed and rate."""
+    rates = list(dict.fromkeys(task.rates.get(arm) for arm in arms))
+    for some in [seeds] if len(rates) == 1 else [[seed] for seed in seeds]:
+        for rate in rates:
+            chosen = [arm for arm in arms if task.rates.get(arm) == rate]
+            own = _own_rate(task, chosen[0])
+            yield f"data.seed={','.join(some)}", f"arm={','.join(chosen)}", *own, f"run.name={ARM}.{SEED}"
+
+
+def _own_rate(task: CreditTask, arm: str) -> tuple[str, ...]:
+    return (f"{RATE}={task.rates[arm]}",) if arm in task.rates else ()
 
 
 def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """The rivals beside the arms: those that have run are not repeated, and all share a table."""
     given = steps.options
     changed = {
-        "credit_inverted": ("arm=credit", "credit.ablation=inverted"),
+        "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_rate(TASKS[name], "credit")),
         "grpo_twice_rate": ("arm=grpo", f"{RATE}={2 * _rate(name):g}"),
         "grpo_more_samples": ("arm=grpo", f"{SAMPLES}={given.samples or MORE_SAMPLES}"),
     }
     arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
-    seeds = f"data.seed={listed(given.seeds or RIVAL_SEEDS)}"
-    plain = ",".join(arm for arm in arms if arm not in changed)
-    runs: list[tuple[str, ...]] = [(seeds, f"arm={plain}", f"run.name={ARM}.{SEED}")] if plain else []
-    runs += [(seeds, *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
+    seeds = given.seeds or RIVAL_SEEDS
+    plain = [arm for arm in arms if arm not in changed]
+    runs = list(_at_their_rates(TASKS[name], plain, seeds.split())) if plain else []
+    runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
     return _compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
 
 

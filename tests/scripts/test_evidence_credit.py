@@ -1,5 +1,8 @@
 """The study of sparse rewards: what its stages would run, in a dry run."""
 
+from dataclasses import replace
+
+from recipe.studies.credit import TASKS, _at_their_rates
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
 
@@ -24,12 +27,25 @@ def test_rates_are_compared_on_seeds_that_no_arm_uses():
     runs = of_module(commands, "recipe.train")
     assert len(runs) == 3
     assert all(
-        f"{LR}=2e-3,4e-3,8e-3 data.seed=100,101 arm=grpo run.name=grpo_lr${{{LR}}}.{SEED} trainer.save_freq=4" in run
+        f"{LR}=2e-3,4e-3,8e-3 data.seed=100,101 arm=grpo run.name={ARM}_lr${{{LR}}}.{SEED} trainer.save_freq=4" in run
         for run in runs
     )
     assert "recipe.report online outputs/evidence_credit.chain8_rates --reach 0.8" in commands
     (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", RATES="1e-3", SEEDS="7"), "recipe.train")
     assert f"{LR}=1e-3 data.seed=7 " in run
+    (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", ARMS="partial credit"), "recipe.train")
+    assert f"data.seed=100,101 arm=partial,credit run.name={ARM}_lr${{{LR}}}.{SEED}" in run
+
+
+def test_arms_with_rates_of_their_own_run_seed_by_seed():
+    task = replace(TASKS["parts4"], rates={"credit": "8e-3", "credit_shuffled": "8e-3"})
+    assert list(_at_their_rates(task, ["grpo", "credit", "partial", "credit_shuffled"], ["1", "2"])) == [
+        (f"data.seed={seed}", *chosen, f"run.name={ARM}.{SEED}")
+        for seed in "12"
+        for chosen in (("arm=grpo,partial",), ("arm=credit,credit_shuffled", f"{LR}=8e-3"))
+    ]
+    own = [("data.seed=1,2", "arm=credit", f"{LR}=8e-3", f"run.name={ARM}.{SEED}")]
+    assert list(_at_their_rates(task, ["credit"], ["1", "2"])) == own
 
 
 def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():
