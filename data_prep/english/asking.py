@@ -31,7 +31,8 @@ def sql_problem(rng: random.Random, level: int, accept: Accept = anything) -> En
     """A question over a small schema; the answer is a query, checked on databases that the prompt does not show."""
     schema = random_schema(rng)
     question = random_question(rng, schema, level)
-    require(accept, question.query)
+    origin = f"sql/{question.query}"
+    require(accept, origin, question.query)
     words = re.sub(r"\ba (?=[aeiou])", "an ", question.words)
     prompt = rng.choice(_SQL).format(tables=schema.tables(), words=words, only=rng.choice(_QUERY))
     wrong = tuple(dict.fromkeys((*question.wrong, *_off_by_one(question.query))))
@@ -43,6 +44,7 @@ def sql_problem(rng: random.Random, level: int, accept: Accept = anything) -> En
         wrong=wrong,
         truth=partial(_databases, question.query, wrong, schema, question.ordered),
         key=question.query,
+        origin=origin,
         level=level,
     )
 
@@ -52,7 +54,8 @@ def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> E
     story = random_story(rng, level)
     if story is None:
         raise Unsuitable("the numbers make no sense")
-    require(accept, story.key())
+    origin = f"word/{story.key()}"
+    require(accept, origin, story.key())
     answer = story.value()
     wrong = {other.program() for other in story.neighbours() if other.value() != answer}
     return EnglishProblem(
@@ -63,6 +66,7 @@ def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> E
         wrong=tuple(sorted(wrong)),
         truth=partial(_answer, story),
         key=story.key(),
+        origin=origin,
         level=level,
     )
 

@@ -89,7 +89,7 @@ def trace_problem(rng: random.Random, level: int, accept: Accept = anything) -> 
     function = random_function(rng, level)
     argument = random_argument(rng, function.kind, largest=12)
     key = f"{function.key()}\n{literal(argument)}"
-    require(accept, key)
+    require(accept, _origin(function), key)
     cases = _cases(rng, function)
     result = function.outcome(argument)
     if result.endswith("Error") or not all(map(_is_short, function.states(argument))):
@@ -107,14 +107,20 @@ def trace_problem(rng: random.Random, level: int, accept: Accept = anything) -> 
         wrong=tuple(sorted(others)),
         truth=lambda: TraceTruth(expected=repr(function.states(argument)[-1])),
         key=key,
+        origin=_origin(function),
         level=level,
     )
 
 
 def _function(rng: random.Random, level: int, accept: Accept) -> tuple[EnglishFunction, Cases]:
     function = random_function(rng, level)
-    require(accept, function.key())
+    require(accept, _origin(function), function.key())
     return function, _cases(rng, function)
+
+
+def _origin(function: EnglishFunction) -> str:
+    """One function's problems of all skills share a split: the answer to one is in the prompts or answers of others."""
+    return f"function/{function.key()}"
 
 
 def _cases(rng: random.Random, function: EnglishFunction) -> Cases:
@@ -143,6 +149,7 @@ def _coding_problem(
         wrong=tuple(wrong),
         truth=lambda: CodeTruth(tests=tests, visible=1),
         key=function.key(),
+        origin=_origin(function),
         level=level,
     )
 

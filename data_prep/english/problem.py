@@ -8,9 +8,13 @@ from data_prep.micro.problems import MicroProblem
 
 @dataclass(frozen=True, kw_only=True)
 class EnglishProblem(MicroProblem):
-    """A problem; `key` is the same for problems that differ in names and wording only, and decides their split."""
+    """A problem; `key` is the same for problems that differ in names and wording only.
+
+    origin: what decides the split: the same for problems whose answers or programs tell each other's.
+    """
 
     key: str
+    origin: str
     level: int
 
 
@@ -18,17 +22,17 @@ class Unsuitable(ValueError):
     """A random problem is ambiguous, trivial or not wanted; draw another one."""
 
 
-# Whether a problem of this key is wanted; asked before the costly parts of a problem are made.
-Accept = Callable[[str], bool]
+# Whether a problem of this origin and key is wanted; called before the costly parts of a problem are made.
+Accept = Callable[[str, str], bool]
 
 
-def require(accept: Accept, key: str) -> None:
-    """Raise Unsuitable unless the key is wanted."""
-    if not accept(key):
+def require(accept: Accept, origin: str, key: str) -> None:
+    """Raise Unsuitable unless a problem of this origin and key is wanted."""
+    if not accept(origin, key):
         raise Unsuitable("not wanted")
 
 
-def anything(key: str) -> bool:
+def anything(origin: str, key: str) -> bool:
     """Accept every problem."""
     return True
 

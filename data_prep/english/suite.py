@@ -2,7 +2,8 @@
 
 Five skills (write, repair, trace, sql, word) as a person would ask an instruct model for them. Writes train, val and
 test (rows for reinforcement learning), sft_train and sft_val (demonstrations: the reference answers, or for
-`--wrong-share` of them a misreading), and manifest.json. No problem is in two files, whatever seed and wording.
+`--wrong-share` of them a misreading), and manifest.json. No problem is in two files, whatever seed and wording; no
+function that `write`, `repair` or `trace` is about, either.
 """
 
 import argparse
@@ -38,14 +39,14 @@ LEVELS = (1, 2, 3)
 Levels = Mapping[str, Sequence[int]]
 DEFAULT_LEVELS: Levels = dict.fromkeys(SKILLS, (1, 2))
 
-# A problem's key alone decides its split.
+# A problem's origin alone decides its split.
 _SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
 _ATTEMPTS_PER_ROW = 4000
 
 
-def split_of(skill: str, key: str) -> str:
-    """The split to which the problem of this key belongs."""
-    return split_by_hash(f"{skill}/{key}", _SHARES)
+def split_of(origin: str) -> str:
+    """The split to which the problems of this origin belong."""
+    return split_by_hash(origin, _SHARES)
 
 
 def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[int]) -> Iterator[EnglishProblem]:
@@ -53,8 +54,8 @@ def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[
     rng = random.Random(f"{skill}/{split}/{seed}/{','.join(map(str, levels))}")
     seen: set[str] = set()
 
-    def accept(key: str) -> bool:
-        return key not in seen and split_of(skill, key) == split
+    def accept(origin: str, key: str) -> bool:
+        return key not in seen and split_of(origin) == split
 
     for _ in range(count):
         for _ in range(_ATTEMPTS_PER_ROW):

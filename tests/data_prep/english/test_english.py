@@ -26,6 +26,7 @@ from data_prep.schema import DataFileError, Demonstration, read_rows
 from data_prep.sources.agents import for_agent
 from rewards import compute_score
 
+FUNCTIONS = {"seed": 0, "count": 48, "levels": (1,)}
 FILES = ("train", "val", "test", "sft_train", "sft_val")
 
 
@@ -74,7 +75,19 @@ def test_no_problem_is_in_two_files_or_twice_in_one(folder):
 def test_a_problem_has_one_split_whatever_the_seed(skill):
     for seed in range(3):
         for one in problems(skill, "val", seed=seed, count=4, levels=LEVELS):
-            assert split_of(skill, one.key) == "val"
+            assert split_of(one.origin) == "val"
+
+
+def test_the_function_of_a_problem_is_in_one_split_for_all_skills():
+    drawn = {
+        split: {one.origin for skill in ("write", "repair", "trace") for one in problems(skill, split, **FUNCTIONS)}
+        for split in ("train", "sft_train", "val", "test")
+    }
+    assert all(len(origins) > 40 for origins in drawn.values())
+    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
+    written, traced = (next(problems(skill, "val", seed=0, count=1, levels=(1,))) for skill in ("write", "trace"))
+    assert written.origin == f"function/{written.key}"
+    assert traced.key.startswith(f"{traced.origin.removeprefix('function/')}\n")
 
 
 @pytest.mark.slow
