@@ -11,10 +11,13 @@ from transformers import (
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
+    Lfm2Config,
     LlamaConfig,
+    MiniMaxConfig,
     PhiConfig,
     PreTrainedModel,
     Qwen3Config,
+    StableLmConfig,
 )
 
 from workers.cpu.architecture import beyond_fast_head, beyond_packed_attention
@@ -43,11 +46,20 @@ def built(config: Any, **options: Any) -> PreTrainedModel:
         (GraniteConfig, [], []),
         (PhiConfig, ["a bias of lm_head"], []),
         (GPTNeoXConfig, ["no lm_head on a body named model"], []),
+        (StableLmConfig, [], ["2 of 2 layers, which attend in another way"]),
+        (MiniMaxConfig, [], ["layers of type linear_attention"]),
     ],
 )
 def test_what_the_fast_passes_lack_for_an_architecture(config: Any, head: list[str], attention: list[str]):
     model = built(config)
     assert (beyond_fast_head(model), beyond_packed_attention(model)) == (head, attention)
+
+
+def test_layers_that_mix_tokens_outside_attention_are_found_without_weights():
+    with torch.device("meta"):
+        mixed = built(Lfm2Config, layer_types=["conv", "full_attention"])
+    assert beyond_packed_attention(mixed) == ["layers of type conv", "convolutions over tokens"]
+    assert mixed.config._attn_implementation != "packed_probe"
 
 
 def test_scaled_logits_and_attention_sinks_are_found_without_weights():
