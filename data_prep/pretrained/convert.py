@@ -25,11 +25,12 @@ def convert(gguf: Path, header: Header, out: Path) -> int:
     found = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     try:
         tokenizer = with_header(AutoTokenizer.from_pretrained(**found), header)
-        model = AutoModelForCausalLM.from_pretrained(**found, dtype=torch.bfloat16)
+        model, loaded = AutoModelForCausalLM.from_pretrained(**found, dtype=torch.bfloat16, output_loading_info=True)
     except PretrainedError:
         raise
     except Exception as error:  # transformers raises errors of many kinds for files it can't convert
         raise PretrainedError(f"{gguf}: transformers could not convert it ({type(error).__name__}: {error})") from error
+    _require_all_weights(gguf, loaded)
     model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = model.config.pad_token_id = tokenizer.pad_token_id
     tokenizer.save_pretrained(out)
@@ -37,6 +38,19 @@ def convert(gguf: Path, header: Header, out: Path) -> int:
     for file in out.iterdir():
         file.chmod(0o644)
     return int(model.num_parameters())
+
+
+def _require_all_weights(gguf: Path, loaded: dict[str, Any]) -> None:
+    """Raise PretrainedError if the file lacks weights, which transformers makes at random, or has others."""
+    wrong = {
+        kind: sorted(map(str, loaded.get(f"{kind}_keys") or ())) for kind in ("missing", "unexpected", "mismatched")
+    }
+    if any(wrong.values()):
+        parts = (f"{len(keys)} {kind}, such as {keys[0]}" for kind, keys in wrong.items() if keys)
+        raise PretrainedError(
+            f"{gguf}: its weights are not those of a whole model of its architecture ({'; '.join(parts)}); take the "
+            "model's own Hugging Face folder instead"
+        )
 
 
 def with_header(converted: Any, header: Header) -> Any:

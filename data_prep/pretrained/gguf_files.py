@@ -9,15 +9,19 @@ from data_prep.pretrained.errors import PretrainedError
 _INSTALL = "bash scripts/setup.sh installs it (extra `gguf` of pyproject.toml)"
 
 # How a byte-level tokenizer splits a text, as `tokenizer.ggml.pre` names it. transformers ignores the name; for others
-# than these its result would split texts differently from the model's training.
-PRE_TOKENIZERS = ("smollm", "gpt-2", "default", "qwen2")
+# than these its result would split texts differently from the model's training. Files without the name, or with
+# "default", are older than it: they can be of any model.
+PRE_TOKENIZERS = ("smollm", "gpt-2", "qwen2")
+# Those that transformers converts and the trainer covers: decoders whose layers all attend.
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "starcoder2")
 
 
 @dataclass(frozen=True)
 class Header:
     """Facts about a GGUF file.
 
-    special: token ids by role (bos, eos, padding, unknown). tokenizer: `gpt2` (byte-level) or `llama` (sentencepiece).
+    special: token ids by role (bos, eos, padding, unknown). files: of the model, this one among them. tokenizer: `gpt2`
+    (byte-level) or `llama` (sentencepiece).
     """
 
     architecture: str
@@ -29,6 +33,7 @@ class Header:
     tokenizer: str
     pre_tokenizer: str
     special: dict[str, int]
+    files: int
 
 
 def read_header(path: Path) -> Header:
@@ -61,20 +66,21 @@ def read_header(path: Path) -> Header:
         tokenizer=str(value("tokenizer.ggml.model")),
         pre_tokenizer=str(value("tokenizer.ggml.pre", "default")),
         special={role: int(number) for role, number in ids.items() if number is not None},
+        files=int(value("split.count", 1)),
     )
     _require_convertible(path, header)
     return header
 
 
 def _require_convertible(path: Path, header: Header) -> None:
-    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
-
     instead = "take the model's own Hugging Face folder instead"
-    if header.architecture not in GGUF_SUPPORTED_ARCHITECTURES:
+    if header.architecture not in ARCHITECTURES:
         raise PretrainedError(
-            f"{path}: transformers can't convert the GGUF architecture '{header.architecture}'; it converts "
-            f"{', '.join(sorted(GGUF_SUPPORTED_ARCHITECTURES))}; {instead}"
+            f"{path}: the GGUF architecture '{header.architecture}' is not converted here, only "
+            f"{', '.join(ARCHITECTURES)}; {instead}"
         )
+    if header.files > 1:
+        raise PretrainedError(f"{path}: one of the {header.files} files of a split model; merge them, or {instead}")
     if not header.chat_template:
         raise PretrainedError(
             f"{path}: its tokenizer has no chat template (tokenizer.chat_template), so it is not an instruct model; "

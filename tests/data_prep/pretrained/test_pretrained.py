@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from data_prep.files import file_hash
 from data_prep.pretrained import command, releases, room
 from data_prep.pretrained.command import main, make, of_file, of_release
+from data_prep.pretrained.convert import convert
 from data_prep.pretrained.errors import PretrainedError
 from data_prep.pretrained.folders import DESCRIPTION, check_folder
 from data_prep.pretrained.gguf_files import read_header
@@ -28,8 +29,10 @@ TEMPLATE = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content
 WIDTH, LAYERS = 64, 2
 
 
-def write_gguf(path, *, architecture="llama", template=TEMPLATE, pre="smollm", tokenizer="gpt2"):
-    """A Llama of two layers with random weights, and a byte-level tokenizer with two merges."""
+def write_gguf(
+    path, *, architecture="llama", template=TEMPLATE, pre="smollm", tokenizer="gpt2", files=1, layers=LAYERS
+):
+    """A Llama with random weights of `layers` of its two layers, and a byte-level tokenizer with two merges."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("Tiny")
     writer.add_license("apache-2.0")
@@ -43,7 +46,10 @@ def write_gguf(path, *, architecture="llama", template=TEMPLATE, pre="smollm", t
     tokens = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), "ĠĠ", "12"]
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model(tokenizer)
-    writer.add_tokenizer_pre(pre)
+    if pre is not None:
+        writer.add_tokenizer_pre(pre)
+    if files > 1:
+        writer.add_uint16("split.count", files)
     writer.add_token_list(tokens)
     writer.add_token_types([3 if token in SPECIAL else 1 for token in tokens])
     writer.add_token_merges(["Ġ Ġ", "1 2"])
@@ -59,7 +65,7 @@ def write_gguf(path, *, architecture="llama", template=TEMPLATE, pre="smollm", t
 
     add("token_embd.weight", len(tokens), WIDTH)
     add("output_norm.weight", WIDTH)
-    for layer in range(LAYERS):
+    for layer in range(layers):
         add(f"blk.{layer}.attn_norm.weight", WIDTH)
         add(f"blk.{layer}.ffn_norm.weight", WIDTH)
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
@@ -227,15 +233,32 @@ def test_without_a_network_the_message_says_how_to_bring_the_wheel(tiny, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": "mystery"}, "can't convert the GGUF architecture 'mystery'; it converts .*llama"),
+        ({"architecture": "mystery"}, "the GGUF architecture 'mystery' is not converted here, only llama"),
+        ({"architecture": "mamba"}, "'mamba' is not converted here"),
+        ({"files": 2}, "one of the 2 files of a split model; merge them"),
         ({"template": ""}, "no chat template"),
         ({"pre": "unheard-of"}, r"how its tokenizer splits texts \('unheard-of'\) is unknown"),
+        ({"pre": None}, r"how its tokenizer splits texts \('default'\) is unknown"),
         ({"tokenizer": "bert"}, r"its tokenizer \('bert'\) is not byte-level BPE"),
     ],
 )
 def test_files_that_could_not_be_converted_faithfully_are_refused(tmp_path, changes, reason):
     with pytest.raises(PretrainedError, match=reason):
         read_header(write_gguf(tmp_path / "bad.gguf", **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"layers": 1}, r"not those of a whole model of its architecture \(9 missing, such as model.layers.1.input_"),
+        ({"architecture": "qwen2"}, r"of its architecture \(6 missing, such as model.layers.0.self_attn.k_proj.bias\)"),
+    ],
+)
+def test_a_file_without_some_weights_is_refused(tmp_path, changes, reason):
+    path = write_gguf(tmp_path / "part.gguf", **changes)
+    with pytest.raises(PretrainedError, match=reason):
+        convert(path, read_header(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_file_is_refused_in_one_line(tiny, tmp_path, capsys):
