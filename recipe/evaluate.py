@@ -311,8 +311,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ks = options.k or [budget.samples]
         metrics = {name: measure(found, budget, ks) for name, found in by_data_set(samples).items()}
         summary = summarize(metrics)
-        folder.finish(metrics, summary)
         folder.write_qa(problems, samples, budget.seed)
+        folder.finish(metrics, summary)
         if options.wandb:
             send_to_wandb(options.wandb, folder, metrics)
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:

@@ -117,7 +117,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def export(options: argparse.Namespace) -> Path:
-    """Merge and compare; raises ExportError, DataFileError, ServerError or OSError with a message for the user."""
+    """Merge and compare; the model's folder appears once both are done.
+
+    Raises ExportError, DataFileError, ServerError or OSError with a message for the user.
+    """
     run = RunDirectory(options.run)
     actor = checkpoint(run, options.step)
     out = options.out or run.path / "export" / actor.parent.name
@@ -125,10 +128,14 @@ def export(options: argparse.Namespace) -> Path:
         raise ExportError(f"{out} exists already; remove it, or choose another --out")
     config = run.read_config()
     prompts = validation_prompts(config, options.prompts)
-    merge(actor, config.actor_rollout_ref.model.path, out)
-    print(f"model: {out}")
+    unchecked = out.with_name(f"{out.name}.unchecked")
+    shutil.rmtree(unchecked, ignore_errors=True)  # of an earlier try
+    merge(actor, config.actor_rollout_ref.model.path, unchecked)
     if prompts:
-        compare(out, prompts, options.max_tokens, options.platform, shlex.split(options.vllm))
+        print(f"merged: {unchecked}")
+        compare(unchecked, prompts, options.max_tokens, options.platform, shlex.split(options.vllm))
+    unchecked.rename(out)
+    print(f"model: {out}")
     return out
 
 

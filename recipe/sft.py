@@ -26,7 +26,7 @@ from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.splits import split_by_hash
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.supervised import supervised_refusals
-from recipe.checks.model import ModelError, left_out_of, model_folder
+from recipe.checks.model import ModelError, has_chat_template, left_out_of, model_folder
 from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
@@ -34,6 +34,7 @@ from recipe.evaluation.verified import demonstrations, read_judged, read_verifie
 from recipe.report import main as print_report
 from recipe.runtime import supervised_folder
 from recipe.runtime.console import ProgressReporter, SupervisedState
+from recipe.runtime.stop_request import STATUS, end_with_parent, passing_sigterm_on
 from recipe.studies.manifest import StudyError, claim
 from workers.cpu.processor import cores_note, precision_note, settle_precision, threads_per_rank
 
@@ -51,6 +52,7 @@ def launch(config: DictConfig) -> int:
         model = model_folder(config.model.path)
         if config.trainer.get("device") == "cpu" and (wrong := left_out_of(model, config.model)):
             raise ModelError("\n".join(f"{what} of {model}: {fix}" for what, _, fix in wrong))
+        _require_chat_template(model)
         claim(folder, {"start": str(model)}, _sources(config), _settings(config))
         files = demonstration_files(config, model, folder)
         require_room(config, model, files["train"])
@@ -70,6 +72,12 @@ def launch(config: DictConfig) -> int:
             ["compare", str(folder / "before"), str(folder / "after"), "--out", str(folder / "report.json")]
         )
     return status
+
+
+def _require_chat_template(model: Path) -> None:
+    """Raise ModelError for a tokenizer that cannot write a chat; from its files, since to load it takes seconds."""
+    if (model / "tokenizer_config.json").exists() and not has_chat_template(model):
+        raise ModelError(f"the tokenizer in {model} has no chat template: take an instruct version of the model")
 
 
 def _sources(config: DictConfig) -> dict[str, Path]:
@@ -262,7 +270,14 @@ def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[s
     command += [f"--nproc_per_node={config.trainer.n_gpus_per_node}", "-m", "recipe.sft", *sys.argv[1:], *overrides]
     state = SupervisedState(config.trainer.total_training_steps or 0)
     with open(log, "w") as output, ProgressReporter(metrics, state, SECONDS_BETWEEN_LINES):
-        status = subprocess.run(command, stdout=output, stderr=output, env=_environment(config, metrics)).returncode
+        training = subprocess.Popen(
+            command, stdout=output, stderr=output, env=_environment(config, metrics), preexec_fn=end_with_parent
+        )
+        with passing_sigterm_on(training) as asked:
+            status = training.wait()
+    if asked:
+        print("the supervised training was stopped; the same command resumes it", file=sys.stderr)
+        return STATUS
     if status:
         tail = [line for line in log.read_text().splitlines() if "Error" in line][-3:]
         print("\n".join([*tail, f"the supervised training failed; full output: {log}"]), file=sys.stderr)

@@ -151,6 +151,12 @@ def template_text(folder: Path) -> str:
     return "\n".join(file.read_text() for file in [*files, *folder.glob("tokenizer_config.json")])
 
 
+def has_chat_template(folder: Path) -> bool:
+    """Whether the files of a model folder hold a chat template."""
+    settings = folder / "tokenizer_config.json"
+    return any(folder.glob("chat_template.*")) or (settings.exists() and "chat_template" in settings.read_text())
+
+
 def opens_thinking(folder: Path, thinking: str = "") -> bool:
     """Whether the chat template opens the thinking part (`<think>`) of an answer; thinking: on, off or the default.
 

@@ -106,8 +106,9 @@ class EvaluationFolder:
             raise FolderError(f"{self.path} holds an evaluation with another {changes}; choose another --out")
 
     def finish(self, metrics: dict[str, Any], summary: dict[str, Any]) -> None:
-        self._write("metrics.json", metrics)
+        """Write the results; metrics.json is last, and marks the evaluation as finished."""
         self._write("summary.json", summary)
+        self._write("metrics.json", metrics)
 
     def write_qa(self, problems: Iterable[Problem], samples: Iterable[Sample], seed: int) -> None:
         """Write `qa_logs/<data set>.jsonl`: up to QA_PER_CLASS samples per error class with their prompts, to read."""

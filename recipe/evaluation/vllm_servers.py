@@ -18,6 +18,7 @@ import httpx
 
 from recipe.evaluation.cpu_serving import cpu_environment, cpu_flags
 from recipe.evaluation.servers import ServerError
+from recipe.runtime.stop_request import end_with_parent
 
 START_SECONDS = 900.0
 
@@ -136,7 +137,9 @@ def _start(command: Sequence[str], platform: str, port: int, gpus: str | None, l
     own = cpu_environment() | _NO_RESERVED_CORE if platform == "cpu" else {}
     environment = os.environ | own | ({_VISIBLE: gpus} if gpus else {})
     with open(log, "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, start_new_session=True, preexec_fn=end_with_parent
+        )
     return LocalServer(process, f"http://127.0.0.1:{port}", log, gpus)
 
 

@@ -4,6 +4,7 @@ The driver catches the signal and leaves a file in the run directory; the traine
 (``recipe/training/trainer.py``).
 """
 
+import ctypes
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 from recipe.records.run_directory import RunDirectory
 
 FILE = "stop"
+_LIBC = ctypes.CDLL(None)  # loaded before a fork, after which only simple calls are safe
+_PR_SET_PDEATHSIG = 1
 STATUS = 128 + signal.SIGTERM
 """Exit status of a run that was asked to stop, as of a command that the signal ended."""
 SAME_REQUEST = 5.0
@@ -31,13 +34,27 @@ def is_asked(run: RunDirectory) -> bool:
 
 
 @contextmanager
-def passing_sigterm_on(command: subprocess.Popen[Any]) -> Iterator[None]:
-    """Let a command that this process waits for get its SIGTERM; for the main thread only."""
-    before = signal.signal(signal.SIGTERM, lambda *_: command.send_signal(signal.SIGTERM))
+def passing_sigterm_on(command: subprocess.Popen[Any]) -> Iterator[list[int]]:
+    """Let a command that this process waits for get its SIGTERM; for the main thread only. Yields those so far."""
+    asked: list[int] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        asked.append(number)
+        command.send_signal(number)
+
+    before = signal.signal(signal.SIGTERM, pass_on)
     try:
-        yield
+        yield asked
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_with_parent() -> None:
+    """Let SIGTERM end this process when its parent dies, even by SIGKILL; a `preexec_fn` of main threads.
+
+    Without it a command would go on writing beside the one that resumes its work.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def stop(run: RunDirectory, step: int, save: Callable[[], None]) -> None:

@@ -1,6 +1,7 @@
 """`recipe.export` without verl's merger, which runs in tests/e2e."""
 
 import errno
+import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -71,6 +72,26 @@ def test_a_full_disk_leaves_no_half_model_and_the_checkpoint_as_it_was(run, monk
     assert "No space left on device" in capsys.readouterr().err
     assert list((run.path / "export").iterdir()) == []
     assert checkpoint(run, None).is_dir()
+
+
+def test_a_model_that_failed_its_comparison_is_not_taken_for_one_that_passed(run, monkeypatch, capsys):
+    (run.path / "config.yaml").write_text("actor_rollout_ref: {model: {path: m}}\n")
+    out, compared = run.path / "model", []
+
+    def compare(folder, *given):
+        compared.append((folder.read_text(), out.exists()))
+        if len(compared) == 1:
+            raise ServerError("they differ")
+
+    monkeypatch.setattr(recipe.export, "validation_prompts", lambda config, count: PROMPTS)
+    monkeypatch.setattr(recipe.export, "merge", lambda actor, base, folder: folder.write_text(f"try {len(compared)}"))
+    monkeypatch.setattr(recipe.export, "compare", compare)
+    monkeypatch.setattr(shutil, "rmtree", lambda path, ignore_errors: path.unlink(missing_ok=True))
+    assert (main([str(run.path), "--out", str(out)]), out.exists()) == (1, False)
+    assert "they differ" in capsys.readouterr().err
+    assert main([str(run.path), "--out", str(out)]) == 0
+    assert compared == [("try 0", False), ("try 1", False)]
+    assert (out.read_text(), out.with_name("model.unchecked").exists()) == ("try 1", False)
 
 
 def test_the_merged_model_computes_what_the_base_with_its_adapter_computes(tmp_path):

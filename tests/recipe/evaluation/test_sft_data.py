@@ -1,3 +1,6 @@
+import os
+import signal
+import sys
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -9,7 +12,7 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 import recipe.sft
 from data_prep.schema import DataFileError, Demonstration, read_rows, write_rows
 from data_prep.tasks import write_task_rows
-from recipe.sft import demonstration_files, launch, trained_model, verified_files
+from recipe.sft import demonstration_files, launch, train_under_torchrun, trained_model, verified_files
 from recipe.studies.manifest import StudyError
 from tests.models import make_cached, make_model
 from tests.recipe.evaluation.conftest import task
@@ -131,6 +134,30 @@ def test_supervised_training_takes_a_hub_name_and_keeps_its_weights(tmp_path, mo
     assert launch(config) == 2
     assert "another model 'start'" in capsys.readouterr().err
     assert len(started) == 1
+
+
+def test_a_tokenizer_without_chat_template_is_refused(tmp_path, capsys):
+    write_rows(tmp_path / "train.parquet", [demonstration(0, 20)])
+    config = training(tmp_path, 128)
+    config.model = {"path": str(make_model(tmp_path / "base"))}
+    (tmp_path / "base" / "tokenizer_config.json").write_text('{"bos_token": "<s>"}')
+    assert launch(config) == 2
+    assert "base has no chat template: take an instruct version" in capsys.readouterr().err
+
+
+def test_sigterm_reaches_the_training_and_is_no_failure(tmp_path, monkeypatch, capsys):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nwhile kill -TERM {os.getpid()}; do sleep 0.2; done\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    config = training(tmp_path, 128)
+    config.trainer = {"n_gpus_per_node": 1, "total_training_steps": 3, "device": "cpu"}
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # until it is passed on
+    try:
+        assert train_under_torchrun(config, tmp_path, []) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "was stopped; the same command resumes it" in capsys.readouterr().err
 
 
 def test_a_folder_takes_no_other_demonstrations_and_settings_and_loses_nothing(tmp_path, monkeypatch, capsys):

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +26,24 @@ def run(tmp_path: Path) -> RunDirectory:
 def sigterm() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.01)
+
+
+def test_a_command_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path):
+    start = (
+        "import subprocess, time; from recipe.runtime.stop_request import end_with_parent as ending\n"
+        "print(subprocess.Popen(['sleep', '600'], preexec_fn=ending, start_new_session=True).pid, flush=True)\n"
+        "time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", start], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    state = Path(f"/proc/{child}/stat")
+    deadline = time.monotonic() + 30
+    while state.exists() and state.read_text().split()[2] != "Z" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert time.monotonic() < deadline
 
 
 def test_the_first_signal_lets_the_step_end_and_the_trainer_save(run: RunDirectory, capsys):
