@@ -22,10 +22,11 @@ def convert(gguf: Path, header: Header, out: Path) -> int:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    found = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    found: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    load: Any = AutoModelForCausalLM.from_pretrained  # its annotations know no loading info
     try:
         tokenizer = with_header(AutoTokenizer.from_pretrained(**found), header)
-        model, loaded = AutoModelForCausalLM.from_pretrained(**found, dtype=torch.bfloat16, output_loading_info=True)
+        model, loaded = load(**found, dtype=torch.bfloat16, output_loading_info=True)
     except PretrainedError:
         raise
     except Exception as error:  # transformers raises errors of many kinds for files it can't convert

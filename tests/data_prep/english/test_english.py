@@ -26,7 +26,7 @@ from data_prep.schema import DataFileError, Demonstration, read_rows
 from data_prep.sources.agents import for_agent
 from rewards import compute_score
 
-FUNCTIONS = {"seed": 0, "count": 48, "levels": (1,)}
+LOWEST = (1,)
 FILES = ("train", "val", "test", "sft_train", "sft_val")
 
 
@@ -80,12 +80,16 @@ def test_a_problem_has_one_split_whatever_the_seed(skill):
 
 def test_the_function_of_a_problem_is_in_one_split_for_all_skills():
     drawn = {
-        split: {one.origin for skill in ("write", "repair", "trace") for one in problems(skill, split, **FUNCTIONS)}
+        split: {
+            one.origin
+            for skill in ("write", "repair", "trace")
+            for one in problems(skill, split, seed=0, count=48, levels=LOWEST)
+        }
         for split in ("train", "sft_train", "val", "test")
     }
     assert all(len(origins) > 40 for origins in drawn.values())
     assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
-    written, traced = (next(problems(skill, "val", seed=0, count=1, levels=(1,))) for skill in ("write", "trace"))
+    written, traced = (next(problems(skill, "val", seed=0, count=1, levels=LOWEST)) for skill in ("write", "trace"))
     assert written.origin == f"function/{written.key}"
     assert traced.key.startswith(f"{traced.origin.removeprefix('function/')}\n")
 
