@@ -200,7 +200,7 @@ async def one_of_step(service: CreditService, group: str, number: int, text: str
         read = partial(what_is_read, "code")
         one = RolloutSample(group, number, ["code", truth], text, ids, info, reads=read)
         found = await service.credit(one, TOKENIZER, judge)
-        assert (found["credit_cause"], found["credit_unjudged"]) == ("", 0), found
+        assert (found.cause, found.unjudged) == ("", 0), found
 
 
 async def processor_seconds_of_step(budget: int, seed: int) -> float:

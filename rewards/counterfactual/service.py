@@ -27,6 +27,7 @@ from rewards.counterfactual.siblings import Sibling
 from rewards.counterfactual.step_keys import state_keys
 from rewards.counterfactual.tokens import token_offsets, token_steps
 from rewards.environments import Environment, play
+from rewards.sample_credit import SampleCredit
 from rewards.sandbox.client.accounting import at_most, counted
 
 logger = logging.getLogger(__name__)
@@ -155,15 +156,8 @@ class CreditService:
         self._saved_in = 0
         self._waiting = 0
 
-    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: AnswerScorer) -> dict[str, Any]:
-        """The credits of one sample for the trainer, with keys that start with `credit_`; the same keys on every path.
-
-        credit_values (K,) float32, NaN for a step without credit; credit_keys, K strings, equal for the same step of
-        siblings, "" where unknown; credit_tests (K, tests) float32, the step's part in each test, without tests where
-        they are unknown; credit_steps (T,) int32, the step of each response token or -1; credit_spans (K, 2) int32,
-        characters of each step; credit_cause and credit_reason, why no step has a credit, as an identifier and as a
-        sentence; counts and seconds.
-        """
+    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: AnswerScorer) -> SampleCredit:
+        """The credits of one sample, for the trainer."""
         spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
@@ -171,35 +165,23 @@ class CreditService:
             answer = sample.group, _answer(sample, tokenizer)
             limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
             own = Outcome(reward_of(sample.info), self.answers.tests(*answer))
-            found = await self._estimate(sample, part, judge, spent, resume, limits, own)
-            spans, steps = _placed(found, part, sample, tokenizer)
+            credits = await self._estimate(sample, part, judge, spent, resume, limits, own)
+            spans, steps = _placed(credits, part, sample, tokenizer)
         except Exception as error:  # a failed estimate must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
             cause = f"failed: {type(error).__name__}: {error}"
-            found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
-        return {
-            "credit_values": np.asarray(found.values, dtype=np.float32),
-            "credit_keys": list(found.keys),
-            "credit_tests": np.asarray(found.tests, dtype=np.float32),
-            "credit_steps": steps,
-            "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
-            "credit_cause": found.cause.split(":")[0],
-            "credit_reason": found.cause.partition(": ")[2],
-            "credit_equal_steps": found.equal,
-            "credit_unreached": found.unreached,
-            "credit_unexecuted": found.unexecuted,
-            "credit_asked": found.asked,
-            "credit_invalid": found.invalid,
-            "credit_unjudged": found.unjudged,
-            "credit_timeouts": found.timeouts,
-            "credit_unmet": int(spent.unmet),
-            "credit_replays": found.replays,
-            "credit_requests": spent.requests,
-            "credit_cache_hits": spent.cache_hits,
-            "credit_seconds": found.seconds,
-            "credit_busy_seconds": spent.busy_seconds,
-            "credit_generated": spent.generated,
-        }
+            credits, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
+        return SampleCredit(
+            values=np.asarray(credits.values, dtype=np.float32), keys=list(credits.keys),
+            tests=np.asarray(credits.tests, dtype=np.float32),
+            steps=steps, spans=np.asarray(spans, dtype=np.int32).reshape(-1, 2),
+            cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
+            equal_steps=credits.equal, unreached=credits.unreached, unexecuted=credits.unexecuted,
+            asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged, timeouts=credits.timeouts,
+            replays=credits.replays, seconds=credits.seconds,
+            unmet=int(spent.unmet), requests=spent.requests, cache_hits=spent.cache_hits,
+            busy_seconds=spent.busy_seconds, generated=spent.generated,
+        )  # fmt: skip
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
         """The whole trajectory; for an agent with steps inside a program, the turn that is its answer."""
@@ -310,10 +292,10 @@ def _answer(sample: RolloutSample, tokenizer: Any) -> str:
 
 
 def _placed(
-    found: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
+    credits: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Spans of the steps in characters of the whole response, and the step of each of its tokens."""
-    spans = [(step.start, step.end) for step in found.steps]
+    spans = [(step.start, step.end) for step in credits.steps]
     own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
     steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
     steps[part.first : part.first + len(own)] = own
