@@ -18,7 +18,7 @@ from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["compute_score", "setting_names", "what_is_read"]
+__all__ = ["compute_score", "setting_names", "verifier_inputs"]
 
 _logged_failures: set[str] = set()
 
@@ -61,7 +61,7 @@ async def compute_score(
     return verdict.as_reward(time.perf_counter() - started, busy.seconds)
 
 
-def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
+def verifier_inputs(data_source: str, response: str, **kwargs: Any) -> list[str]:
     """The parts of a response that `compute_score` depends on: responses equal in them get the same verdict.
 
     kwargs: as passed to `compute_score`.

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
-from rewards import compute_score, what_is_read
+from rewards import compute_score, verifier_inputs
 from rewards.counterfactual.groups import SharedBoard, skips
 from rewards.counterfactual.plan import Plan
-from rewards.counterfactual.policy import SharedPolicy, wanted
+from rewards.counterfactual.policy import SharedPolicy, needs_policy
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.skills import skill_assigner, task_of
@@ -53,7 +53,7 @@ def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
     if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
         return lambda data_source, group, text: [group, text]
     settings = function.get("reward_kwargs") or {}
-    return lambda data_source, group, text: what_is_read(data_source, text, **settings)
+    return lambda data_source, group, text: verifier_inputs(data_source, text, **settings)
 
 
 class SkillCreditRewardManager(RewardManagerBase):
@@ -69,7 +69,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
         self._reads = _reader(config)
-        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if wanted(config) else None
+        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if needs_policy(config) else None
         self._reported: set[str] = set()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:

@@ -198,7 +198,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         ]
         levels: list[float] = []
         agreements = constraint_gradients(self.engine, sources, update.constraints, self._micro_batch(), levels)
-        update.see_levels(levels)
+        update.record_levels(levels)
         found(agreements)
         return update
 
@@ -208,7 +208,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         self._measure = partial(measured_levels, self.engine, list(sets.values()), temperature, self._micro_batch())
         known = all(name in self._accepted for name, kept in sets.items() if kept)
         levels = [self._accepted.get(name, math.nan) for name in sets] if known else self._measure()
-        update.see_levels(levels)
+        update.record_levels(levels)
         update.verify(levels, tries)
 
     def _verify(self, update: SafeUpdate) -> None:

@@ -196,7 +196,7 @@ class SafeUpdate:
         """Each gradient's error over its length, times the configured number of standard errors."""
         return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
 
-    def see_levels(self, levels: Sequence[float]) -> None:
+    def record_levels(self, levels: Sequence[float]) -> None:
         """Take the levels of the anchor sets that are measured (NaN: none) and not known yet."""
         self.levels = [
             now if old is None and not math.isnan(now) else old for old, now in zip(self.levels, levels, strict=True)

@@ -25,7 +25,7 @@ class Alerts:
         self._rows = run.metrics()
         self._sent = {event.get("rule") for event in run.events() if event["event"] == EVENT}
 
-    def see(self, row: dict[str, float]) -> None:
+    def check(self, row: dict[str, float]) -> None:
         """Judge the run with this row of metrics, its newest, and send what is found for the first time."""
         self._rows.append(row)
         del self._rows[KEPT:-KEPT]

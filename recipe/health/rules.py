@@ -17,13 +17,13 @@ PROJECTION = "actor/projection"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. metric: what it reads; healthy: the range; advice: what to try; see: what was found, or None."""
+    """One rule. metric: what it reads; healthy: the range; advice: what to try; problem: what was found, or None."""
 
     name: str
     metric: str
     healthy: str
     advice: str
-    see: Callable[[Record], str | None]
+    problem: Callable[[Record], str | None]
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,8 @@ RULES = (
 
 
 def findings(run: Record, names: Collection[str] | None = None) -> Iterator[Finding]:
-    """What the run broke, in the order of the rules; names: of the rules to ask, all without it."""
+    """What the run broke, in the order of the rules; names: of the rules to apply, all without it."""
     for rule in RULES:
-        seen = rule.see(run) if names is None or rule.name in names else None
+        seen = rule.problem(run) if names is None or rule.name in names else None
         if seen is not None:
             yield Finding(rule, seen)

@@ -25,7 +25,7 @@ class RunStopped(RuntimeError):
     """The run ended early because it was asked to; the message addresses the user."""
 
 
-def is_asked(run: RunDirectory) -> bool:
+def stop_requested(run: RunDirectory) -> bool:
     """Whether the run has been asked to stop."""
     return (run.path / FILE).exists()
 

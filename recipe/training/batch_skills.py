@@ -92,7 +92,7 @@ def accepted_solutions(
         yield infos[position]["skill"], task_of(info), StoredSolution(*(data[field][row].tolist() for field in fields))
 
 
-def dealt_over_ranks(
+def balanced_over_ranks(
     flags: Sequence[bool], lengths: Sequence[int], ranks: int, cells: Sequence[int] | None = None
 ) -> list[int]:
     """An order of the samples that gives every rank equally many of each kind, balanced by length.
@@ -159,4 +159,4 @@ def order_for_constraints(batch: KVBatchMeta, fields: TensorDict, ranks: int) ->
     live = torch.tensor([bool(row.any()) for row in fetch(batch, "advantages")["advantages"].unbind()])
     cells = 4 * fields[SKILL] + 2 * fields[HALF] + live
     lengths = [tag["seq_len"] for tag in batch.tags]
-    return dealt_over_ranks(fields[MEMORY].tolist(), lengths, ranks, cells.tolist())
+    return balanced_over_ranks(fields[MEMORY].tolist(), lengths, ranks, cells.tolist())

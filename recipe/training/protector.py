@@ -35,7 +35,7 @@ class Peaks:
         self.latest: dict[str, float] = {}
         self._seen: dict[str, int] = {}
 
-    def see(self, accuracies: Mapping[str, float | None]) -> None:
+    def record(self, accuracies: Mapping[str, float | None]) -> None:
         """Record an accuracy in [0, 1] of each skill; None for a skill that was not measured."""
         for name, accuracy in accuracies.items():
             if accuracy is None:
@@ -96,13 +96,13 @@ class Protector:
         self.anchors = Anchors()
         self.rewards: dict[str, Reward] = {}
 
-    def see_validation(self, metrics: Mapping[str, float]) -> None:
+    def record_validation(self, metrics: Mapping[str, float]) -> None:
         """Record the accuracies of a validation."""
-        self.validated.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
+        self.validated.record({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
 
-    def see_training(self, metrics: Mapping[str, float]) -> None:
+    def record_training(self, metrics: Mapping[str, float]) -> None:
         """Record the accuracies of a training step's samples, including those of memory prompts."""
-        self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
+        self.trained.record({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
     def active(self, guarded: Sequence[str] | None = None) -> list[str]:
         """Names of the skills that the next update protects.
@@ -124,11 +124,11 @@ class Protector:
             if accuracy is not None
         }
 
-    def see_rewards(self, rewards: Mapping[str, Reward]) -> None:
+    def record_rewards(self, rewards: Mapping[str, Reward]) -> None:
         """Record the reward of each skill's samples of this step: the levels of constraints from rollouts."""
         self.rewards = dict(rewards)
 
-    def see_update(self, metrics: Mapping[str, Any]) -> None:
+    def record_update(self, metrics: Mapping[str, Any]) -> None:
         """Record the levels that an update measured; a constraint's first one becomes its anchor."""
         prefix = "actor/projection/level/"
         for key in [key for key in metrics if key.startswith(prefix)]:

@@ -287,7 +287,9 @@ class PromptSchedule:
         others = [row for row in stored if row not in turned]
         return [*turned, *others[: len(stored) - len(turned)]]
 
-    def see(self, infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
+    def record(
+        self, infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tasks: Sequence[str]
+    ) -> dict[str, float]:
         """Record a step's samples, aligned lists; returns metrics. infos: of the rewards. prompts: one for each group.
 
         Samples without a verified reward are unknown.
@@ -300,11 +302,11 @@ class PromptSchedule:
                 if right is not None:
                     rights_of[str(info["skill"])].append(right)
             means = {skill: sum(found) / len(found) for skill, found in rights_of.items()}
-            self.weights.see(means, zero_gradient_shares(infos, prompts))
+            self.weights.update(means, zero_gradient_shares(infos, prompts))
             metrics |= self.weights.metrics()
         if self.mastered is not None:
             skills = (str(info.get("skill")) for info in infos)
-            self.mastered.see(zip(skills, tasks, rights, strict=True))
+            self.mastered.record(zip(skills, tasks, rights, strict=True))
             metrics |= {f"protocol/mastered/{skill}": float(len(self.mastered.of(skill))) for skill in self.plan.skills}
         return metrics
 

@@ -43,7 +43,7 @@ class SkillWeights:
         raised = np.exp(self.weights - self.weights.max())
         return np.asarray(raised / raised.sum(), dtype=np.float64)
 
-    def see(self, accuracies: Mapping[str, float], zero: Mapping[str, float]) -> None:
+    def update(self, accuracies: Mapping[str, float], zero: Mapping[str, float]) -> None:
         """Move the weights by a step's accuracies; shares of groups without gradient change the next prompts only.
 
         A skill without verified samples counts as unchanged.

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from data_prep.micro.model import make_tokenizer
-from rewards import compute_score, what_is_read
+from rewards import compute_score, verifier_inputs
 from rewards.counterfactual.groups import GroupBoard, group_advantage
 from rewards.counterfactual.judging import reward_of
 from rewards.counterfactual.plan import Plan
@@ -400,7 +400,7 @@ def test_texts_that_read_the_same_are_verified_once():
     judge = Judge()
     texts = [f"{word}\n```python\n{PROGRAM}\n```" for word in ("x", "y")]
     group = [
-        replace(sample(number, text), reads=lambda text: what_is_read("code", text))
+        replace(sample(number, text), reads=lambda text: verifier_inputs("code", text))
         for number, text in enumerate(texts)
     ]
     run(*[replace(one, info={"score": 1.0, "pass_ratio": 1.0}) for one in group], service=service(), judge=judge)
