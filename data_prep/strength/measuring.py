@@ -175,16 +175,16 @@ async def _returned(
 ) -> list[str | None]:
     """The values of expressions as literals; after one that ends the run, another run takes the rest."""
     imports = "\n".join(dict.fromkeys(one.imports for one in inputs))
-    found: list[str | None] = []
+    values: list[str | None] = []
     for _ in range(_RESTARTS):
-        if len(found) >= len(inputs):
+        if len(values) >= len(inputs):
             break
-        job = {"program": solution, "imports": imports, "expressions": [one.text for one in inputs[len(found) :]]}
+        job = {"program": solution, "imports": imports, "expressions": [one.text for one in inputs[len(values) :]]}
         run = await sandbox.run(_driver(), stdin=json.dumps(job), timeout=2 * how.timeout, memory_mb=how.memory_mb)
-        found += [json.loads(line) for line in run.stdout.split("\n")[:-1]]
+        values += [json.loads(line) for line in run.stdout.split("\n")[:-1]]
         if not run.passed:
-            found.append(None)
-    return [*found, *[None] * len(inputs)][: len(inputs)]
+            values.append(None)
+    return [*values, *[None] * len(inputs)][: len(inputs)]
 
 
 @cache

@@ -65,12 +65,12 @@ def prepared(model: Path, prompts: Sequence[Messages], max_tokens: int) -> list[
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
     context = getattr(AutoConfig.from_pretrained(model).get_text_config(), "max_position_embeddings", None) or math.inf
-    found = []
+    fitting = []
     for messages in prompts:
         tokens = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
         if (room := min(max_tokens, context - len(tokens))) >= 1:
-            found.append(Prompt(messages, tokens, int(room)))
-    return found
+            fitting.append(Prompt(messages, tokens, int(room)))
+    return fitting
 
 
 def of_transformers(model: Path, prompts: Sequence[Prompt]) -> Iterator[GreedyAnswer]:

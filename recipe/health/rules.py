@@ -90,7 +90,7 @@ def _gradient(run: Record) -> str | None:
     values = run.values("actor/grad_norm")
     usual = sorted(values)[len(values) // 2] if values else 0.0
     if usual > 0 and max(values) > 20 * usual:
-        step, value = max(run.steps_where("actor/grad_norm"), key=lambda found: found[1])
+        step, value = max(run.steps_where("actor/grad_norm"), key=lambda pair: pair[1])
         return f"{value:.3g} in step {step}, {value / usual:.0f} times the median"
     return None
 
@@ -125,7 +125,7 @@ def _masked(run: Record) -> str | None:
     masked = [(step, share) for step, share in run.steps_where("reward/masked_share") if share > 0]
     if not masked:
         return None
-    step, share = max(masked, key=lambda found: found[1])
+    step, share = max(masked, key=lambda pair: pair[1])
     return f"samples without a verdict in {len(masked)} steps, most in step {step}: {share:.1%}"
 
 

@@ -59,13 +59,13 @@ def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
     """
     files = [(number, path) for number, run in enumerate(runs) for path in _files(run)]
     counts = [_lines(path) for _, path in files]
-    found = Samples()
+    samples = Samples()
     for (number, path), count, share in zip(files, counts, shares(counts, limit), strict=True):
-        share = 0 if found.full else share
-        found.left_out += count - share
+        share = 0 if samples.full else share
+        samples.left_out += count - share
         for sample in islice(_samples(path), share):
-            found.add(number, int(path.stem.rpartition("_")[2]), sample)
-    return found
+            samples.add(number, int(path.stem.rpartition("_")[2]), sample)
+    return samples
 
 
 def shares(counts: Sequence[int], limit: int) -> list[int]:

@@ -125,11 +125,11 @@ def application(folder: Path, host: str = "127.0.0.1") -> Starlette:
             return refusal(400, f"name 1 to {MOST} runs: /page?run=EXPERIMENT/RUN&run=...")
         now = time.time()
         runs.rows(now)  # a run may have begun since the last look
-        found = [runs.row(name, now) for name in names]
-        if missing := [name for name, one in zip(names, found, strict=True) if one is None]:
+        rows = [runs.row(name, now) for name in names]
+        if missing := [name for name, one in zip(names, rows, strict=True) if one is None]:
             return refusal(404, f"there is no run {json.dumps(missing[0])} in this folder")
         try:
-            text = pages.page([one for one in found if one], now)
+            text = pages.page([one for one in rows if one], now)
         except Exception as error:  # the files of a run may be anything
             return refusal(422, f"the page cannot be made: {type(error).__name__}: {error}")
         return HTMLResponse(text.encode("utf-8", "replace"), headers=HEADERS)

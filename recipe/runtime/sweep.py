@@ -99,8 +99,8 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
         print(f"== {name}: finished before", flush=True)
         return
     print(f"== {name}", flush=True)
-    own = [override for override in overrides if not override.startswith("run.name=")]
-    training = subprocess.Popen([sys.executable, "-m", "recipe.train", *own, f"run.name={name}"])
+    others = [override for override in overrides if not override.startswith("run.name=")]
+    training = subprocess.Popen([sys.executable, "-m", "recipe.train", *others, f"run.name={name}"])
     with passing_sigterm_on(training):
         status = training.wait()
     if status == STATUS:

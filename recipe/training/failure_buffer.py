@@ -80,10 +80,10 @@ class MasteredPrompts:
         groups: dict[tuple[str, str], list[bool | None]] = defaultdict(list)
         for skill, task, right in results:
             groups[skill, task].append(right)
-        for (skill, task), found in groups.items():
-            if False in found:
+        for (skill, task), rights in groups.items():
+            if False in rights:
                 self._known[skill].pop(task, None)
-            elif None not in found:
+            elif None not in rights:
                 self._known[skill].setdefault(task)
         for known in self._known.values():
             while len(known) > self.capacity:

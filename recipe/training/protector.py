@@ -41,11 +41,11 @@ class Peaks:
             if accuracy is None:
                 continue
             seen = self._seen.get(name, 0)
-            kept = min(self.average, seen / (seen + 1))
+            weight = min(self.average, seen / (seen + 1))
             self._seen[name] = seen + 1
-            self.latest[name] = kept * self.latest.get(name, 0.0) + (1 - kept) * accuracy
+            self.latest[name] = weight * self.latest.get(name, 0.0) + (1 - weight) * accuracy
             # Until the average has its full length, it is nearly as noisy as a single measurement.
-            if kept == self.average:
+            if weight == self.average:
                 self.best[name] = max(self.latest[name], self.best.get(name, 0.0))
 
     def below(self, name: str) -> float:
@@ -116,11 +116,11 @@ class Protector:
 
     def forgotten(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """``skill/<name>/below_peak``: best minus current accuracy of each skill in this validation."""
-        found = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
+        accuracies = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
         best = self.validated.best
         return {
             f"skill/{name}/below_peak": max(best.get(name, accuracy), accuracy) - accuracy
-            for name, accuracy in found.items()
+            for name, accuracy in accuracies.items()
             if accuracy is not None
         }
 
@@ -177,15 +177,15 @@ class Protector:
 
     def _constraints(self, name: str, staged: bool) -> list[Constraint]:
         """One constraint per source. staged: the skill is not trained now, so its store is as full as it gets."""
-        skill, found = self.all_names.index(name), []
+        skill, constraints = self.all_names.index(name), []
         for source, constraint in self._constraint_names(name).items():
             epsilon = self.settings.epsilon_for(name, source)
             if source == "rollouts":
-                found.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
+                constraints.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
             else:
                 stored = self._newest(name, self.settings.solutions_per_protected)
-                found.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
-        return found
+                constraints.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
+        return constraints
 
     def _on_rollouts(self, constraint: Constraint, skill: str) -> Constraint:
         """The constraint with its level, the reward of this step's samples, and its anchor, the first of them."""

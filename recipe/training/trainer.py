@@ -256,10 +256,10 @@ class SkillCreditTrainer(PPOTrainerSync):
         data = fetch(batch, "advantages", "response_mask", "uid")
         log_probs = fetch(batch, "old_log_probs")["old_log_probs"] if credit.max_probability < 1.0 else None
         uids = [str(uid) for uid in list(data["uid"])]
-        rows, found = shaped_by_credit(
+        rows, shaping = shaped_by_credit(
             data["advantages"], data["response_mask"], uids, infos, credit, self.global_steps, log_probs
         )
-        metrics.update(found)
+        metrics.update(shaping)
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 

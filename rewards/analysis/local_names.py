@@ -43,14 +43,16 @@ class _ByPlace(Renaming):
         depth = len(self.scopes)
         if not isinstance(scope, _FUNCTIONS):
             return {name: f"variable {depth}.{number}" for number, name in enumerate(names)}
-        found = {name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names}
-        return {name: name for name in names} | _loop_names(scope, depth) | found
+        parameters = {
+            name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names
+        }
+        return {name: name for name in names} | _loop_names(scope, depth) | parameters
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[str]:
-    own = function.args
-    rest = [part for part in (own.vararg, own.kwarg) if part]
-    return [part.arg for part in (*own.posonlyargs, *own.args, *own.kwonlyargs, *rest)]
+    arguments = function.args
+    rest = [part for part in (arguments.vararg, arguments.kwarg) if part]
+    return [part.arg for part in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest)]
 
 
 def _loop_names(scope: ast.AST, depth: int) -> dict[str, str]:

@@ -91,9 +91,9 @@ class Replayer:
             return UNKNOWN
         except Exception:
             value = UNKNOWN
-        found = value if isinstance(value, Outcome) else Outcome(value)
-        self.unjudged += not math.isfinite(found.score)
-        return found
+        outcome = value if isinstance(value, Outcome) else Outcome(value)
+        self.unjudged += not math.isfinite(outcome.score)
+        return outcome
 
     async def score(self, changed: WrittenSolution | None) -> Array:
         """(1 + tests,): R of a changed solution, and which tests it passed."""

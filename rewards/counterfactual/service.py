@@ -121,9 +121,9 @@ class _CachedVerifier:
                 answer = await play(self.sample.environment(), changed)
             self.spent.busy_seconds += busy.seconds
         with at_most(self.limit):
-            found = await judged(self.judge, answer, measured=measured)
-        self.spent.busy_seconds += found.seconds
-        return found.outcome, found.timeouts
+            judgement = await judged(self.judge, answer, measured=measured)
+        self.spent.busy_seconds += judgement.seconds
+        return judgement.outcome, judgement.timeouts
 
 
 class CreditService:
@@ -149,7 +149,7 @@ class CreditService:
         self.seed = seed
         # Outcomes of changed solutions, and how many of their runs hit a time limit.
         self.cache: ScoreCache[tuple[Outcome, int]] = ScoreCache(
-            cache_size, lambda found: math.isfinite(found[0].score)
+            cache_size, lambda scored: math.isfinite(scored[0].score)
         )
         self.answers = Answers()
         self.saved = 0
@@ -296,9 +296,9 @@ def _placed(
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Spans of the steps in characters of the whole response, and the step of each of its tokens."""
     spans = [(step.start, step.end) for step in credits.steps]
-    own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
+    part_steps = token_steps(token_offsets(tokenizer, part.token_ids), spans)
     steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
-    steps[part.first : part.first + len(own)] = own
+    steps[part.first : part.first + len(part_steps)] = part_steps
     shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
     return [(start + shift, end + shift) for start, end in spans], steps
 
@@ -310,12 +310,12 @@ def _resumer(sample: RolloutSample, part: _Part, tokenizer: Any, spent: _Spent) 
 
     async def resume(cut: int) -> str:
         assert sample.continue_prefix is not None
-        kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
-        drawn[kept] += 1
-        prefix = sample.token_ids[: part.first + kept]
-        new = await sample.continue_prefix(prefix, (sample.number, drawn[kept]))
+        length = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
+        drawn[length] += 1
+        prefix = sample.token_ids[: part.first + length]
+        new = await sample.continue_prefix(prefix, (sample.number, drawn[length]))
         spent.generated += len(new)
-        text: str = tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+        text: str = tokenizer.decode([*part.token_ids[:length], *new], skip_special_tokens=True)
         return text
 
     return resume

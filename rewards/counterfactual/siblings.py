@@ -84,10 +84,10 @@ def of_programs(
     members = {sibling.text: sibling for sibling in reversed(siblings) if isinstance(sibling.text, str)}
     texts = [text for text in dict.fromkeys(sibling.text for sibling in siblings) if isinstance(text, str)]
     texts = texts if solution in members else [solution, *texts]
-    found = _keyed(tuple(texts), unit, text_steps, asked)
+    by_text = _keyed(tuple(texts), unit, text_steps, asked)
     judged = {
         text: replace(keyed, reward=members[text].reward, tests=members[text].tests) if text in members else keyed
-        for text, keyed in found.items()
+        for text, keyed in by_text.items()
     }
     return judged[solution], [judged[text] for text in texts if text != solution and text in judged]
 
@@ -188,12 +188,12 @@ class Alternatives:
 
     def places(self, index: int) -> list[tuple[int, int]]:
         """The siblings with other code for this step, the best first, and their step; each different code once."""
-        found: dict[str, tuple[int, int]] = {}
+        by_code: dict[str, tuple[int, int]] = {}
         for number, other in enumerate(self.others):
             place = other.index(self.own.keys[index]) if self.own.keys[index] else None
-            if place is not None and other.codes[place] not in (self.own.codes[index], *found):
-                found[other.codes[place]] = number, place
-        return list(found.values())
+            if place is not None and other.codes[place] not in (self.own.codes[index], *by_code):
+                by_code[other.codes[place]] = number, place
+        return list(by_code.values())
 
     def promise(self, index: int) -> float:
         """What the best other code for this step may gain, from -1 to 1 (`_promised`); -1 if there is none."""
@@ -230,8 +230,8 @@ class Alternatives:
         return None
 
     def _in_own_names(self, piece: str, number: int) -> str | None:
-        own = renamed(piece, self._names(number))
-        return own if own is not None and names_read(own) <= self._readable else None
+        translated = renamed(piece, self._names(number))
+        return translated if translated is not None and names_read(translated) <= self._readable else None
 
     @cached_property
     def _readable(self) -> set[str]:

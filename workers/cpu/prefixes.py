@@ -53,8 +53,8 @@ def shared_prefixes(input_ids: Tensor, position_ids: Tensor) -> SharedPrefixes:
         rows.append(row)
         if row == len(kept):
             kept.append(index)
-    found = torch.tensor(rows)
-    return SharedPrefixes(torch.tensor(kept), found, _branches(found, position_ids))
+    row_of = torch.tensor(rows)
+    return SharedPrefixes(torch.tensor(kept), row_of, _branches(row_of, position_ids))
 
 
 def separate_sequences(position_ids: Tensor) -> Branches:

@@ -207,7 +207,7 @@ class Pool:
         turn = await self._lanes.acquire(long=True)
         ended = False
         try:
-            found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
+            verdicts = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
             ended = True
             self._lanes.finish(turn)
         except (WorkerFailed, Preempted) as error:
@@ -217,7 +217,7 @@ class Pool:
         finally:
             if not ended:
                 self._spawn(self._drop(turn))
-        return found == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
+        return verdicts == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
 
     async def _drop(self, turn: Turn) -> None:
         try:

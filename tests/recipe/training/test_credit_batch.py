@@ -94,8 +94,8 @@ def test_controls_shape_with_the_same_credits_in_another_order_or_with_the_other
 
 def test_rivals_are_chosen_by_the_mapping_and_give_what_their_papers_say():
     infos = [info([0.5, 0.0], [0, 0, 1, -1]), info([-0.5], [0, 0])]
-    for one, keys in zip(infos, (["state s", "state t"], ["state s"]), strict=True):
-        one["credit_keys"] = keys
+    for row, keys in zip(infos, (["state s", "state t"], ["state s"]), strict=True):
+        row["credit_keys"] = keys
     advantages = jagged([torch.full((4,), 1.0), torch.full((2,), -1.0)])
     log_probs = jagged([torch.tensor([0.5, 0.95, 0.5, 0.5]).log(), torch.tensor([0.5, 0.5]).log()])
 
