@@ -189,7 +189,7 @@ async def measure(samples: int, repeats: int) -> None:
 
 
 async def one_of_step(service: CreditService, group: str, number: int, text: str, truth: str, credited: bool) -> None:
-    """Verify one answer and, if asked for, estimate its credits."""
+    """Verify one answer and, if `credited`, estimate its credits."""
 
     async def judge(changed: str) -> Mapping[str, Any]:
         return await compute_score("code", changed, truth)

@@ -1,7 +1,7 @@
-"""What is wrong with a run, in words: ``python -m recipe.doctor RUN_DIRECTORY ...``.
+"""What is wrong with a run, as text: ``python -m recipe.doctor RUN_DIRECTORY ...``.
 
-Looks at metrics, events and configuration, also of a run that is under way, and says what is outside its healthy range
-and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
+Looks at metrics, events and configuration, also of a run that is under way, and reports what is outside its healthy
+range and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
 is not a run.
 """
 

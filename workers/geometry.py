@@ -35,7 +35,7 @@ _NO_MULTIPLIER = 1e-12
 KEPT = 1e-5
 # |x| / |d| up to which a closed loop may ask for gain: nearly opposite gradients would ask for any length.
 LONGEST = 2.0
-# Bisections of the gain that is asked for.
+# Bisections of the requested gain.
 _HALVINGS = 16
 
 
@@ -210,7 +210,7 @@ def solved(
 ) -> GeometrySolution:
     """The method's solution; a step that violates nothing is kept as it is.
 
-    bounded: where gain is asked for (eps < 0), it is scaled down so that |x| <= LONGEST |d|.
+    bounded: where gain is requested (eps < 0), it is scaled down so that |x| <= LONGEST |d|.
     """
     violated = geometry.cosines - noises + eps < 0
     kept, mu, feasible = 1.0, np.zeros(len(eps)), True

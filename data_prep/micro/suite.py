@@ -56,7 +56,7 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
         else:
             raise DataFileError(
                 f"skill '{skill}' has only about {len(seen)} prompts for the split '{split}' at difficulty "
-                f"{difficulty}, {count} were asked for; lower --limit or raise --difficulty"
+                f"{difficulty}, {count} were requested; lower --limit or raise --difficulty"
             )
         if split != "sft_train":
             seen.add(problem.prompt)

@@ -30,7 +30,7 @@ PARENT = Path("data/pretrained")
 class Source:
     """Where a model comes from; `gguf` puts its file into a working folder, or names it where it is.
 
-    download: bytes that `gguf` writes. parameters: their number, 0 if only the file says it.
+    download: bytes that `gguf` writes. parameters: their number, 0 if only the file states it.
     """
 
     name: str

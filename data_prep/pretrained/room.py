@@ -48,7 +48,7 @@ def folder_bytes(parameters: int) -> int:
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Bytes of memory that a new program can use, within the container's limit; None if the system does not say."""
+    """Bytes of memory that a new program can use, within the container's limit; None if it is not reported."""
     sizes = [limit - used for limit, used in _containers()]
     return min([*_stated(meminfo, "MemAvailable"), *(max(0, size) for size in sizes)], default=None)
 

@@ -70,7 +70,7 @@ async def measured(task: Task, sandbox: Sandbox, how: Measurement) -> Strength:
 async def _with_survivors(
     counts: Strength, solution: str, alive: Sequence[Mutant], suite: Suite, sandbox: Sandbox, how: Measurement
 ) -> Strength:
-    """The counts, with the accepted programs told apart by new tests."""
+    """The counts, with the accepted programs distinguished by new tests."""
     tests = await new_tests(solution, suite, sandbox, how, random.Random(f"{counts.id}/{how.seed}/inputs"))
     programs = [solution, *(one.source for one in alive)]
     cases = [test.case for test in tests]
@@ -100,7 +100,7 @@ async def _with_survivors(
 
 
 def _failed(result: CheckResult | InfrastructureError) -> frozenset[int]:
-    """The cases that a program failed by itself: those after a time-out were not run."""
+    """The cases that a program itself failed: those after a time-out were not run."""
     if isinstance(result, InfrastructureError):
         return frozenset()
     return frozenset(

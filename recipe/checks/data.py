@@ -106,7 +106,7 @@ def _without_steps(config: DictConfig, rows: list[Any]) -> list[PreflightFinding
         return []
     return [
         PreflightFinding(
-            f"credit cannot tell the answers of {TOOL_AGENT}'s tools from the policy's own steps",
+            f"credit cannot distinguish the answers of {TOOL_AGENT}'s tools from the policy's own steps",
             "credit, agent_name in data.train_files or actor_rollout_ref.rollout.agent.default_agent_loop",
             f"credit=off, or agents {', '.join(ENVIRONMENTS)}",
         )

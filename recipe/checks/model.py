@@ -16,7 +16,7 @@ from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.versions import CHECKPOINT_VERSION
 from recipe.records.versions import KEY as VERSION_KEY
 
-# Importing vLLM takes seconds, so it is asked only about other sizes.
+# Importing vLLM takes seconds, so it is queried only about other sizes.
 COMMON_HEAD_SIZES = (32, 64, 96, 128)
 
 KEY = "actor_rollout_ref.model.path"

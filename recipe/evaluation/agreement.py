@@ -123,7 +123,7 @@ def difference(number: int, ours: GreedyAnswer, theirs: GreedyAnswer) -> Differe
         return None
     pairs = enumerate(zip(ours.tokens, theirs.tokens, strict=False))
     place, pair = next(((place, pair) for place, pair in pairs if pair[0] != pair[1]), (0, None))
-    # Equal tokens with other texts, or an end without a token that says so, are no tie.
+    # Equal tokens with other texts, or an end without an end token, are no tie.
     gap = math.inf if pair is None else float(ours.log_probs[place, pair[0]] - ours.log_probs[place, pair[1]])
     return Difference(number, ours.text, theirs.text, gap)
 

@@ -99,7 +99,7 @@ def gpu_groups(gpus: Sequence[str], options: Sequence[str]) -> list[str | None]:
     """The GPUs of each server, by the sizes that the options of `vllm serve` name; GPUs too few for one more are idle.
 
     One server that sees all of them if vLLM makes replicas itself (--data-parallel-size), or if there are none, so that
-    vLLM says what is missing. ServerError if one server needs more than there are.
+    vLLM reports what is missing. ServerError if one server needs more than there are.
     """
     numbers = _numbers(options)
     if not gpus or any(name in numbers for name in _OWN_REPLICAS):

@@ -11,14 +11,14 @@ from recipe.records.experiment_page import failure_logged
 from recipe.records.run_directory import RunDirectory
 
 ALERTED = ("masked", "entropy", "line")
-"""Rules that a step can break for good; the others are read when a run has ended (`recipe.doctor`)."""
+"""Rules that a step can break permanently; the others are read when a run has ended (`recipe.doctor`)."""
 EVENT = "alert"
 KEPT = 64
-"""Of the first rows and of the newest ones: rules compare the two, and have seen the others when they were new."""
+"""Of the first rows and of the newest ones: rules compare the two, and have read the others when they were new."""
 
 
 class Alerts:
-    """Sends each kind of finding once per run, also over restarts: the events say which ones were sent."""
+    """Sends each kind of finding once per run, also over restarts: the events record which ones were sent."""
 
     def __init__(self, run: RunDirectory, config: DictConfig):
         self._run, self._config = run, config

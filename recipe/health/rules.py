@@ -1,7 +1,7 @@
 """Rules of a run's health: what each looks at, its healthy range, and what to try outside of it.
 
-A rule reads the metrics of the run (means over the first and the last steps, because one step is noise) and says what
-it saw, or nothing. Ranges are those of docs/reference/running.md, which holds the table of these rules.
+A rule reads the metrics of the run (means over the first and the last steps, because one step is noise) and reports
+what it found, or nothing. Ranges are those of docs/reference/running.md, which holds the table of these rules.
 """
 
 import math
@@ -28,7 +28,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that a run broke, and what was seen."""
+    """A rule that a run broke, and the measured evidence."""
 
     rule: Rule
     seen: str

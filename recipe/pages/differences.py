@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 _OF_EACH_RUN = ("run.command", "run.directory", "run.name", "run.root")
-"""Keys that differ between any two runs and say nothing about them."""
+"""Keys that differ between any two runs and carry no information."""
 
 
 def flat(config: DictConfig) -> dict[str, str]:
@@ -39,10 +39,10 @@ def _collect(node: DictConfig, prefix: str, values: dict[str, str]) -> None:
 def experiment_of(command: str) -> str | None:
     """The experiment that a run's command names."""
     try:
-        words = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError:
         return None
-    return next((word.partition("=")[2] for word in reversed(words) if word.startswith("experiment=")), None)
+    return next((word.partition("=")[2] for word in reversed(arguments) if word.startswith("experiment=")), None)
 
 
 def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, str]], str]:

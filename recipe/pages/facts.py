@@ -1,4 +1,4 @@
-"""What a page says of one run in numbers: state, skills, findings, interference, timings, cost and events."""
+"""What a page shows of one run in numbers: state, skills, findings, interference, timings, cost and events."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """All that a page says of a run, as its template reads it.
+    """All that a page shows of a run, as its template reads it.
 
     errors: standard error of each skill's last accuracy. timings: (part, seconds of a step, share of the step). cost:
     (what, how much). events: (when, event, step, the rest). counted: of the routine events.

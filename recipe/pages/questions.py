@@ -64,7 +64,7 @@ def questions(
     protects: bool,
     samples: Sequence[SampleRow],
 ) -> list[PageQuestion]:
-    """The questions and what a run says to them.
+    """The questions and how a run answers them.
 
     rows: metrics of each step. table: of its skills, their mean last. promise: of its verified steps. credit,
     protects: whether the run's settings ask for credit, and for projected steps. samples: those on the page.
@@ -139,7 +139,7 @@ def _credits(row: SampleRow) -> list[float]:
 
 
 def _tells(row: SampleRow) -> tuple[float, float, float]:
-    """How much a sample shows: both signs first, then the spread of its credits, then few words."""
+    """How much a sample shows: both signs first, then the spread of its credits, then a short text."""
     credits = _credits(row)
     spread = max(credits) - min(credits) if len(credits) > 1 else 0.0
     both = float(bool(credits) and min(credits) < 0 < max(credits))

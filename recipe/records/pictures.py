@@ -16,7 +16,7 @@ from recipe.records.run_directory import RunDirectory
 
 matplotlib.use("Agg")
 
-# Paul Tol's scheme "muted": nine colours that readers with any colour vision tell apart; gray is for training samples.
+# Paul Tol's scheme "muted": nine colours that readers with any colour vision distinguish; gray is for training samples.
 PALETTE = (
     "#332288", "#CC6677", "#117733", "#88CCEE", "#999933", "#882255", "#44AA99", "#AA4499", "#DDCC77",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """A list of all runs below a folder, live in a browser on this machine.
 
-Each run has its state, step, last metrics and page; checked runs share one page. Pages are made when asked for, from
+Each run has its state, step, last metrics and page; checked runs share one page. Pages are made on request, from
 the files as they are then. Nothing is written. It listens on 127.0.0.1: to see it from another machine, forward the
 port (ssh -L 8123:127.0.0.1:8123 MACHINE). Control-C ends it.
 """

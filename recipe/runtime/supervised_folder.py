@@ -11,7 +11,7 @@ METRICS = "metrics.jsonl"
 STATE_FILES = ("model_world_size_*.pt", "optim_world_size_*.pt", "extra_state_world_size_*.pt", "data_*.pt")
 """Of a checkpoint: what only the training itself reads."""
 STATE = frozenset({"model", "optimizer", "extra"})
-"""Contents of a checkpoint from which the training goes on as if it had not stopped."""
+"""Contents of a checkpoint from which the training resumes as if it had not stopped."""
 
 
 def step_folders(folder: Path) -> list[Path]:

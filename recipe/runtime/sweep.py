@@ -104,7 +104,7 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
     with passing_sigterm_on(training):
         status = training.wait()
     if status == STATUS:
-        sys.exit(STATUS)  # asked to stop: no other run begins
+        sys.exit(STATUS)  # stopped on request: no other run begins
     if status:
         print(f"== {name} failed: see {run.path}/logs", file=sys.stderr, flush=True)
         raise JobFailed(f"{name} ended with exit status {status}")

@@ -27,7 +27,7 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         self.board = groups.SharedBoard(self.config) if groups.needs_siblings(self.config) else None
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
-        """Run verl's loop with this sample's seed, or greedily if its row says so, then leave the group's board.
+        """Run verl's loop with this sample's seed, or greedily if its row requests it, then leave the group's board.
 
         Without a seed vLLM draws all samples from one generator, so the order of requests would decide the samples.
         Leaving the board, also after an error, keeps the other samples of the group from waiting for this one.

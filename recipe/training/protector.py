@@ -139,7 +139,7 @@ class Protector:
 
         step: seeds the random signs of a control.
         """
-        if guarded is not None:  # a skill that is trained again is protected anew afterwards
+        if guarded is not None:  # a skill that is trained again gets a new anchor afterwards
             trained = [name for name in self.names if name not in guarded]
             self.anchors.forget([each for name in trained for each in self._constraint_names(name).values()])
         staged = guarded is not None

@@ -1,7 +1,7 @@
 """Renaming of names to the place that binds them, so that statements compare equal wherever they stand in a program.
 
 Parameters of functions and lambdas, variables of comprehensions, and loop variables that nothing else uses get a name
-that says which one they are. All others stay: numbers by order of appearance would change with every statement before.
+for which one they are. All others stay: numbers by order of appearance would change with every statement before.
 """
 
 import ast
@@ -93,7 +93,7 @@ def _uses_in_loops(scope: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _bound_otherwise(node: ast.AST) -> Iterator[str]:
-    """Names that a node binds or declares without a Name node of their own."""
+    """Names that a node binds or declares without their own Name node."""
     if isinstance(node, ast.Global | ast.Nonlocal):
         yield from node.names
     elif isinstance(node, ast.alias):

@@ -142,10 +142,10 @@ class Answers:
         self._known: ScoreCache[Judged] = ScoreCache(size, lambda judgement: math.isfinite(reward_of(judgement.info)))
 
     async def verdict(self, group: str, answer: str, judge: AnswerScorer) -> dict[str, Any]:
-        """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, which it cannot
-        tell apart; the others take no time of sandbox workers. If the first could not be judged, each of the others
-        is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each different
-        answer again.
+        """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, whose
+        verdict is the same; the others take no time of sandbox workers. If the first could not be judged, each of the
+        others is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each
+        different answer again.
         """
         key = [group, answer]
         known = key in self._known

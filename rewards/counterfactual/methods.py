@@ -12,7 +12,7 @@ the parts have the credit as their mean). NaN: no credit.
 So the most negative evidence counts (a wrong or harmful step cost reward, whatever breaks without it); else what the
 step earns; and where that is 0, the replacement's: a step that no test needs has 0 in both, unless a sibling's version
 does harm. A step equal in all siblings has no replacement, and no credit (NaN) under `choice: informative`, where the
-group cannot tell it apart; a step that no run can reach has 0 without a replay, and so has one that no test executed.
+group has nothing to compare; a step that no run can reach has 0 without a replay, and so has one that no test executed.
 """
 
 import asyncio
@@ -204,7 +204,7 @@ async def _resample_beside_deletions(work: MethodInputs) -> Array:
 
 
 def _to_find(block: range, known: Mapping[int, Array], direct: Array, prefixes: Prefixes) -> float:
-    """How much a value within the block may tell."""
+    """How much a value within the block may explain."""
     if prefixes == "effects":
         return float(np.abs(direct[list(block), 0]).sum())
     return abs(float(_unexplained(block, known, direct)[0]))

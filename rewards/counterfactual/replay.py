@@ -9,7 +9,7 @@ a verifier may depend on layout):
     resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of the policy's continuations of a prefix
     returns           c_t = discount^(T-t) R(tau), without replays: only a comparison with siblings makes it a credit
 
-The first three may share the budget: `methods` says how their credits become one.
+The first three may share the budget: `methods` combines their credits.
 
 Estimand: except with `resample` the suffix is unchanged, so a credit is the step's direct effect (a plan or a comment
 has none). `resample` measures the total effect, which includes the step's effect on everything after it.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rewards.counterfactual.interventions import WrittenSolution
 
 Array = NDArray[np.float64]
-# Outcomes of more tests are not kept: they would cost more memory than they tell.
+# Outcomes of more tests are not kept: they would cost more memory than they are worth.
 MAX_TESTS = 256
 
 

@@ -1,4 +1,4 @@
-"""Solutions of one group beside each other: steps that are the same, and what a step may tell.
+"""Solutions of one group beside each other: steps that are the same, and how informative a step is.
 
 Sources of the same step: `step_keys` for programs and texts; for turns the state before the action.
 """
@@ -129,7 +129,7 @@ def equal_steps(own: Keyed, others: Sequence[Keyed]) -> set[int]:
 
 
 def informative(own: Keyed, others: Sequence[Keyed]) -> list[int]:
-    """The steps that may tell most first.
+    """The most informative steps first.
 
     That is, those whose code goes with the largest difference of mean outcomes, between the solutions that have it
     (this one included) and those that have other code or no such step; then those that most solutions write
@@ -217,7 +217,7 @@ class Alternatives:
         """What siblings wrote for this step that promises most, then that of the best sibling, then drawn; or None.
 
         Names that the sibling binds in other steps that are the same get this solution's names. Code that reads a name
-        which this solution lacks is left out: that it fails says nothing about the step.
+        which this solution lacks is left out: that it fails is no evidence about the step.
         """
         places = self.places(index)
         rng.shuffle(places)

@@ -34,7 +34,7 @@ class SharedPrefixes:
     """The U distinct prefixes of T packed tokens, each a row of states.
 
     kept: (U), the packed position of each one's last token where it occurs first. rows: (T), each token's row.
-    branches: the sequences that have rows of their own.
+    branches: the sequences that have separate rows.
     """
 
     kept: Tensor

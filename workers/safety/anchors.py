@@ -43,7 +43,7 @@ class Anchors:
             self._kept[name] = Anchor(level, anchor.solutions)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Forget the anchors of constraints whose skill is trained again: protection starts anew after that."""
+        """Forget the anchors of constraints whose skill is trained again: its protection restarts after that."""
         for name in names:
             self._kept.pop(name, None)
 

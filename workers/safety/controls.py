@@ -23,7 +23,7 @@ def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
         whole = torch.randint(0, 2, parameter.shape, generator=generator, dtype=torch.int8) * 2 - 1
         if isinstance(parameter, DTensor):
-            # Without a source rank every rank takes its part of its own, equal copy: nothing is sent.
+            # Without a source rank every rank takes its part of an equal local copy: nothing is sent.
             mesh, placements = parameter.device_mesh, parameter.placements
             whole = distribute_tensor(whole.to(parameter.device), mesh, placements, src_data_rank=None).to_local()
         signs.append(whole.to(parameter.device))

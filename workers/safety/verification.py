@@ -5,7 +5,7 @@ levels are summed over the ranks and their minimum is shared, so every rank take
 
 Optimiser state: the first moment (`exp_avg`, `momentum_buffer`) is multiplied by the share of the step that remains,
 so that momentum does not press on what was refused; with an undone step it restarts at 0. The second moment and the
-step count stay: they say how large gradients are, which a refusal does not change.
+step count stay: they measure how large gradients are, which a refusal does not change.
 """
 
 import math

@@ -34,7 +34,7 @@ log = logging.getLogger("rewards.sandbox")
 
 
 class Transient(Exception):
-    """A failure that a retry may clear. `retry_after`: seconds the server asked to wait."""
+    """A failure that a retry may clear. `retry_after`: seconds that the server requests to wait."""
 
     def __init__(self, message: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Transient(Exception):
 
 
 class ForeignLine(Transient):
-    """An answer that does not carry the token of the program that asked: it belongs to another one."""
+    """An answer that does not carry the token of the requesting program: it belongs to another one."""
 
 
 def unreachable(base: str, error: httpx.HTTPError) -> Transient:

@@ -2,7 +2,7 @@
 
 Every operation on a stand-in is a request to the program's process; the reply is data or another stand-in. One question
 is never sent: whether an object equals, precedes or contains something. The program's own class would decide, and a
-class can be written to say yes to everything. Objects that hold a builtin value (a subclass of list, a namedtuple, a
+class can be written to accept everything. Objects that hold a builtin value (a subclass of list, a namedtuple, a
 Counter) are compared by that value instead.
 """
 

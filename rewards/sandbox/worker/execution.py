@@ -173,7 +173,7 @@ class Server:
 
 
 class Child:
-    """One running child of a fork server, seen from outside.
+    """One running child of a fork server, as its worker handles it.
 
     On the control channel, a program's messages are counted (`runs_done`: one byte per run) and a judge's are stored
     unparsed (`verdicts`); anything else closes the channel.
