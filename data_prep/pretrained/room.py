@@ -48,9 +48,9 @@ def folder_bytes(parameters: int) -> int:
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Bytes of memory that a new program can use, within the container's limit; None if it is not reported."""
-    sizes = [limit - used for limit, used in _containers()]
-    return min([*_stated(meminfo, "MemAvailable"), *(max(0, size) for size in sizes)], default=None)
+    """Bytes of memory that a new program can use, within the container's limit; None if the system does not say."""
+    found = [limit - used for limit, used in _containers()]
+    return min([*_stated(meminfo, "MemAvailable"), *(max(0, size) for size in found)], default=None)
 
 
 def total_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:

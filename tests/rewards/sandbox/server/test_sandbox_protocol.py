@@ -1,4 +1,4 @@
-"""SandboxFusion's API: judged by its official client, by its documented answers, and by what our additions
+"""SandboxFusion's protocol: judged by its official client, by its documented answers, and by what our additions
 promise."""
 
 # Programs stand here as they are sent; either branch of a try is an outcome.
