@@ -91,15 +91,15 @@ def compare(out: Path, prompts: Sequence[Messages], max_tokens: int, platform: s
     if not asked:
         raise ServerError(f"no validation prompt fits into the context of {out}; --prompts 0 leaves out the comparison")
     differing = differences(out, asked, platform, options)
-    if wrong := [difference for difference in differing if not difference.is_near_tie]:
+    if wrong := [each for each in differing if not each.is_near_tie]:
         raise ServerError(
             f"vLLM and transformers give different greedy texts for {out}, by more than a near tie ({NEAR_TIE} nats): "
             f"one of them does not compute this model. {wrong[0]}"
         )
     equal = f"{len(asked) - len(differing)} of {len(asked)}" if differing else str(len(asked))
     print(f"vLLM and transformers give the same greedy text for {equal} validation prompts")
-    for difference in differing:
-        print(f"a near tie, no error: {difference}")
+    for each in differing:
+        print(f"a near tie, no error: {each}")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Credit of one sample, on its way from the reward worker to the trainer and to the files of a run."""
+"""Credit of one sample, from the reward worker to the trainer and the run's files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 PREFIX = "credit_"
-"""Of the keys of a credit among the reward components of its sample."""
+"""Of its keys among a sample's reward components."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class SampleCredit(ReplayCounts):
 
     @classmethod
     def of_info(cls, info: Mapping[str, Any]) -> Self | None:
-        """The credit among a sample's reward components; None for a sample that was to have none."""
+        """The credit among a sample's reward components; None if there is none."""
         if f"{PREFIX}cause" not in info:
             return None
         return cls(**{field.name: info[PREFIX + field.name] for field in fields(cls)})

@@ -97,13 +97,13 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
 
 def draw_interference(record: SkillRecord, path: Path) -> Path:
     """Draw the measured and the predicted change of each skill in each stage, each with a separate scale."""
-    interference = record.interference
-    panels = [_Panel("measured change of the accuracy (points)", 100 * interference.measured, record.stages, _POINTS)]
-    if interference.predicted is not None:
-        correlation = "undefined" if np.isnan(interference.correlation) else f"{interference.correlation:.2f}"
+    changes = record.interference
+    panels = [_Panel("measured change of the accuracy (points)", 100 * changes.measured, record.stages, _POINTS)]
+    if changes.predicted is not None:
+        correlation = "undefined" if np.isnan(changes.correlation) else f"{changes.correlation:.2f}"
         over = "" if record.trained is None else " between skills"
         title = f"{_PREDICTED[record.predicted_by]}\n(correlation{over}: {correlation})"
-        panels.append(_Panel(title, interference.predicted, record.stages, _SMALL))
+        panels.append(_Panel(title, changes.predicted, record.stages, _SMALL))
     return save(_heat_maps(panels, record.skills, "stage"), path, colours=256)
 
 

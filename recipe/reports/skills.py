@@ -183,9 +183,8 @@ def promise_table(runs: Sequence[FinishedRun]) -> str:
         promises = [run.promise for run in of_arm if run.promise]
         verified, levels = sum(each.verified for each in promises), sum(each.levels for each in promises)
         below = sum(each.below for each in promises)
-        shares = [
-            f"{100 * sum(of) / verified:.1f}%" for of in zip(*((p.shrunk, p.undone) for p in promises), strict=True)
-        ]
+        changed = sum(each.shrunk for each in promises), sum(each.undone for each in promises)
+        shares = [f"{100 * count / verified:.1f}%" for count in changed]
         held = f"{100 * (1 - below / levels):.2f}% of {levels}" if levels else "-"
         rows.append([arm, str(verified), held, f"{min(each.lowest for each in promises):+.4f}", *shares])
     return markdown_table(headers, rows) if rows else ""

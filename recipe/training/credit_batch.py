@@ -65,8 +65,6 @@ def shaped_by_credit(
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Advantages of each sample, shaped by its credits, and the metrics of the shaping.
 
-    Called with the whole batch, before it is split over the actor's ranks: a group's scale may depend on the others.
-
     advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
     that a random control draws differently in each. log_probs: jagged, of the tokens under the policy that sampled
     them; for `max_probability` only.

@@ -139,7 +139,7 @@ class Answers:
     """Judgements of the samples' own answers; equal answers of a group are judged once."""
 
     def __init__(self, size: int = _ANSWERS):
-        self._known: ScoreCache[Judged] = ScoreCache(size, lambda judgement: math.isfinite(reward_of(judgement.info)))
+        self._known: ScoreCache[Judged] = ScoreCache(size, lambda known: math.isfinite(reward_of(known.info)))
 
     async def verdict(self, group: str, answer: str, judge: AnswerScorer) -> dict[str, Any]:
         """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, whose
@@ -159,17 +159,17 @@ class Answers:
         """Time limit of an answer's replays (`limit_after`). Infinite, so that the verifier's own limit applies, if
         the answer hit that limit or its judgement is not known.
         """
-        judgement = self._known.known([group, answer])
-        return math.inf if judgement is None or judgement.timeouts else limit_after(judgement.seconds)
+        known = self._known.known([group, answer])
+        return math.inf if known is None or known.timeouts else limit_after(known.seconds)
 
     def tests(self, group: str, answer: str) -> tuple[bool, ...]:
         """Which tests an answer passed, if that is known."""
-        judgement = self._known.known([group, answer])
-        return () if judgement is None else judgement.tests
+        known = self._known.known([group, answer])
+        return () if known is None else known.tests
 
     def timeouts(self, group: str, answer: str) -> float:
         """Number of an answer's runs that hit their time limit: a replay with no more of them gets its score. Infinite
         if the answer's judgement is not known.
         """
-        judgement = self._known.known([group, answer])
-        return math.inf if judgement is None else judgement.timeouts
+        known = self._known.known([group, answer])
+        return math.inf if known is None else known.timeouts

@@ -63,9 +63,7 @@ class Credits:
     cause: why no step has a credit; "" if some have.
     equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
     replay, since no run can reach them or no test executed them.
-    asked: replays that the plan required; invalid: those without a valid program; unjudged: those that the verifier
-    could not judge; timeouts: those that exceeded their time limit. replays: programs that were passed to the verifier
-    or found in its cache. seconds: wall time.
+    asked, invalid, unjudged, timeouts, replays: as in `sample_credit.ReplayCounts`. seconds: wall time.
     """
 
     steps: list[Step] = field(default_factory=list)

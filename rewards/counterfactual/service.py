@@ -73,17 +73,13 @@ class _Part:
 
 @dataclass
 class _Spent:
-    """Cost of the replays of one sample, the check for flakiness included.
-
-    requests: scores requested. cache_hits: those found in the cache. busy_seconds: sandbox worker time of the others.
-    generated: tokens generated. unmet: the sample did not get the scores of its whole group in time.
-    """
+    """Cost of the replays of one sample, the check for flakiness included; fields as in `SampleCredit`."""
 
     requests: int = 0
     cache_hits: int = 0
     busy_seconds: float = 0.0
     generated: int = 0
-    unmet: bool = False
+    unmet: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,9 +174,7 @@ class CreditService:
             cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
             equal_steps=credits.equal, unreached=credits.unreached, unexecuted=credits.unexecuted,
             asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged, timeouts=credits.timeouts,
-            replays=credits.replays, seconds=credits.seconds,
-            unmet=int(spent.unmet), requests=spent.requests, cache_hits=spent.cache_hits,
-            busy_seconds=spent.busy_seconds, generated=spent.generated,
+            replays=credits.replays, seconds=credits.seconds, **vars(spent),
         )  # fmt: skip
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
@@ -256,7 +250,7 @@ class CreditService:
             )
         finally:
             self._waiting -= 1
-        spent.unmet = together is None
+        spent.unmet = int(together is None)
         return together
 
     def _save(self, step: int, replays: int) -> None:

@@ -112,7 +112,7 @@ def _return_code(child: Child, in_time: bool) -> int | None:
 WireResult = dict[str, Any]
 MOMENT = 0.2
 """Seconds within which a process that closed its channel should exit."""
-_VALUES_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
+_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
 
 
 class Check:
@@ -307,7 +307,7 @@ def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[WireResul
 
 def _judge_results(check: Check, program: Child, judge: Child, count: int) -> Iterator[WireResult]:
     body = _next_message(check, program, judge)
-    if body is _VALUES_TOO_LARGE:
+    if body is _TOO_LARGE:
         for _ in range(count):
             yield {**read_verdict(parse(body)), "time": 0.0}
         return
@@ -340,7 +340,7 @@ def _next_message(check: Check, program: Child, judge: Child) -> bytes | None:
     if judge.verdicts:
         return judge.verdicts.pop(0)
     if judge.report is not None and judge.report.killed == zygote.FOR_MEMORY:
-        return _VALUES_TOO_LARGE
+        return _TOO_LARGE
     if in_time:
         raise WorkerUnusable(f"the judge ended without a verdict ({judge.report}): {judge.stderr.ending()[-500:]}")
     return None

@@ -15,7 +15,6 @@ from rewards.analysis.parsing import parse
 from rewards.counterfactual.groups import GroupBoard
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.service import CreditService, RolloutSample
-from rewards.sample_credit import SampleCredit
 
 TOKENIZER = make_tokenizer()
 RIGHT, WRONG, LONGER = "a = 1\nb = 2", "a = 1\nb = 3", "a = 1\nb = 2\nc = 3"
@@ -42,15 +41,15 @@ def shaped(texts: Sequence[str], advantages: Sequence[float], **plan) -> tuple[l
     service = CreditService(Plan(**plan), GroupBoard(len(texts), patience=5.0))
     ids = [[*TOKENIZER.encode(text), TOKENIZER.eos_token_id] for text in texts]
 
-    async def credited() -> list[SampleCredit]:
+    async def credited() -> list[dict]:
         samples = [
             RolloutSample("g", number, ["code", "truth"], text, own, {"score": ratio_of(text)})
             for number, (text, own) in enumerate(zip(texts, ids, strict=True))
         ]
-        return await asyncio.gather(*(service.credit(sample, TOKENIZER, judge) for sample in samples))
+        credits = await asyncio.gather(*(service.credit(sample, TOKENIZER, judge) for sample in samples))
+        return [credit.as_info() for credit in credits]
 
-    found = zip(texts, asyncio.run(credited()), strict=True)
-    infos = [{"pass_ratio": ratio_of(text)} | credit.as_info() for text, credit in found]
+    infos = [{"pass_ratio": ratio_of(text)} | found for text, found in zip(texts, asyncio.run(credited()), strict=True)]
     plain = jagged([torch.full((len(own),), value) for own, value in zip(ids, advantages, strict=True)])
     credit = CreditSettings(kind="counterfactual")
     return shaped_by_credit(plain, torch.ones_like(plain), ["g"] * len(texts), infos, credit, 1)

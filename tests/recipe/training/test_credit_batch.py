@@ -23,13 +23,19 @@ from workers.credit import Ablation, shape_advantages
 
 def credit(values, steps, cause="", keys=(), **counts) -> SampleCredit:
     return SampleCredit(
-        values=np.array(values, dtype=np.float32), steps=np.array(steps, dtype=np.int32), cause=cause, keys=keys,
+        values=np.array(values, np.float32), steps=np.array(steps, np.int32), cause=cause, keys=keys,
         tests=np.zeros((0, 0)), spans=np.zeros((0, 2)), **counts,
     )  # fmt: skip
 
 
 def info(*arguments, **fields) -> dict:
     return credit(*arguments, **fields).as_info()
+
+
+def shape(advantages, infos, uids=("a", "a"), step=1, log_probs=None, **keys):
+    """`shaped_by_credit` with these settings of `credit`."""
+    settings = CreditSettings(kind="counterfactual", **keys)
+    return shaped_by_credit(advantages, torch.ones_like(advantages), uids, infos, settings, step, log_probs)
 
 
 def test_credits_of_different_lengths_are_padded_with_nothing():
@@ -74,10 +80,9 @@ WITHIN: dict = {"mapping": "add", "normalization": "signed", "zero_advantage": F
 
 def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
     """A batch of two samples of different lengths, one with credits."""
-    settings = CreditSettings(kind="counterfactual", ablation=ablation, seed=5, **WITHIN)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
     advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, settings, step)
+    rows, metrics = shape(advantages, infos, step=step, ablation=ablation, seed=5, **WITHIN)
     assert metrics["credit/fallback/no_steps"] == 0.5
     return [row.tolist() for row in rows]
 
@@ -100,9 +105,7 @@ def test_rivals_are_chosen_by_the_mapping_and_give_what_their_papers_say():
     log_probs = jagged([torch.tensor([0.5, 0.95, 0.5, 0.5]).log(), torch.tensor([0.5, 0.5]).log()])
 
     def rows(**chosen):
-        settings = CreditSettings(kind="counterfactual", **chosen)
-        arguments = advantages, torch.ones_like(advantages), ["a", "a"], infos, settings, 1, log_probs
-        return [row.tolist() for row in shaped_by_credit(*arguments)[0]]
+        return [row.tolist() for row in shape(advantages, infos, log_probs=log_probs, **chosen)[0]]
 
     # 0.5, 0.5, 0, 0, -0.5, -0.5 have mean 0 and variance 1 / 5.
     one = 0.5 * 5**0.5
@@ -184,11 +187,8 @@ def test_the_trainer_looks_before_it_shapes(run):
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
     """Three tokens, one step each, of a sample with an advantage of 0."""
-    settings = CreditSettings(kind="counterfactual", strength=0.5, **(WITHIN | keys))
-    advantages = jagged([torch.zeros(3)])
-    rows, metrics = shaped_by_credit(
-        advantages, torch.ones_like(advantages), ["a"], [info(values, range(3))], settings, step=1
-    )
+    infos = [info(values, range(3))]
+    rows, metrics = shape(jagged([torch.zeros(3)]), infos, ["a"], strength=0.5, **(WITHIN | keys))
     return rows[0].tolist(), metrics
 
 
@@ -222,19 +222,18 @@ def test_the_pass_ratio_counts_before_the_score():
 
 
 def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
-    settings = CreditSettings(kind="counterfactual")
     infos: list[dict] = [
         info([0.0, 0.5], [0, 1]) | {"credit_keys": ["x", "y"], "pass_ratio": 0.5},
         info([0.0, 0.0], [0, 1]) | {"credit_keys": ["y", "x"], "pass_ratio": 0.0},
     ]
     advantages = jagged([torch.zeros(2), torch.zeros(2)])
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, settings, step=1)
+    rows, metrics = shape(advantages, infos)
     assert metrics["credit/shared_share"] == 1.0
     # y is worth 0.5 in one and 0 in the other: deviation 0.25, std 0.35355, delta 0.35355 / sqrt(2).
     assert rows[0].tolist() == pytest.approx([0.0, 0.41421], abs=1e-4)
     assert rows[1].tolist() == pytest.approx([-0.41421, 0.0], abs=1e-4)
     without = [one | {"credit_keys": []} for one in infos]
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], without, settings, step=1)
+    rows, metrics = shape(advantages, without)
     assert metrics["credit/shared_share"] == 0.0
     assert rows[0][1] > 0 > rows[0][0]
     assert rows[1].tolist() == [0.0, 0.0]
@@ -252,8 +251,7 @@ def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
         advantages, _ = compute_grpo_outcome_advantage(
             rewards, torch.ones(8, 3), np.array(uids), norm_adv_by_std_in_grpo=norm_adv_by_std_in_grpo
         )
-        settings = CreditSettings(kind="counterfactual")
-        rows, _ = shaped_by_credit(jagged(advantages), jagged(torch.ones(8, 3)), uids, infos, settings, 1)
+        rows, _ = shape(jagged(advantages), infos, uids)
         assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)  # credit changes them
         return torch.stack(rows)
 
