@@ -18,7 +18,7 @@ class Unsuitable(ValueError):
     """A random problem is ambiguous, trivial or not wanted; draw another one."""
 
 
-# Whether a problem of this key is wanted; called before the costly parts of a problem are made.
+# Whether a problem of this key is wanted; asked before the costly parts of a problem are made.
 Accept = Callable[[str], bool]
 
 

@@ -22,10 +22,10 @@ def convert(gguf: Path, header: Header, out: Path) -> int:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    files = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    found = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     try:
-        tokenizer = with_header(AutoTokenizer.from_pretrained(**files), header)
-        model = AutoModelForCausalLM.from_pretrained(**files, dtype=torch.bfloat16)
+        tokenizer = with_header(AutoTokenizer.from_pretrained(**found), header)
+        model = AutoModelForCausalLM.from_pretrained(**found, dtype=torch.bfloat16)
     except PretrainedError:
         raise
     except Exception as error:  # transformers raises errors of many kinds for files it can't convert
