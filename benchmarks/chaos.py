@@ -3,8 +3,8 @@
     python benchmarks/chaos.py --runs 30
 
 Victims in turn: the command, verl's task runner, the actor, vLLM's engine, a reward worker, the sandbox's server, the
-raylet. A run either goes on or ends with a message; the same command then goes on from its last checkpoint. Printed for
-each run: the victim, the step in which it died, how the run ended, and what is wrong: an end without a message that
+raylet. A run either continues or ends with a message; the same command then resumes from its last checkpoint. Printed
+per run: the victim, the step in which it died, how the run ended, and what is wrong: an end without a message that
 names the cause, a step or number that differs from the undisturbed run, a process, shared memory, or open port left
 behind. Needs the start of `bash scripts/micro_start.sh`. Runs that were counted before are not repeated.
 """
@@ -46,7 +46,7 @@ LATE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 @dataclass(frozen=True)
 class Victim:
     """named: start of its process's name, or part of its command line. told: words, of which its message has one;
-    the command itself, without any, can tell nothing."""
+    the command itself, without any, can report nothing."""
 
     named: str
     told: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.step_time import processor_seconds  # noqa: E402
 from data_prep.micro.lines import NAMES, line_tests, random_lines, source_of, with_wrong_lines  # noqa: E402
 from data_prep.micro.model import make_tokenizer  # noqa: E402
-from rewards import compute_score, what_is_read  # noqa: E402
+from rewards import compute_score, verifier_inputs  # noqa: E402
 from rewards.counterfactual.groups import GroupBoard  # noqa: E402
 from rewards.counterfactual.plan import Plan  # noqa: E402
 from rewards.counterfactual.replay import Sibling, estimate  # noqa: E402
@@ -189,7 +189,7 @@ async def measure(samples: int, repeats: int) -> None:
 
 
 async def one_of_step(service: CreditService, group: str, number: int, text: str, truth: str, credited: bool) -> None:
-    """Verify one answer and, if asked for, estimate its credits."""
+    """Verify one answer and, if `credited`, estimate its credits."""
 
     async def judge(changed: str) -> Mapping[str, Any]:
         return await compute_score("code", changed, truth)
@@ -197,10 +197,10 @@ async def one_of_step(service: CreditService, group: str, number: int, text: str
     info = await service.answers.verdict(group, text, judge)
     if credited:
         ids = [*TOKENIZER.encode(text), TOKENIZER.eos_token_id]
-        read = partial(what_is_read, "code")
+        read = partial(verifier_inputs, "code")
         one = RolloutSample(group, number, ["code", truth], text, ids, info, reads=read)
         found = await service.credit(one, TOKENIZER, judge)
-        assert (found["credit_cause"], found["credit_unjudged"]) == ("", 0), found
+        assert (found.cause, found.unjudged) == ("", 0), found
 
 
 async def processor_seconds_of_step(budget: int, seed: int) -> float:

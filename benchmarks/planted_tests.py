@@ -78,7 +78,7 @@ def _task(identifier: str, problem: MicroProblem | EnglishProblem, tests: Sequen
 
 @dataclass(frozen=True)
 class Planted:
-    """What the audit says of a full and of a planted suite. accepted: share of wrong answers that pass each."""
+    """What the audit reports of a full and of a planted suite. accepted: share of wrong answers that pass each."""
 
     full: Standing
     planted: Standing

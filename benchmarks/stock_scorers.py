@@ -4,7 +4,7 @@
     python benchmarks/stock_scorers.py --answers 100 --sources math_dapo taco
 
 Prints a table per source, and every kind of answer on which the two differ with the scorer that is wrong. DIR keeps
-all verdicts as JSON Lines. verl's scorers run in a process of their own that is stopped after --limit seconds for one
+all verdicts as JSON Lines. verl's scorers run in a separate process that is stopped after --limit seconds for one
 answer. Sources of one verifier of ours that have equal answers are judged once.
 """
 
@@ -73,7 +73,7 @@ async def by_verl(answers: Sequence[CleanAnswer], limit: float) -> list[TimedSco
         assert scorer.stdin is not None
         assert scorer.stdout is not None
         try:
-            # The first one pays for the imports, and is asked again.
+            # The first one pays for the imports, and is called again.
             first = len(found)
             for answer in [answers[first], *answers[first:]]:
                 scorer.stdin.write(json.dumps([answer.source, answer.text, answer.truth]).encode() + b"\n")

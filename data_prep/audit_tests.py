@@ -55,19 +55,19 @@ def read(paths: Sequence[Path]) -> list[TaskFile]:
     files, origins = [], dict[str, str]()
     for path in paths:
         tasks = []
-        for number, found in checked_tasks(path):
-            if isinstance(found, str):
-                raise DataFileError(f"{path}:{number}: {found}; see python -m data_prep.validate {path}")
-            if found.id in origins:
+        for number, task in checked_tasks(path):
+            if isinstance(task, str):
+                raise DataFileError(f"{path}:{number}: {task}; see python -m data_prep.validate {path}")
+            if task.id in origins:
                 raise DataFileError(
-                    f"{path}:{number}: field 'id': '{found.id}' is also in {origins[found.id]}; ids must be unique"
+                    f"{path}:{number}: field 'id': '{task.id}' is also in {origins[task.id]}; ids must be unique"
                 )
-            if is_measurable(found) and parse(program_in(found.solution or "")) is None:
+            if is_measurable(task) and parse(program_in(task.solution or "")) is None:
                 raise DataFileError(
                     f"{path}:{number}: field 'solution': no Python program; correct it or set it to null"
                 )
-            origins[found.id] = f"{path}:{number}"
-            tasks.append(found)
+            origins[task.id] = f"{path}:{number}"
+            tasks.append(task)
         files.append(TaskFile(path, tasks))
     if not any(is_measurable(task) for file in files for task in file.tasks):
         listed = ", ".join(map(str, paths))
@@ -86,45 +86,48 @@ async def strengths(
     journal = Journal(out / "strength.jsonl")
     places = asyncio.Semaphore(_AT_A_TIME)
     sandbox = sandbox_at(judge.sandbox_url, judge.sandbox_isolation)
-    found: dict[str, Strength | None] = {}
+    results: dict[str, Strength | None] = {}
     with Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("auditing tests", total=len(tasks))
 
         async def one(task: Task) -> None:
             key = f"{task.id}/{task.fingerprint()}/{digest}"
             if key in journal:
-                found[task.id] = Strength.of_record(journal[key])
+                results[task.id] = Strength.of_record(journal[key])
             else:
                 async with places:
                     try:
-                        result = found[task.id] = await measured(task, sandbox, how)
+                        result = results[task.id] = await measured(task, sandbox, how)
                         if not result.unjudged:
                             journal.add(key, result.record())
                     except InfrastructureError:
-                        found[task.id] = None
+                        results[task.id] = None
             progress.advance(bar)
 
         try:
             await asyncio.gather(*map(one, tasks))
         finally:
             journal.close()
-    return found
+    return results
 
 
 def _copies(
-    files: Sequence[TaskFile], found: dict[str, Strength | None], options: argparse.Namespace, judge: JudgeSettings
+    files: Sequence[TaskFile],
+    results: dict[str, Strength | None],
+    options: argparse.Namespace,
+    judge: JudgeSettings,
 ) -> None:
     """Write the copies that the options ask for and print what each one is."""
     for file in files:
         name = f"{file.path.parent.name}/{file.path.name}"
         weak = {
-            task.id for task in file.tasks if (one := found.get(task.id)) and one.standing(options.strength) == "weak"
+            task.id for task in file.tasks if (one := results.get(task.id)) and one.standing(options.strength) == "weak"
         }
         if options.leave_out:
             kept = [task for task in file.tasks if task.id not in weak]
             _write(options.out / "left_out" / name, kept, f"without {len(weak):,} weak problems")
         if options.more_tests:
-            more = [with_tests(task, one.added) if (one := found.get(task.id)) else task for task in file.tasks]
+            more = [with_tests(task, one.added) if (one := results.get(task.id)) else task for task in file.tasks]
             changed = [number for number, task in enumerate(more) if task != file.tasks[number]]
             errors = prove([more[number] for number in changed], options.out / "proved.jsonl", judge)
             refused = [number for number, error in zip(changed, errors, strict=True) if error != "none"]
@@ -157,11 +160,11 @@ def audit(options: argparse.Namespace) -> int:
     how = Measurement(options.mutants, options.inputs, options.timeout, judge.memory_mb, options.seed)
     tasks = [task for file in files for task in file.tasks]
     usable = list(filter(is_measurable, tasks))
-    found = asyncio.run(strengths(usable, options.out, judge, how))
-    judged = [one for task in usable if (one := found[task.id]) is not None]
+    results = asyncio.run(strengths(usable, options.out, judge, how))
+    judged = [one for task in usable if (one := results[task.id]) is not None]
     with complete_file(options.out / "audit_tests.md") as temporary:
         temporary.write_text(report(judged, options.strength), encoding="utf-8")
-    _copies(files, found, options, judge)
+    _copies(files, results, options, judge)
     counts = counts_of(judged, options.strength)
     print(
         f"{len(judged):,} problems, line {options.strength:g}: {counts['strong']:,} strong, {counts['weak']:,} weak, "

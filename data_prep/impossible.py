@@ -36,8 +36,8 @@ def proved(tasks: Sequence[Task], journal: Path, judge: JudgeSettings) -> tuple[
     """The impossible versions whose solution fails the changed test alone, and the number of all versions."""
     pairs = [(task, changed) for task in tasks if (changed := impossible(task)) is not None]
     errors = prove([one for pair in pairs for one in pair], journal, judge)
-    found = zip(pairs, errors[::2], errors[1::2], strict=True)
-    return [changed for (_, changed), *both in found if both == ["none", "wrong_answer"]], len(pairs)
+    judged = zip(pairs, errors[::2], errors[1::2], strict=True)
+    return [changed for (_, changed), *both in judged if both == ["none", "wrong_answer"]], len(pairs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,18 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judge = judge_of(options)
         for file in options.files:
             tasks = read_tasks(file)
-            kept, changed = proved(tasks, options.out / "proved.jsonl", judge)
-            if not kept:
+            made, changed = proved(tasks, options.out / "proved.jsonl", judge)
+            if not made:
                 raise DataFileError(
                     f"{file}: no task can be made impossible; it takes verifier code, a solution, and a shown test "
                     "that compares a result with a literal"
                 )
             path = options.out / f"{file.absolute().parent.name}_{file.name}"
-            write_tasks(path, kept)
-            write_task_rows(path.with_suffix(".parquet"), kept)
+            write_tasks(path, made)
+            write_task_rows(path.with_suffix(".parquet"), made)
             print(
-                f"{path}, {path.with_suffix('.parquet').name}: {len(kept):,} of {len(tasks):,} tasks; without a shown "
-                f"test to change {len(tasks) - changed:,}, not proved {changed - len(kept):,}"
+                f"{path}, {path.with_suffix('.parquet').name}: {len(made):,} of {len(tasks):,} tasks; without a shown "
+                f"test to change {len(tasks) - changed:,}, not proved {changed - len(made):,}"
             )
     except (DataFileError, OSError) as error:
         print(f"data_prep.impossible: {error}", file=sys.stderr)

@@ -68,7 +68,7 @@ class MadeFiles:
         if not lines:
             if found:
                 raise MadeFilesError(
-                    f"{found[0]} is there, but no {self.mark} says what made it; move {self._these(found)} to another "
+                    f"{found[0]} is there, but no {self.mark} shows what made it; move {self._these(found)} to another "
                     "folder, or remove them to have them made here"
                 )
             return False

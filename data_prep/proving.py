@@ -46,7 +46,7 @@ def _digest(judge: JudgeSettings) -> str:
 
 
 async def _judged(waiting: list[tuple[str, Task]], journal: Path, judge: JudgeSettings) -> dict[str, str]:
-    found: dict[str, str] = {}
+    error_of: dict[str, str] = {}
     journal.parent.mkdir(parents=True, exist_ok=True)
     with journal.open("a") as stream, Progress(console=Console(stderr=True)) as progress:
         stream.write("\n")  # the last line of an interrupted run may be cut
@@ -55,11 +55,11 @@ async def _judged(waiting: list[tuple[str, Task]], journal: Path, judge: JudgeSe
             batch = waiting[start : start + _BATCH]
             errors = await asyncio.gather(*(_error(task, judge) for _, task in batch))
             for (key, _), error in zip(batch, errors, strict=True):
-                found[key] = error
+                error_of[key] = error
                 stream.write(json.dumps({"hash": key, "error": error, "judge": _digest(judge)}) + "\n")
             stream.flush()
             progress.advance(bar, len(batch))
-    return found
+    return error_of
 
 
 async def _error(task: Task, judge: JudgeSettings) -> str:

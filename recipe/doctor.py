@@ -1,7 +1,7 @@
-"""What is wrong with a run, in words: ``python -m recipe.doctor RUN_DIRECTORY ...``.
+"""What is wrong with a run, as text: ``python -m recipe.doctor RUN_DIRECTORY ...``.
 
-Looks at metrics, events and configuration, also of a run that is under way, and says what is outside its healthy range
-and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
+Looks at metrics, events and configuration, also of a run that is under way, and reports what is outside its healthy
+range and what to try. ``--rules`` prints the ranges. Exit status: 0 if all is well, 1 with findings, 2 if a folder
 is not a run.
 """
 
@@ -35,9 +35,10 @@ def report_text(run: Path, found: Sequence[Finding], updates: int) -> str:
     """The findings of a run as text."""
     state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "healthy"
     lines = [f"{run} ({updates} updates): {state}"]
-    for one in found:
-        lines += _wrapped(f"- {one.rule.name}: {one.seen}", "  ")
-        lines += _wrapped(f"  healthy: {one.rule.metric}: {one.rule.healthy}. Try: {one.rule.advice}", "    ")
+    for finding in found:
+        rule = finding.rule
+        lines += _wrapped(f"- {rule.name}: {finding.seen}", "  ")
+        lines += _wrapped(f"  healthy: {rule.metric}: {rule.healthy}. Try: {rule.advice}", "    ")
     return "\n".join(lines)
 
 
@@ -72,13 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = HEALTHY
     for path in options.runs:
         try:
-            text, own = diagnose(path, time.time())
+            text, exit_status = diagnose(path, time.time())
         except RecordsError as error:
             print(f"recipe.doctor: {error}", file=sys.stderr)
-            own = REFUSED
+            exit_status = REFUSED
         else:
             print(text)
-        status = max(status, own)
+        status = max(status, exit_status)
     return status
 
 

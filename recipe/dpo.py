@@ -54,15 +54,15 @@ def line(pair: PreferencePair) -> dict[str, Any]:
     }
 
 
-def write_pairs(found: Sequence[PreferencePair], out: Path) -> dict[str, Path]:
+def write_pairs(chosen: Sequence[PreferencePair], out: Path) -> dict[str, Path]:
     """Write `train_pairs.jsonl` and `val_pairs.jsonl`, which share no problem; DpoError if one would be empty."""
     shares = {"val": HELD_OUT_PERCENT, "train": 100 - HELD_OUT_PERCENT}
     files = {split: out / f"{split}_pairs.jsonl" for split in shares}
     for split, path in files.items():
-        lines = [line(pair) for pair in found if split_by_hash(pair.problem.id, shares) == split]
+        lines = [line(pair) for pair in chosen if split_by_hash(pair.problem.id, shares) == split]
         if not lines:
             raise DpoError(
-                f"{len(found)} pairs are too few to hold some out: use more samples or problems, or a smaller --margin"
+                f"{len(chosen)} pairs are too few to hold some out: use more samples or problems, or a smaller --margin"
             )
         write_lines(path, lines)
     return files
@@ -134,11 +134,11 @@ def prepare(options: argparse.Namespace) -> tuple[DpoSettings, JudgedSamples]:
     solved, reserved = read_verified(options.evaluations)
     files_of = {f"evaluation{number}": path / "samples.jsonl" for number, path in enumerate(options.evaluations)}
     claim(options.out, {"start": str(model)}, files_of)
-    found = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
-    files = write_pairs(found, options.out)
+    chosen = pairs(solved, min_margin=options.margin, per_problem=options.per_problem, seed=options.seed)
+    files = write_pairs(chosen, options.out)
     judged.write(options.out)
-    surplus = sum(pair.surplus for pair in found) / len(found)
-    print(f"{len(found)} pairs of {len({pair.problem.key for pair in found})} problems; ", end="")
+    surplus = sum(pair.surplus for pair in chosen) / len(chosen)
+    print(f"{len(chosen)} pairs of {len({pair.problem.key for pair in chosen})} problems; ", end="")
     print(f"better answers are {surplus:+.1f} tokens longer on average; {reserved} problems may not be trained on")
     values = {field.name: getattr(options, field.name) for field in fields(DpoSettings) if hasattr(options, field.name)}
     paths = {"train_pairs": files["train"], "val_pairs": files["val"], "model": model}

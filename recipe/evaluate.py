@@ -286,13 +286,13 @@ def send_to_wandb(project: str, folder: EvaluationFolder, metrics: Metrics) -> N
 
 def explain(error: Exception, out: Path) -> int:
     """Print why an evaluation stopped and what it kept; returns the exit status."""
-    kept = out / "samples.jsonl"
+    journal = out / "samples.jsonl"
     if isinstance(error, OSError):
         print(f"stopped: {out} cannot be written: {error.strerror}", file=sys.stderr)
     else:
         print(f"stopped: {error}", file=sys.stderr)
-    if kept.exists() and not isinstance(error, FolderError):
-        print(f"samples judged so far are in {kept}; the same command resumes from there", file=sys.stderr)
+    if journal.exists() and not isinstance(error, FolderError):
+        print(f"samples judged so far are in {journal}; the same command resumes from there", file=sys.stderr)
     return FAILED if isinstance(error, OSError | ServerError) else REFUSED
 
 

@@ -42,8 +42,8 @@ def checkpoint(run: RunDirectory, step: int | None) -> Path:
     wanted = run.last_checkpoint if step is None else step
     folder = run.checkpoints / f"global_step_{wanted}" / "actor"
     if not folder.is_dir():
-        found = ", ".join(map(str, steps)) or "none"
-        raise ExportError(f"{run.path} has no checkpoint of step {wanted}; available steps: {found}")
+        available = ", ".join(map(str, steps)) or "none"
+        raise ExportError(f"{run.path} has no checkpoint of step {wanted}; available steps: {available}")
     return folder
 
 
@@ -90,16 +90,16 @@ def compare(out: Path, prompts: Sequence[Messages], max_tokens: int, platform: s
     asked = prepared(out, prompts, max_tokens)
     if not asked:
         raise ServerError(f"no validation prompt fits into the context of {out}; --prompts 0 leaves out the comparison")
-    found = differences(out, asked, platform, options)
-    if wrong := [one for one in found if not one.is_near_tie]:
+    differing = differences(out, asked, platform, options)
+    if wrong := [each for each in differing if not each.is_near_tie]:
         raise ServerError(
             f"vLLM and transformers give different greedy texts for {out}, by more than a near tie ({NEAR_TIE} nats): "
             f"one of them does not compute this model. {wrong[0]}"
         )
-    equal = f"{len(asked) - len(found)} of {len(asked)}" if found else str(len(asked))
+    equal = f"{len(asked) - len(differing)} of {len(asked)}" if differing else str(len(asked))
     print(f"vLLM and transformers give the same greedy text for {equal} validation prompts")
-    for one in found:
-        print(f"a near tie, no error: {one}")
+    for each in differing:
+        print(f"a near tie, no error: {each}")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -69,8 +69,8 @@ def pack(folder: Path, file: Path, wanted: Collection[str] = ()) -> str:
     """Add the finished runs that the file lacks; returns a summary. wanted: their names; none: all in the folder."""
     known = kept_runs.read(file) if file.exists() else []
     names = {run.path.name for run in known}
-    found = [run for run in finished_runs(folder) if not wanted or run.path.name in wanted]
-    new = [kept(run) for run in found if run.path.name not in names]
+    runs = [run for run in finished_runs(folder) if not wanted or run.path.name in wanted]
+    new = [kept(run) for run in runs if run.path.name not in names]
     if new:
         kept_runs.write(file, [*known, *new])
     return f"{len(new)} runs kept in {file}, which had {len(known)}"

@@ -127,7 +127,7 @@ def make(part: StartPart, run: Callable[[Sequence[str]], None]) -> None:
 
 def _move_last_model(folder: Path, model: Path) -> None:
     """Copy the last checkpoint's weights to `model` and remove the checkpoints."""
-    if (last := supervised_folder.last_model(folder)) is not None:  # else nothing is made, and the caller says so
+    if (last := supervised_folder.last_model(folder)) is not None:  # else nothing is made, and the caller reports it
         shutil.copytree(last, model, dirs_exist_ok=True)
     (folder / supervised_folder.FINISHED).unlink(missing_ok=True)  # a model that is half removed is none
     for step in supervised_folder.step_folders(folder):

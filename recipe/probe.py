@@ -67,12 +67,12 @@ def table(signals: Signals) -> Table:
     """A table of the data sets: mean signal and verdict."""
     names = ("data set", "prompts", "accuracy", "tests passed", "mixed groups", "variance", "entropy", "verdict")
     result = Table(*names, title="learning signal")
-    for dataset, found in signals.items():
-        mean = mean_signal(list(found.values()))
+    for dataset, of_prompts in signals.items():
+        mean = mean_signal(list(of_prompts.values()))
         entropy = "-" if mean.entropy is None else f"{mean.entropy:.2f}"
         verdicts = "\n".join(verdict(mean)) or "in range"
         shares = f"{mean.accuracy:.1%}", f"{mean.pass_ratio:.1%}", f"{mean.mixed:.1%}"
-        result.add_row(dataset, str(len(found)), *shares, f"{mean.variance:.3f}", entropy, verdicts)
+        result.add_row(dataset, str(len(of_prompts)), *shares, f"{mean.variance:.3f}", entropy, verdicts)
     return result
 
 
@@ -96,10 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(line, file=sys.stderr)
         for dataset, source in data_files(chosen.data).items():
             keep = carrying(signals.get(dataset, {}), chosen.min_variance)
-            own = [problem for problem in problems if problem.dataset == dataset]
+            of_dataset = [problem for problem in problems if problem.dataset == dataset]
             path = chosen.out / f"{dataset}.parquet"
-            rows, reserved = write_carrying(path, source, own, keep)
-            written = f"{path}: {rows} of {len(own)} prompts" if rows else f"{dataset}: no prompt to train on"
+            rows, reserved = write_carrying(path, source, of_dataset, keep)
+            written = f"{path}: {rows} of {len(of_dataset)} prompts" if rows else f"{dataset}: no prompt to train on"
             print(written + (f"; {reserved} more carry signal but may not be trained on" if reserved else ""))
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:
         return explain(error, chosen.out)

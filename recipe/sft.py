@@ -82,14 +82,14 @@ def _require_chat_template(model: Path) -> None:
 
 def _sources(config: DictConfig) -> dict[str, Path]:
     """The files that affect the result, by name."""
-    found = {f"report_{name}": path for name, path in data_files(config.report.data).items()}
+    files = {f"report_{name}": path for name, path in data_files(config.report.data).items()}
     for number, folder in enumerate(config.verified.evaluations or []):
-        found[f"evaluation{number}"] = Path(folder) / "samples.jsonl"
+        files[f"evaluation{number}"] = Path(folder) / "samples.jsonl"
     for split in ("train", "val"):
         if not config.verified.evaluations and config.data.get(f"{split}_files"):
             named = enumerate(_listed(config.data[f"{split}_files"]))
-            found |= {f"{split}{number}": Path(path).expanduser() for number, path in named}
-    return found
+            files |= {f"{split}{number}": Path(path).expanduser() for number, path in named}
+    return files
 
 
 def _settings(config: DictConfig) -> dict[str, str]:

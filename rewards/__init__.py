@@ -18,7 +18,7 @@ from rewards.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["compute_score", "setting_names", "what_is_read"]
+__all__ = ["compute_score", "setting_names", "verifier_inputs"]
 
 _logged_failures: set[str] = set()
 
@@ -42,16 +42,16 @@ async def compute_score(
     score: the reward manager masks it. Raises ValueError for an unknown verifier, an unknown setting or an invalid
     value of a setting; the message lists the valid ones.
     """
-    own = verl_rows.verifier_of(data_source)
-    verifier = registry.get(own or data_source)
+    name = verl_rows.verifier_of(data_source)
+    verifier = registry.get(name or data_source)
     settings = _settings(kwargs)
     started = time.perf_counter()
     with accounting.counted() as busy:
         try:
-            if own:
+            if name:
                 # Rows of code are of several forms.
-                own, ground_truth = verl_rows.row_of(data_source, ground_truth)
-                verifier = registry.get(own)
+                name, ground_truth = verl_rows.row_of(data_source, ground_truth)
+                verifier = registry.get(name)
             verdict = await _guarded(verifier, solution_str, _parse(verifier.truth, ground_truth), settings)
             if not math.isfinite(verdict.score):
                 raise ValueError(f"verifier '{data_source}' returned the score {verdict.score}")
@@ -61,7 +61,7 @@ async def compute_score(
     return verdict.as_reward(time.perf_counter() - started, busy.seconds)
 
 
-def what_is_read(data_source: str, response: str, **kwargs: Any) -> list[str]:
+def verifier_inputs(data_source: str, response: str, **kwargs: Any) -> list[str]:
     """The parts of a response that `compute_score` depends on: responses equal in them get the same verdict.
 
     kwargs: as passed to `compute_score`.

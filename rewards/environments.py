@@ -8,7 +8,7 @@ interventions of paper A, with turns as steps.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -21,11 +21,12 @@ from rewards.verifiers.programs import sandbox_at
 from rewards.verifiers.sql import SqlTruth, SqlValue, results_of
 from rewards.verifiers.stdio import StdioTruth
 
-# Key of the Episode among the extra fields of an agent's trajectory.
+# Key of the Episode, as a dictionary, among the extra fields of an agent's trajectory.
 EPISODE = "agent_episode"
 
 
-class Episode(TypedDict):
+@dataclass(frozen=True)
+class Episode:
     """An agent's trajectory as the reward manager needs it.
 
     turns: response tokens [start, end) of each assistant turn. answer: index of the turn that is the answer.

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
-from rewards import compute_score, what_is_read
+from rewards import compute_score, verifier_inputs
 from rewards.counterfactual.groups import SharedBoard, skips
 from rewards.counterfactual.plan import Plan
-from rewards.counterfactual.policy import SharedPolicy, wanted
+from rewards.counterfactual.policy import SharedPolicy, needs_policy
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import EPISODE, Episode, first_acceptance, of_config
 from rewards.skills import skill_assigner, task_of
@@ -53,7 +53,7 @@ def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
     if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
         return lambda data_source, group, text: [group, text]
     settings = function.get("reward_kwargs") or {}
-    return lambda data_source, group, text: what_is_read(data_source, text, **settings)
+    return lambda data_source, group, text: verifier_inputs(data_source, text, **settings)
 
 
 class SkillCreditRewardManager(RewardManagerBase):
@@ -69,7 +69,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
         self._reads = _reader(config)
-        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if wanted(config) else None
+        self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if needs_policy(config) else None
         self._reported: set[str] = set()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -81,49 +81,39 @@ class SkillCreditRewardManager(RewardManagerBase):
         """
         item = data[-1:][0]
         fields = item.non_tensor_batch
-        extra_info = dict(fields.get("extra_info") or {})
         token_ids = _response_ids(item)
         text = self.tokenizer.decode(token_ids, skip_special_tokens=True)
-        problem = {
-            "data_source": fields["data_source"],
-            "ground_truth": fields["reward_model"]["ground_truth"],
-            "extra_info": extra_info,
-        }
-        episode: Episode | None = (fields.get("tool_extra_fields") or {}).get(EPISODE)
-        if episode and episode["failed"]:
+        played = (fields.get("tool_extra_fields") or {}).get(EPISODE)
+        episode = Episode(**played) if played else None
+        if episode and episode.failed:
             info = Verdict.not_judged().as_reward()
         else:
-            answer = self._turn(episode, episode["answer"], token_ids) if episode else text
-            info = await self._verdict(fields, answer, problem)
+            answer = self._turn(episode, episode.answer, token_ids) if episode else text
+            info = await self._verdict(fields, answer)
         prompt_ids = _prompt_ids(item) if self.policy else []
-        credit = await self._credit(fields, text, prompt_ids, token_ids, info, problem, episode)
+        credit = await self._credit(fields, text, prompt_ids, token_ids, info, episode)
         masked = info.get("error") == "infrastructure" or not math.isfinite(float(info["score"]))
         if masked:
             info = {key: 0.0 if isinstance(value, float) else value for key, value in info.items()}
-        info |= {"masked": float(masked), "skill": self.skill_of(fields), "task": task_of(extra_info)}
-        first = {"first_acc": await self._first(episode, token_ids, info, problem)} if episode else {}
+        task = task_of(fields.get("extra_info") or {})
+        info |= {"masked": float(masked), "skill": self.skill_of(fields), "task": task}
+        first = {"first_acc": await self._first(fields, episode, token_ids, info)} if episode else {}
         return {"reward_score": float(info["score"]), "reward_extra_info": info | first | credit}
 
     def _turn(self, episode: Episode, number: int, token_ids: list[int]) -> str:
-        start, end = episode["turns"][number]
+        start, end = episode.turns[number]
         text: str = self.tokenizer.decode(token_ids[start:end], skip_special_tokens=True)
         return text
 
-    async def _first(
-        self, episode: Episode, token_ids: list[int], info: dict[str, Any], problem: dict[str, Any]
-    ) -> float | None:
-        first, answer = (self._turn(episode, number, token_ids) for number in (0, episode["answer"]))
-        return await first_acceptance(
-            first, answer, episode["first_failed"], info, lambda text: self._verify(solution_str=text, **problem)
-        )
+    async def _first(self, fields: Any, episode: Episode, token_ids: list[int], info: dict[str, Any]) -> float | None:
+        first, answer = (self._turn(episode, number, token_ids) for number in (0, episode.answer))
+        return await first_acceptance(first, answer, episode.first_failed, info, partial(self._verify, fields))
 
-    async def _verdict(self, fields: Any, answer: str, problem: dict[str, Any]) -> dict[str, Any]:
+    async def _verdict(self, fields: Any, answer: str) -> dict[str, Any]:
         """The verdict on the sample's answer; with credits, equal answers of a group are judged once."""
         if self.credits is None or TRAINED_ON not in fields:
-            return await self._verify(solution_str=answer, **problem)
-        return await self.credits.answers.verdict(
-            str(fields["uid"]), answer, lambda text: self._verify(solution_str=text, **problem)
-        )
+            return await self._verify(fields, answer)
+        return await self.credits.answers.verdict(str(fields["uid"]), answer, partial(self._verify, fields))
 
     async def _credit(
         self,
@@ -132,34 +122,39 @@ class SkillCreditRewardManager(RewardManagerBase):
         prompt_ids: list[int],
         token_ids: list[int],
         info: dict[str, Any],
-        problem: dict[str, Any],
         episode: Episode | None,
     ) -> dict[str, Any]:
         """The sample's credits; empty if they are off or the sample is not trained on (validation)."""
         if self.credits is None or TRAINED_ON not in fields:
             return {}
+        data_source = str(fields["data_source"])
         sample = RolloutSample(
             group=str(fields["uid"]),
             number=int(fields["session_id"]),
-            problem=[str(problem["data_source"]), str(problem["ground_truth"])],
+            problem=[data_source, str(fields["reward_model"]["ground_truth"])],
             text=text,
             token_ids=token_ids,
             info=info,
             continue_prefix=partial(self.policy.continue_prefix, prompt_ids) if self.policy else None,
-            reads=partial(self._reads, str(problem["data_source"]), str(fields["uid"])),
+            reads=partial(self._reads, data_source, str(fields["uid"])),
             step=int(fields.get("global_steps", 0)),
         )
         if episode:
-            environment = partial(of_config, self.config, episode["agent"], sample.problem[1])
-            sample = replace(sample, turns=episode["turns"], answer=episode["answer"], environment=environment)
-        return await self.credits.credit(
-            sample, self.tokenizer, lambda changed: self._verify(solution_str=changed, **problem)
-        )
+            environment = partial(of_config, self.config, episode.agent, sample.problem[1])
+            sample = replace(sample, turns=episode.turns, answer=episode.answer, environment=environment)
+        credit = await self.credits.credit(sample, self.tokenizer, partial(self._verify, fields))
+        return credit.as_info()
 
-    async def _verify(self, **arguments: Any) -> dict[str, Any]:
+    async def _verify(self, fields: Any, text: str) -> dict[str, Any]:
+        """The verifier's reward of this text as the answer to a row's problem."""
         assert self.compute_score is not None
+        problem = {
+            "data_source": fields["data_source"],
+            "ground_truth": fields["reward_model"]["ground_truth"],
+            "extra_info": dict(fields.get("extra_info") or {}),
+        }
         try:
-            return dict(await self.compute_score(**arguments))
+            return dict(await self.compute_score(solution_str=text, **problem))
         except Exception as error:  # any error of a verifier costs this sample, not the run
             self._report(error)
             return Verdict.not_judged().as_reward()

@@ -46,9 +46,9 @@ def _named_function(name: str | None) -> SkillOf:
     if not (module and colon and attribute):
         raise ValueError(f"skills.function must be package.module:name, got {name!r}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"skills.function={name} cannot be imported: {error}") from error
-    if not callable(found):
+    if not callable(function):
         raise ValueError(f"skills.function={name} is not a function")
-    return lambda row: str(found(row))
+    return lambda row: str(function(row))

@@ -59,7 +59,7 @@ def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
          "expected": json.loads(out) if isinstance(given, str) else out}
         for given, out in pairs
     ]  # fmt: skip
-    # Some sets put every value into a list: whether it belongs to the value cannot be told from the row.
+    # Some sets put every value into a list: whether it belongs to the value cannot be read in the row.
     return {"calls": calls, "wrapped": all(isinstance(c["expected"], list) and len(c["expected"]) == 1 for c in calls)}
 
 

@@ -35,7 +35,7 @@ REWARDS = (
     Layer("guardrails", "settings", independent=True),
     Layer("analysis"),
     Layer("verdict"),
-    Layer("sandbox", "extraction", "shapes", "seeds", "skills", "verl_rows", independent=True),
+    Layer("sandbox", "extraction", "sample_credit", "shapes", "seeds", "skills", "verl_rows", independent=True),
 )
 SANDBOX = (
     Layer("__main__"),

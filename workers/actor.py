@@ -181,11 +181,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         )
         if protection.tries is not None:
             self._begin_verification(update, tu.get(data, "temperature"), protection.tries)
-        found = partial(self._note_constraints, update)
+        note = partial(self._note_constraints, update)
         one_step = tu.get(data, "mini_batch_size") == len(data) * ranks
         if protection.shared_pass and one_step and isinstance(self.engine, PolicyEngine):
             skills = [each.skill for each in protection.constraints]
-            self.engine.wanted_parts = WantedParts(skills, update.constraints, found, protection.token_mean)
+            self.engine.wanted_parts = WantedParts(skills, update.constraints, note, protection.token_mean)
             return update
         rows, temperature = passed_rows(data), tu.get(data, "temperature")
         sources = [
@@ -198,8 +198,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         ]
         levels: list[float] = []
         agreements = constraint_gradients(self.engine, sources, update.constraints, self._micro_batch(), levels)
-        update.see_levels(levels)
-        found(agreements)
+        update.record_levels(levels)
+        note(agreements)
         return update
 
     def _begin_verification(self, update: SafeUpdate, temperature: float, tries: int) -> None:
@@ -208,7 +208,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         self._measure = partial(measured_levels, self.engine, list(sets.values()), temperature, self._micro_batch())
         known = all(name in self._accepted for name, kept in sets.items() if kept)
         levels = [self._accepted.get(name, math.nan) for name in sets] if known else self._measure()
-        update.see_levels(levels)
+        update.record_levels(levels)
         update.verify(levels, tries)
 
     def _verify(self, update: SafeUpdate) -> None:

@@ -47,10 +47,10 @@ def spectrum(gram: Tensor) -> dict[str, float]:
     """
     values = torch.linalg.eigvalsh(gram.double() / len(gram)).clamp(min=0).flip(0)
     trace = float(values.sum())
-    found = {f"agop/eigenvalue_{place}": float(value) for place, value in enumerate(values[:SHOWN], 1)}
-    found["agop/trace"] = trace
+    statistics = {f"agop/eigenvalue_{place}": float(value) for place, value in enumerate(values[:SHOWN], 1)}
+    statistics["agop/trace"] = trace
     if trace > 0:
         shares = values[values > 0] / trace
-        found["agop/top_share"] = float(shares[0])
-        found["agop/effective_rank"] = math.exp(-float((shares * shares.log()).sum()))
-    return found
+        statistics["agop/top_share"] = float(shares[0])
+        statistics["agop/effective_rank"] = math.exp(-float((shares * shares.log()).sum()))
+    return statistics

@@ -48,15 +48,15 @@ def without_memory(data: TensorDict, ranks: int, micro_batch_size: int | None) -
     if len(rows) == len(data):
         return data
     steps = len(data) * ranks // tu.get(data, "mini_batch_size")
-    own, rest = divmod(len(rows), steps)
-    if rest or not own:
+    per_step, rest = divmod(len(rows), steps)
+    if rest or not per_step:
         raise ValueError(
             f"{len(rows)} of this rank's {len(data)} samples are trained on: not divisible into {steps} mini-batches"
         )
     part = tu.index_select_tensor_dict(data, rows)
-    tu.assign_non_tensor(part, mini_batch_size=own * ranks, global_batch_size=own * ranks)
+    tu.assign_non_tensor(part, mini_batch_size=per_step * ranks, global_batch_size=per_step * ranks)
     if micro_batch_size:
-        tu.assign_non_tensor(part, micro_batch_size_per_gpu=math.gcd(own, micro_batch_size))
+        tu.assign_non_tensor(part, micro_batch_size_per_gpu=math.gcd(per_step, micro_batch_size))
     return part
 
 
@@ -96,13 +96,13 @@ def rollout_source(data: TensorDict, skill: int, token_mean: bool = False) -> Gr
 
     Samples whose advantages are all zero, those of groups with equal scores, are not passed through the model.
     """
-    own = data[SKILL] == skill
-    live = own & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
+    of_skill = data[SKILL] == skill
+    live = of_skill & (data.select("advantages").to_padded_tensor()["advantages"] != 0).any(-1)
     halves = [torch.nonzero(live & (data[HALF] == half)).flatten().tolist() for half in (0, 1)]
     if not token_mean:
-        return GradientSource(data, (halves[0], halves[1]), int(own.sum()), negative_objective)
+        return GradientSource(data, (halves[0], halves[1]), int(of_skill.sum()), negative_objective)
     lengths = token_counts(data)
-    return GradientSource(data, (halves[0], halves[1]), int(lengths[own].sum()), negative_objective, lengths)
+    return GradientSource(data, (halves[0], halves[1]), int(lengths[of_skill].sum()), negative_objective, lengths)
 
 
 def token_counts(data: TensorDict) -> Tensor:
@@ -117,8 +117,8 @@ def passed_rows(data: TensorDict) -> TensorDict:
     The texts of samples are dropped: splitting them into parts and micro-batches is expensive and useless.
     """
     images = [IMAGES] if any(tu.get(data, IMAGES, [])) else []
-    kept = (key for key, value in data.items() if not isinstance(value, NonTensorStack))
-    return data.select(*kept, *images)
+    fields = (key for key, value in data.items() if not isinstance(value, NonTensorStack))
+    return data.select(*fields, *images)
 
 
 def solution_source(
@@ -133,11 +133,11 @@ def solution_source(
         return None
     every = list(range(len(solutions)))
     halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
-    own = len(halves[0]) + len(halves[1])
+    count = len(halves[0]) + len(halves[1])
     level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
     batch = solution_batch(solutions, temperature)
     unit = token_log_likelihoods if per_token else log_likelihoods
-    return GradientSource(batch, halves, own, partial(_negative, likelihood=unit), level=level, likelihood=unit)
+    return GradientSource(batch, halves, count, partial(_negative, likelihood=unit), level=level, likelihood=unit)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:

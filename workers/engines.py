@@ -43,13 +43,13 @@ class WantedParts:
     """Measurements requested from an engine's next training pass.
 
     skills: ids of the S skills. gradients: for each trainable parameter (S, *shape of the local shard), the buffers of
-    the ascent gradients. found: called with the cosine between the gradients of each skill's halves, NaN without two.
+    the ascent gradients. note: called with the cosine between the gradients of each skill's halves, NaN without two.
     token_mean: the loss is a mean over tokens, not over samples.
     """
 
     skills: Sequence[int]
     gradients: Sequence[Tensor]
-    found: Callable[[list[float]], None]
+    note: Callable[[list[float]], None]
     token_mean: bool = False
 
 
@@ -95,7 +95,7 @@ def pass_in_parts(engine: Any, whole: Pass, wanted: WantedParts, data: TensorDic
             gradient.copy_(part * scale)
             part.copy_(now)
     run(rest, int(most[-1, 0]))
-    wanted.found(agreements)
+    wanted.note(agreements)
     return _as_one(outputs)
 
 

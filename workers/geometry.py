@@ -35,7 +35,7 @@ _NO_MULTIPLIER = 1e-12
 KEPT = 1e-5
 # |x| / |d| up to which a closed loop may ask for gain: nearly opposite gradients would ask for any length.
 LONGEST = 2.0
-# Bisections of the gain that is asked for.
+# Bisections of the requested gain.
 _HALVINGS = 16
 
 
@@ -162,13 +162,13 @@ def _sequential_margin(part: Geometry, eps: Vector, noise: Vector, sweeps: int) 
     """Move the step onto the boundary of each violated constraint in turn, until a sweep finds none."""
     mu = np.zeros(len(eps))
     for _ in range(sweeps):
-        kept = True
+        satisfied = True
         for s in range(len(eps)):
             slack = part.gram[s] @ mu + part.cosines[s] + eps[s]
             if slack < -_EIGENVALUE_FLOOR:
                 mu[s] -= slack
-                kept = False
-        if kept:
+                satisfied = False
+        if satisfied:
             break
     return 1.0, mu
 
@@ -210,7 +210,7 @@ def solved(
 ) -> GeometrySolution:
     """The method's solution; a step that violates nothing is kept as it is.
 
-    bounded: where gain is asked for (eps < 0), it is scaled down so that |x| <= LONGEST |d|.
+    bounded: where gain is requested (eps < 0), it is scaled down so that |x| <= LONGEST |d|.
     """
     violated = geometry.cosines - noises + eps < 0
     kept, mu, feasible = 1.0, np.zeros(len(eps)), True
@@ -231,9 +231,9 @@ def _shortened(
     best = solve(geometry, np.maximum(eps, 0.0), noises, method, sweeps)
     for _ in range(_HALVINGS):
         share = (low + high) / 2
-        found = solve(geometry, np.where(eps < 0, share * eps, eps), noises, method, sweeps)
-        if found[3] and geometry.length(found[0], found[1]) <= LONGEST:
-            low, best = share, found
+        solution = solve(geometry, np.where(eps < 0, share * eps, eps), noises, method, sweeps)
+        if solution[3] and geometry.length(solution[0], solution[1]) <= LONGEST:
+            low, best = share, solution
         else:
             high = share
     return best[:3]

@@ -184,19 +184,19 @@ class SafeUpdate:
     @property
     def epsilons(self) -> list[float]:
         """Each constraint's epsilon in units of its gradient's objective; infinite for one that is left out."""
-        found = [
+        epsilons = [
             left / each.unit if self.protection.closed_loop else left
             for left, each in zip(self.slacks, self.protection.constraints, strict=True)
         ]
-        out = self.left_out or [False] * len(found)
-        return [math.inf if leave else epsilon for leave, epsilon in zip(out, found, strict=True)]
+        out = self.left_out or [False] * len(epsilons)
+        return [math.inf if leave else epsilon for leave, epsilon in zip(out, epsilons, strict=True)]
 
     @property
     def noises(self) -> list[float]:
         """Each gradient's error over its length, times the configured number of standard errors."""
         return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
 
-    def see_levels(self, levels: Sequence[float]) -> None:
+    def record_levels(self, levels: Sequence[float]) -> None:
         """Take the levels of the anchor sets that are measured (NaN: none) and not known yet."""
         self.levels = [
             now if old is None and not math.isnan(now) else old for old, now in zip(self.levels, levels, strict=True)
@@ -247,7 +247,7 @@ class SafeUpdate:
         """Project a step in place; return whether it changed."""
         whole = [part.clone() for part in step] if self.signs is not None else step
         try:
-            found = self._found(step, inverse_metric)
+            projection = self._projection(step, inverse_metric)
         except NotFiniteError:
             self.skipped += 1
             if self.protection.method == "none":
@@ -255,28 +255,28 @@ class SafeUpdate:
             for part in step:
                 part.zero_()
             return True
-        changed = found.kept != 1 or bool(found.multipliers.any())
+        changed = projection.kept != 1 or bool(projection.multipliers.any())
         if self.signs is not None and changed:
             for part, old, signs in zip(step, whole, self.signs, strict=True):
                 part.sub_(old).mul_(signs).add_(old)
-            found = resigned(found, self.constraints, step, self.group)
+            projection = resigned(projection, self.constraints, step, self.group)
         self.projected += changed
-        self.stalled += found.stalled
-        self.infeasible += not found.feasible
-        self.violated += found.missed
-        self.last = replace(found, step=None)  # the next step allocates its own memory
+        self.stalled += projection.stalled
+        self.infeasible += not projection.feasible
+        self.violated += projection.missed
+        self.last = replace(projection, step=None)  # the next step allocates its own memory
         return changed
 
-    def _found(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> Projection:
+    def _projection(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> Projection:
         """The projection of the whole step, or of each type of module apart."""
         if not self.protection.per_module:
             return self._nearest("", step, self.constraints, self.epsilons, inverse_metric)
         parts = []
         for module in dict.fromkeys(self.modules):
-            own = [index for index, name in enumerate(self.modules) if name == module]
-            inverse = None if inverse_metric is None else [inverse_metric[index] for index in own]
-            rows = [self.constraints[index] for index in own]
-            parts.append(self._nearest(module, [step[index] for index in own], rows, self._shares(module), inverse))
+            indices = [index for index, name in enumerate(self.modules) if name == module]
+            inverse = None if inverse_metric is None else [inverse_metric[index] for index in indices]
+            rows = [self.constraints[index] for index in indices]
+            parts.append(self._nearest(module, [step[index] for index in indices], rows, self._shares(module), inverse))
         return merged(parts)
 
     def _shares(self, module: str) -> list[float]:
@@ -300,7 +300,7 @@ class SafeUpdate:
         """The projection of a type of module's part of the step; "": the whole."""
         protection = self.protection
         known = self.of_modules.get(module) if module else self.gram
-        found = project(
+        projection = project(
             step,
             constraints,
             epsilon=epsilons,
@@ -314,8 +314,8 @@ class SafeUpdate:
             recovery=protection.recovery if protection.closed_loop else math.inf,
         )
         if inverse_metric is not None:
-            self._metric_grams[module] = found.gram
-        return found
+            self._metric_grams[module] = projection.gram
+        return projection
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the constraints and of the update's last projection, and the counts of its steps."""

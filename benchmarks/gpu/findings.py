@@ -1,4 +1,4 @@
-"""What the parts of the check measured: one line of JSON each, in one file a part."""
+"""What the parts of the check measured: one line of JSON each, in one file per part."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured value and what it must be: at least `low`, at most `high`; without either it is only told."""
+    """A measured value and what it must be: at least `low`, at most `high`; without either it is only reported."""
 
     part: str
     what: str

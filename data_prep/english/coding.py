@@ -1,4 +1,4 @@
-"""Problems of the skills write, repair and trace: one function each (functions.py), asked for in English."""
+"""Problems of the skills write, repair and trace: one function each (functions.py), stated in English."""
 
 import random
 from collections.abc import Sequence

@@ -65,7 +65,7 @@ def problems(skill: str, split: str, *, seed: int, count: int, levels: Sequence[
         else:
             raise DataFileError(
                 f"skill '{skill}' has only about {len(seen)} problems for the split '{split}' at the levels "
-                f"{', '.join(map(str, levels))}, {count} were asked for; lower the number or add a level"
+                f"{', '.join(map(str, levels))}, {count} were requested; lower the number or add a level"
             )
         seen.add(problem.key)
         yield problem

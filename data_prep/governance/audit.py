@@ -60,9 +60,9 @@ def find(tasks: Sequence[Task], threshold: float = THRESHOLD) -> list[AuditFindi
     kept: dict[tuple[TaskPart, int], int] = {}
     findings: list[AuditFinding] = []
     for number in sorted(range(len(tasks)), key=lambda index: (_RANKS[tasks[index].role], index)):
-        found = [finding for part in parts for finding in _of_part(tasks, number, part, parts[part], kept)]
-        findings += found
-        if not any(finding.dropped for finding in found):
+        of_task = [finding for part in parts for finding in _of_part(tasks, number, part, parts[part], kept)]
+        findings += of_task
+        if not any(finding.dropped for finding in of_task):
             for part, classes in parts.items():
                 if (own := classes.class_of[number]) is not None:
                     kept.setdefault((part, own), number)

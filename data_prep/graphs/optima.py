@@ -51,10 +51,10 @@ def tour_by_integer_programme(distances: NDArray[np.int64]) -> tuple[list[int], 
     while True:
         leaving = np.array([[(left in group) != (right in group) for left, right in edges] for group in groups], float)
         most = [2 if len(group) == 1 else np.inf for group in groups]
-        found = milp(costs, integrality=1, bounds=Bounds(0, 1), constraints=LinearConstraint(leaving, 2, most))
-        if not found.success:
-            raise RuntimeError(f"no shortest tour of {size} places was found: {found.message}")
-        chosen = nx.Graph(edge for edge, share in zip(edges, found.x, strict=True) if share > 0.5)
+        solution = milp(costs, integrality=1, bounds=Bounds(0, 1), constraints=LinearConstraint(leaving, 2, most))
+        if not solution.success:
+            raise RuntimeError(f"no shortest tour of {size} places was found: {solution.message}")
+        chosen = nx.Graph(edge for edge, share in zip(edges, solution.x, strict=True) if share > 0.5)
         subtours = list(nx.connected_components(chosen))
         if len(subtours) == 1:
             tour = list(nx.dfs_preorder_nodes(chosen, 0))

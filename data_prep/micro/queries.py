@@ -57,7 +57,7 @@ class Aggregate:
         return f"SELECT {self.function}({self.column}) FROM t WHERE {where}"
 
     def words(self) -> str:
-        """The query as a question says it."""
+        """The query as a question states it."""
         where = " and ".join(condition.words() for condition in self.conditions)
         return f"{self.function} {self.column} where {where}"
 
@@ -89,7 +89,7 @@ class Listing:
         return f"SELECT {self.column} FROM t ORDER BY {self.key}{self.direction}"
 
     def words(self) -> str:
-        """The query as a question says it."""
+        """The query as a question states it."""
         return f"{self.column} by {self.key} {_DIRECTIONS[self.direction]}"
 
     def neighbours(self) -> Iterator["Listing"]:

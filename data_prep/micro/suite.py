@@ -56,7 +56,7 @@ def problems(skill: str, split: str, *, seed: int, count: int, difficulty: int) 
         else:
             raise DataFileError(
                 f"skill '{skill}' has only about {len(seen)} prompts for the split '{split}' at difficulty "
-                f"{difficulty}, {count} were asked for; lower --limit or raise --difficulty"
+                f"{difficulty}, {count} were requested; lower --limit or raise --difficulty"
             )
         if split != "sft_train":
             seen.add(problem.prompt)
@@ -83,10 +83,10 @@ def rows(
         problem for skill in skills for problem in problems(skill, split, seed=seed, count=count, difficulty=difficulty)
     ]
     random.Random(f"{split}/{seed}").shuffle(drawn)
-    kept = [problem for problem in drawn if problem.prompt not in taken]
+    chosen = [problem for problem in drawn if problem.prompt not in taken]
     rng = random.Random(f"impossible/{split}/{seed}")
-    kept = [problem.impossible() if rng.random() < impossible_share else problem for problem in kept]
-    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(kept)]
+    chosen = [problem.impossible() if rng.random() < impossible_share else problem for problem in chosen]
+    made = [problem.row(extra_info(problem, split, index)) for index, problem in enumerate(chosen)]
     return [for_agent(one) for one in made] if agents else made
 
 

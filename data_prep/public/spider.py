@@ -36,11 +36,11 @@ _SHARES = {"dev": 5, "train": 95}
 
 def parts(split: str, records: Sequence[Any]) -> dict[str, list[int]]:
     """The record numbers of train and dev, or of validation."""
-    found: dict[str, list[int]] = {"train": [], "dev": []} if split == "train" else {split: []}
+    numbers: dict[str, list[int]] = {"train": [], "dev": []} if split == "train" else {split: []}
     for number, record in enumerate(records):
         held = split == "train" and isinstance(record, dict)
-        found[split_by_hash(str(record.get("db_id")), _SHARES) if held else split].append(number)
-    return found
+        numbers[split_by_hash(str(record.get("db_id")), _SHARES) if held else split].append(number)
+    return numbers
 
 
 @cache
@@ -115,10 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--per-question", type=positive, default=1, help="hidden databases of a question, at most")
     parser.add_argument("--max-characters", type=positive, default=65_536, help="longest script of a database")
     options = parser.parse_args(arguments)
-    found = partial(read_databases, options.databases, count=options.per_question, longest=options.max_characters)
+    databases = partial(read_databases, options.databases, count=options.per_question, longest=options.max_characters)
     used: set[Path] = set()
     try:
-        converted = partial(convert, databases=found, judge=judge_of(options), used=used)
+        converted = partial(convert, databases=databases, judge=judge_of(options), used=used)
     except DataFileError as error:
         parser.error(str(error))
     return hub.make(PUBLIC, options, converted, "sql", module="public.spider", parts=parts, more_files=used)

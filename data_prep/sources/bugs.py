@@ -52,16 +52,16 @@ class Mutant:
 def mutants(source: str) -> list[Mutant]:
     """All distinct programs that differ from a program by one change. Raises SyntaxError for invalid Python."""
     tree = ast.parse(source)
-    found: dict[str, Mutant] = {}
+    by_text: dict[str, Mutant] = {}
     for node in ast.walk(tree):
         for kind, attribute, value in _changes(node):
-            kept = getattr(node, attribute)
+            original = getattr(node, attribute)
             setattr(node, attribute, value)
             text = ast.unparse(tree)
-            setattr(node, attribute, kept)
-            found.setdefault(text, Mutant(text, kind))
-    found.pop(ast.unparse(tree), None)
-    return list(found.values())
+            setattr(node, attribute, original)
+            by_text.setdefault(text, Mutant(text, kind))
+    by_text.pop(ast.unparse(tree), None)
+    return list(by_text.values())
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:

@@ -31,12 +31,12 @@ def parts(split: str, records: Sequence[Any]) -> dict[str, list[int]]:
     """The record numbers of train, dev and test; invalid records go to train, where they are refused."""
     if split == "test":
         return {"test": list(range(len(records)))}
-    found: dict[str, list[int]] = {"train": [], "dev": []}
+    numbers: dict[str, list[int]] = {"train": [], "dev": []}
     for number, record in enumerate(records):
         question = record.get("question") if isinstance(record, dict) else None
         part = split_by_hash(question.strip(), _SHARES) if isinstance(question, str) else "train"
-        found[part].append(number)
-    return found
+        numbers[part].append(number)
+    return numbers
 
 
 def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:

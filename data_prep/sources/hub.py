@@ -106,13 +106,13 @@ def drafts(
     """
     files = _files(public, options.from_file)
     for split in files or public.splits:
-        found = _of_file(files[split], public) if files else _of_hub(public, split, _revision(public, options))
-        records[split] = found
-        for part, numbers in parts(split, found).items():
+        rows = _of_file(files[split], public) if files else _of_hub(public, split, _revision(public, options))
+        records[split] = rows
+        for part, numbers in parts(split, rows).items():
             if options.limit is not None and options.limit < len(numbers):
                 numbers = sorted(random.Random(f"{part}/{options.seed}").sample(numbers, options.limit))
             for index in numbers:
-                yield _draft(public, found[index], part, index, convert)
+                yield _draft(public, rows[index], part, index, convert)
 
 
 def _revision(public: PublicSet, options: argparse.Namespace) -> str:
@@ -196,15 +196,15 @@ def _of_hub(public: PublicSet, split: str, revision: str) -> Any:
         if public.files:
             path = f"hf://datasets/{public.repository}@{revision}/{public.files.format(split=split)}"
             builder = "parquet" if path.endswith(".parquet") else "json"
-            found = datasets.load_dataset(builder, data_files={split: path}, split=split)
+            rows = datasets.load_dataset(builder, data_files={split: path}, split=split)
         else:
-            found = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
+            rows = datasets.load_dataset(public.repository, public.configuration, split=split, revision=revision)
     except Exception as error:  # the hub's client raises errors of many libraries
         raise DataFileError(
             f"the split {split} of {public.repository} at {revision} could not be loaded from the Hugging Face hub "
             f"({type(error).__name__}: {error}); without a network, download it elsewhere and name the files: "
             f"--from-file {split}=FILE.parquet"
         ) from error
-    if missing := [column for column in public.columns if column not in found.column_names]:
+    if missing := [column for column in public.columns if column not in rows.column_names]:
         raise DataFileError(f"{public.repository}: the columns {', '.join(missing)} are missing; the set has changed")
-    return found
+    return rows

@@ -64,8 +64,8 @@ def unit_tests(prompt: str, test: str, entry_point: str) -> list[str]:
 
 def _helpers(prompt: str, entry_point: str) -> list[ast.stmt]:
     tree = ast.parse(prompt + "\n    pass\n")
-    own = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == entry_point)]
-    return own if any(isinstance(node, ast.FunctionDef) for node in own) else []
+    helpers = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == entry_point)]
+    return helpers if any(isinstance(node, ast.FunctionDef) for node in helpers) else []
 
 
 def _is_idle(node: ast.stmt) -> bool:

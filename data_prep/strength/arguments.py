@@ -14,9 +14,9 @@ _SMALL, _TIMES = 100, 10
 
 def literals(program: str) -> list[Any]:
     """The numbers and short texts that a program spells out: its behaviour may change at them."""
-    found = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
+    values = [node.value for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Constant)]
     return [
-        one for one in dict.fromkeys(found) if type(one) in (int, float) or (isinstance(one, str) and 0 < len(one) < 9)
+        one for one in dict.fromkeys(values) if type(one) in (int, float) or (isinstance(one, str) and 0 < len(one) < 9)
     ]
 
 
@@ -33,16 +33,16 @@ def new_arguments(
     pools = [_Pool([row[place] for row in rows], words) for place in range(len(rows[0]))]
     limit = max(_LONGEST, 2 * max(len(repr(row)) for row in rows))
     seen = {repr(tuple(row)) for row in rows}
-    found: list[tuple[Any, ...]] = []
+    made: list[tuple[Any, ...]] = []
     for _ in range(_TRIES * count):
         row = tuple(_changed_row(rng.choice(rows), pools, rng))
         text = repr(row)
         if text not in seen and len(text) <= limit and all(has(one, row) for one in properties):
             seen.add(text)
-            found.append(row)
-            if len(found) == count:
+            made.append(row)
+            if len(made) == count:
                 break
-    return found
+    return made
 
 
 class _Pool:

@@ -65,12 +65,12 @@ def read_test(test: str, entry_points: Collection[str]) -> tuple[CallForm, tuple
 
 def _other_names(before: Sequence[ast.stmt], entry_points: Collection[str]) -> dict[str, str]:
     """The entry points behind names such as `candidate`, by statements such as `candidate = add`."""
-    found = {}
-    for one in before:
-        match one:
+    functions = {}
+    for statement in before:
+        match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=function)) if function in entry_points:
-                found[name] = function
-    return found
+                functions[name] = function
+    return functions
 
 
 def expected_literal(test: str) -> str | None:

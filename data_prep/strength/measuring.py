@@ -70,7 +70,7 @@ async def measured(task: Task, sandbox: Sandbox, how: Measurement) -> Strength:
 async def _with_survivors(
     counts: Strength, solution: str, alive: Sequence[Mutant], suite: Suite, sandbox: Sandbox, how: Measurement
 ) -> Strength:
-    """The counts, with the accepted programs told apart by new tests."""
+    """The counts, with the accepted programs distinguished by new tests."""
     tests = await new_tests(solution, suite, sandbox, how, random.Random(f"{counts.id}/{how.seed}/inputs"))
     programs = [solution, *(one.source for one in alive)]
     cases = [test.case for test in tests]
@@ -100,7 +100,7 @@ async def _with_survivors(
 
 
 def _failed(result: CheckResult | InfrastructureError) -> frozenset[int]:
-    """The cases that a program failed by itself: those after a time-out were not run."""
+    """The cases that a program itself failed: those after a time-out were not run."""
     if isinstance(result, InfrastructureError):
         return frozenset()
     return frozenset(
@@ -175,16 +175,16 @@ async def _returned(
 ) -> list[str | None]:
     """The values of expressions as literals; after one that ends the run, another run takes the rest."""
     imports = "\n".join(dict.fromkeys(one.imports for one in inputs))
-    found: list[str | None] = []
+    values: list[str | None] = []
     for _ in range(_RESTARTS):
-        if len(found) >= len(inputs):
+        if len(values) >= len(inputs):
             break
-        job = {"program": solution, "imports": imports, "expressions": [one.text for one in inputs[len(found) :]]}
+        job = {"program": solution, "imports": imports, "expressions": [one.text for one in inputs[len(values) :]]}
         run = await sandbox.run(_driver(), stdin=json.dumps(job), timeout=2 * how.timeout, memory_mb=how.memory_mb)
-        found += [json.loads(line) for line in run.stdout.split("\n")[:-1]]
+        values += [json.loads(line) for line in run.stdout.split("\n")[:-1]]
         if not run.passed:
-            found.append(None)
-    return [*found, *[None] * len(inputs)][: len(inputs)]
+            values.append(None)
+    return [*values, *[None] * len(inputs)][: len(inputs)]
 
 
 @cache

@@ -42,14 +42,14 @@ def _place(line: int, word: int, words: int) -> _Place:
 
 
 def _ranges(lines_of: Sequence[Sequence[str]]) -> dict[_Place, list[int]]:
-    found: dict[_Place, list[int]] = {}
+    ranges: dict[_Place, list[int]] = {}
     for lines in lines_of:
         for number, line in enumerate(lines):
             words = line.split()
             for place, word in enumerate(words):
                 if _is_integer(word):
-                    found.setdefault(_place(number, place, len(words)), []).append(int(word))
-    return found
+                    ranges.setdefault(_place(number, place, len(words)), []).append(int(word))
+    return ranges
 
 
 def free_words(lines: Sequence[str]) -> list[tuple[int, int]]:

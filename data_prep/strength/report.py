@@ -8,23 +8,23 @@ from data_prep.strength.strength import Standing, Strength, Survivor
 _LISTED = 200
 
 
-def counts_of(found: Sequence[Strength], line: float) -> Counter[Standing]:
+def counts_of(problems: Sequence[Strength], line: float) -> Counter[Standing]:
     """How many problems are strong, weak and unknown."""
-    return Counter(one.standing(line) for one in found)
+    return Counter(one.standing(line) for one in problems)
 
 
-def report(found: Sequence[Strength], line: float) -> str:
+def report(problems: Sequence[Strength], line: float) -> str:
     """Totals, then the weak problems from the weakest on, each with examples of accepted wrong programs."""
-    counts = counts_of(found, line)
-    weak = sorted((one for one in found if one.standing(line) == "weak"), key=lambda one: (one.share or 0.0, one.id))
-    unknown = [one for one in found if one.standing(line) == "unknown"]
+    counts = counts_of(problems, line)
+    weak = sorted((one for one in problems if one.standing(line) == "weak"), key=lambda one: (one.share or 0.0, one.id))
+    unknown = [one for one in problems if one.standing(line) == "unknown"]
     parts = [
         "# Strength of the tests",
-        f"{len(found):,} problems: {counts['strong']:,} strong, {counts['weak']:,} weak, {counts['unknown']:,} "
+        f"{len(problems):,} problems: {counts['strong']:,} strong, {counts['weak']:,} weak, {counts['unknown']:,} "
         f"unknown. Weak: the tests reject less than {line:g} of the wrong programs. A program that gives the "
         "solution's answer on every new input counts as equivalent; where too few new inputs could be made, it is "
         "undecided.",
-        _totals(found),
+        _totals(problems),
         f"## Weak\n\n{_table(weak)}" if weak else "No problem is weak.",
         *(_examples(one) for one in weak[:_LISTED]),
     ]
@@ -34,18 +34,18 @@ def report(found: Sequence[Strength], line: float) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _totals(found: Sequence[Strength]) -> str:
-    kinds = sum((Counter(one.kinds) for one in found), Counter[str]())
-    killed, timeouts = sum(one.killed for one in found), sum(one.timeouts for one in found)
+def _totals(problems: Sequence[Strength]) -> str:
+    kinds = sum((Counter(one.kinds) for one in problems), Counter[str]())
+    killed, timeouts = sum(one.killed for one in problems), sum(one.timeouts for one in problems)
     rows = [
-        ("wrong programs", sum(one.mutants for one in found)),
+        ("wrong programs", sum(one.mutants for one in problems)),
         ("killed", killed),
         ("killed by the time limit", timeouts),
-        ("survived", sum(one.survived for one in found)),
+        ("survived", sum(one.survived for one in problems)),
         *((f"survived: {kind}", count) for kind, count in kinds.most_common()),
-        ("equivalent", sum(one.equivalent for one in found)),
-        ("undecided", sum(one.undecided for one in found)),
-        ("not judged", sum(one.unjudged for one in found)),
+        ("equivalent", sum(one.equivalent for one in problems)),
+        ("undecided", sum(one.undecided for one in problems)),
+        ("not judged", sum(one.unjudged for one in problems)),
     ]
     return "\n".join(["|programs|number|", "|---|---:|", *(f"|{name}|{count:,}|" for name, count in rows)])
 
@@ -60,8 +60,8 @@ def _table(weak: Sequence[Strength]) -> str:
     )
 
 
-def _examples(one: Strength) -> str:
-    return "\n".join([f"### {one.id}", *(line for example in one.examples for line in _example(example))])
+def _examples(problem: Strength) -> str:
+    return "\n".join([f"### {problem.id}", *(line for example in problem.examples for line in _example(example))])
 
 
 def _example(example: Survivor) -> Iterator[str]:
@@ -69,9 +69,9 @@ def _example(example: Survivor) -> Iterator[str]:
     yield f"````diff\n{example.changed}\n````"
 
 
-def _why(one: Strength) -> str:
-    if one.reason:
-        return one.reason
-    if one.undecided:
-        return f"{one.undecided} accepted programs, {one.inputs} new inputs"
+def _why(problem: Strength) -> str:
+    if problem.reason:
+        return problem.reason
+    if problem.undecided:
+        return f"{problem.undecided} accepted programs, {problem.inputs} new inputs"
     return "no wrong program that differs from the solution"

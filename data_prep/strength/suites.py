@@ -94,13 +94,13 @@ class CallSuite:
     def new_inputs(self, rng: random.Random, count: int, solution: str) -> list[SuiteInput]:
         """Up to `count` calls with new arguments, equally many of each form of test."""
         words = literals(solution)
-        found: list[SuiteInput] = []
+        inputs: list[SuiteInput] = []
         forms = sum(map(len, self.forms.values()))
         for key, rows in self.rows.items():
             for form in self.forms[key].values():
                 share = -(-count // forms)
-                found += [SuiteInput(form.expression(row), form) for row in new_arguments(rows, rng, share, words)]
-        return found[:count]
+                inputs += [SuiteInput(form.expression(row), form) for row in new_arguments(rows, rng, share, words)]
+        return inputs[:count]
 
     def known_inputs(self) -> list[SuiteInput]:
         """The calls in the tests."""

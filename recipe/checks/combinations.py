@@ -132,7 +132,7 @@ def _corrects_unmeasured(config: DictConfig) -> bool:
 
 
 def _bypass_without_its_loss(config: DictConfig) -> bool:
-    """PPO's loss does without its own where nothing more is asked for."""
+    """PPO's loss does without its own where nothing more is configured."""
     of_bypass = str(OmegaConf.select(config, LOSS_MODE)) == "bypass_mode"
     if of_bypass or not _correction(config, "bypass_mode"):
         return of_bypass and not _correction(config, "bypass_mode")

@@ -22,8 +22,8 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     rows = {key: _read(config, key, problems) for key in ("train_files", "val_files")}
     names = config.skills.names
     skills = _skills_of(config, rows, problems)
-    for key, found in skills.items():
-        unknown = found - set(names) if names is not None else set()
+    for key, named in skills.items():
+        unknown = named - set(names) if names is not None else set()
         for skill in sorted(unknown):
             problems.append(
                 PreflightFinding(
@@ -68,17 +68,17 @@ def _skills_of(config: DictConfig, rows: dict[str, list[Any]], problems: list[Pr
 
 def _without_column(fields: dict[str, list[dict[str, Any]]], column: str) -> dict[str, PreflightFinding]:
     """A problem for each file with rows in which this column names no skill."""
-    found = {}
+    problems = {}
     for key, rows in fields.items():
         nameless = [row["extra_info"]["id"] for row in rows if not (isinstance(row.get(column), str) and row[column])]
         if nameless:
             many = f"{len(nameless)} of {len(rows)} rows have no" if len(nameless) < len(rows) else "no row has"
-            found[key] = PreflightFinding(
+            problems[key] = PreflightFinding(
                 f"{many} text in the column {column!r}, which names the skill (for example {nameless[0]})",
                 f"skills.column, data.{key}",
                 "name a column that is there, or choose skills.by=data_source or function",
             )
-    return found
+    return problems
 
 
 def _without_rows(config: DictConfig, skills: dict[str, set[str]]) -> list[PreflightFinding]:
@@ -106,7 +106,7 @@ def _without_steps(config: DictConfig, rows: list[Any]) -> list[PreflightFinding
         return []
     return [
         PreflightFinding(
-            f"credit cannot tell the answers of {TOOL_AGENT}'s tools from the policy's own steps",
+            f"credit cannot distinguish the answers of {TOOL_AGENT}'s tools from the policy's own steps",
             "credit, agent_name in data.train_files or actor_rollout_ref.rollout.agent.default_agent_loop",
             f"credit=off, or agents {', '.join(ENVIRONMENTS)}",
         )
@@ -118,10 +118,10 @@ def _not_for_training(rows: list[Any]) -> list[PreflightFinding]:
     ids = [row.extra_info.id for row in rows if not may_train(row.extra_info.id, _role(row))]
     if not ids:
         return []
-    found = f"{len(ids)} rows may not be trained on, for example {', '.join(ids[:3])}"
+    message = f"{len(ids)} rows may not be trained on, for example {', '.join(ids[:3])}"
     return [
         PreflightFinding(
-            found, "data.train_files", "train on files with role train; these rows belong in data.val_files"
+            message, "data.train_files", "train on files with role train; these rows belong in data.val_files"
         )
     ]
 

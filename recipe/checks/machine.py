@@ -47,25 +47,25 @@ def notes(config: DictConfig) -> list[str]:
     """What a user should know of a CPU machine before training starts: precision, cores, memory that others use."""
     if config.trainer.device != "cpu":
         return []
-    found = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
+    lines = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
     plan, free = _plan(config), free_memory()
     needed = plan.layout.training if plan else {}
     if sum(needed.values()) > free:
-        found.append(
+        lines.append(
             f"warning: {gib(free)} GiB of memory are free, and with full sequences the run needs "
             f"{gib(sum(needed.values()))} ({arithmetic(needed)}): stop other programs, or the system may end the run"
         )
-    return found
+    return lines
 
 
 def _check_disk(config: DictConfig, run: RunDirectory, plan: MemoryPlan) -> list[PreflightFinding]:
     if not plan.sizes.on_cpu:
         return []
     present = len(list(run.checkpoints.glob("global_step_*")))
-    found = disk_refusals(Path(run.path), run_disk(config, plan, present))
+    refusals = disk_refusals(Path(run.path), run_disk(config, plan, present))
     return [
         PreflightFinding(text, "trainer.max_actor_ckpt_to_keep", "keep fewer checkpoints, or set another run.root")
-        for text in found
+        for text in refusals
     ]
 
 

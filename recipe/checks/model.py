@@ -16,7 +16,7 @@ from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.versions import CHECKPOINT_VERSION
 from recipe.records.versions import KEY as VERSION_KEY
 
-# Importing vLLM takes seconds, so it is asked only about other sizes.
+# Importing vLLM takes seconds, so it is queried only about other sizes.
 COMMON_HEAD_SIZES = (32, 64, 96, 128)
 
 KEY = "actor_rollout_ref.model.path"
@@ -210,26 +210,26 @@ def left_out_of(folder: Path, model: DictConfig) -> list[tuple[str, str, str]]:
             built = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     except Exception:  # of an architecture that transformers does not know: left to the engine
         return []
-    found = []
+    left_out = []
     if fused and (lacking := beyond_fast_head(built)):
         fix = "set use_fused_kernels=false in the model's group, or use another model"
-        found.append((f"the fused kernels do not compute {', '.join(lacking)}", KEY, fix))
+        left_out.append((f"the fused kernels do not compute {', '.join(lacking)}", KEY, fix))
     if packed and (lacking := beyond_packed_attention(built)):
         settings = "use_fused_kernels=false use_remove_padding=false override_config.attn_implementation=eager"
         fix = f"set {settings} in the model's group, or use another model"
-        found.append((f"attn_implementation={NAME} does not compute {', '.join(lacking)}", KEY, fix))
-    return found
+        left_out.append((f"attn_implementation={NAME} does not compute {', '.join(lacking)}", KEY, fix))
+    return left_out
 
 
 def _check_continued(config: DictConfig, run: RunDirectory, folder: Path) -> list[PreflightFinding]:
-    kept = run.checkpoints / "model.json"
-    if run.last_checkpoint is None or not kept.exists():
+    file = run.checkpoints / "model.json"
+    if run.last_checkpoint is None or not file.exists():
         return []
-    before, now = json.loads(kept.read_text()), fingerprint(config)
+    before, now = json.loads(file.read_text()), fingerprint(config)
     version = before.pop(VERSION_KEY, 1)
     if version != CHECKPOINT_VERSION or before.keys() != now.keys():
         what = (
-            f"{kept} has version {version} with the keys {', '.join(before)}; this release reads version "
+            f"{file} has version {version} with the keys {', '.join(before)}; this release reads version "
             f"{CHECKPOINT_VERSION} with the keys {', '.join(now)}"
         )
         return [PreflightFinding(what, str(run.checkpoints), "start a new run, or use the release that wrote it")]

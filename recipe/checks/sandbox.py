@@ -53,14 +53,14 @@ def _extraction(config: DictConfig) -> str | None:
 
 def _rows(paths: Any) -> list[tuple[str, str]]:
     """Verifier and ground truth of each row; files that the data check refuses are skipped."""
-    found: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     for path in paths if isinstance(paths, ListConfig) else [paths]:
         try:
             frame = pd.read_parquet(Path(path).expanduser(), columns=["data_source", "reward_model"])
-            found += [(row.data_source, row.reward_model["ground_truth"]) for row in frame.itertuples()]
+            rows += [(row.data_source, row.reward_model["ground_truth"]) for row in frame.itertuples()]
         except Exception:
             continue
-    return found
+    return rows
 
 
 def _engine(truth: str) -> str | None:

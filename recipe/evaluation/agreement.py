@@ -65,12 +65,12 @@ def prepared(model: Path, prompts: Sequence[Messages], max_tokens: int) -> list[
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
     context = getattr(AutoConfig.from_pretrained(model).get_text_config(), "max_position_embeddings", None) or math.inf
-    found = []
+    fitting = []
     for messages in prompts:
         tokens = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
         if (room := min(max_tokens, context - len(tokens))) >= 1:
-            found.append(Prompt(messages, tokens, int(room)))
-    return found
+            fitting.append(Prompt(messages, tokens, int(room)))
+    return fitting
 
 
 def of_transformers(model: Path, prompts: Sequence[Prompt]) -> Iterator[GreedyAnswer]:
@@ -123,7 +123,7 @@ def difference(number: int, ours: GreedyAnswer, theirs: GreedyAnswer) -> Differe
         return None
     pairs = enumerate(zip(ours.tokens, theirs.tokens, strict=False))
     place, pair = next(((place, pair) for place, pair in pairs if pair[0] != pair[1]), (0, None))
-    # Equal tokens with other texts, or an end without a token that says so, are no tie.
+    # Equal tokens with other texts, or an end without an end token, are no tie.
     gap = math.inf if pair is None else float(ours.log_probs[place, pair[0]] - ours.log_probs[place, pair[1]])
     return Difference(number, ours.text, theirs.text, gap)
 

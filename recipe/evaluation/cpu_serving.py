@@ -25,14 +25,14 @@ def cpu_options() -> dict[str, bool | int]:
 
 def cpu_flags() -> list[str]:
     """The same as options of `vllm serve`."""
-    found = []
+    flags = []
     for name, value in cpu_options().items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
-            found.append(f"--{flag}" if value else f"--no-{flag}")
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            found += [f"--{flag}", str(value)]
-    return found
+            flags += [f"--{flag}", str(value)]
+    return flags
 
 
 @cache

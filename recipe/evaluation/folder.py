@@ -32,10 +32,10 @@ def changed_settings(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tu
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Each value of nested settings under its dotted name."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for key, value in settings.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        by_name |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return by_name
 
 
 class EvaluationFolder:
@@ -117,14 +117,14 @@ class EvaluationFolder:
         for sample in samples:
             classes[sample.dataset, sample.error].append(sample)
         chosen: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (dataset, error), found in sorted(classes.items()):
-            for sample in random.Random(f"{seed}/{dataset}/{error}").sample(found, min(QA_PER_CLASS, len(found))):
+        for (dataset, error), of_class in sorted(classes.items()):
+            for sample in random.Random(f"{seed}/{dataset}/{error}").sample(of_class, min(QA_PER_CLASS, len(of_class))):
                 line = {"error": error, "id": sample.id, "number": sample.number, "prompt": prompts[dataset, sample.id]}
                 line |= {"response": sample.answer.text, "conversation": sample.answer.conversation}
                 chosen[dataset].append(line | {"reward": sample.reward})
         for dataset, lines in chosen.items():
             write_lines(self.path / "qa_logs" / f"{dataset}.jsonl", lines)
-        counts = {f"{dataset}/{error}": len(found) for (dataset, error), found in sorted(classes.items())}
+        counts = {f"{dataset}/{error}": len(of_class) for (dataset, error), of_class in sorted(classes.items())}
         write_atomically(self.path / "qa_logs" / "counts.json", json.dumps(counts, indent=2) + "\n")
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -140,10 +140,10 @@ class EvaluationFolder:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that affect results."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            installed[package] = "not installed"
+    return installed

@@ -81,8 +81,8 @@ def answer_values(problems: dict[str, list[Sample]]) -> dict[str, dict[str, floa
     return {name: _means(problems, read) for name, read in PER_ANSWER.items()}
 
 
-def _means(found: Mapping[str, Sequence[Item]], read: Callable[[Item], float | None]) -> dict[str, float]:
-    counted = {key: [value for value in map(read, items) if value is not None] for key, items in found.items()}
+def _means(groups: Mapping[str, Sequence[Item]], read: Callable[[Item], float | None]) -> dict[str, float]:
+    counted = {key: [value for value in map(read, items) if value is not None] for key, items in groups.items()}
     return {key: float(np.mean(numbers)) for key, numbers in counted.items() if numbers}
 
 
@@ -94,10 +94,10 @@ def by_data_set(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.dataset, []).append(sample)
-    for dataset, found in list(groups.items()):
+    for dataset, of_data_set in list(groups.items()):
         for part_of in _PARTS:
             parts: dict[str, list[Sample]] = {}
-            for sample in found:
+            for sample in of_data_set:
                 parts.setdefault(f"{dataset}/{part_of(sample)}", []).append(sample)
             groups |= dict(sorted(parts.items())) if 1 < len(parts) <= MOST_PARTS else {}
     return groups
@@ -189,19 +189,19 @@ def _mean(numbers: Sequence[float]) -> float | None:
 
 def table(metrics: Metrics) -> Table:
     """One row per data set: rates in percent, the first ones with their 95% intervals."""
-    passes = sorted({name for found in metrics.values() for name in found if name.startswith(("pass@", "solved@"))})
-    passes += ["recovery_rate"] if any(found.get("recovery_rate") for found in metrics.values()) else []
+    passes = sorted({name for numbers in metrics.values() for name in numbers if name.startswith(("pass@", "solved@"))})
+    passes += ["recovery_rate"] if any(numbers.get("recovery_rate") for numbers in metrics.values()) else []
     headers = ["data set", "problems", "accepted@1", *passes, "pass ratio", "ran", "cut", "tokens", "score", "entropy"]
     result = Table(*headers, title="percent (not tokens, score, entropy), mean over problems [95% bootstrap interval]")
     for column in result.columns[2 : 3 + len(passes)]:
         column.no_wrap = True
-    for dataset, found in metrics.items():
-        cells = [rate_text(found.get(name)) for name in ("accepted@1", *passes)]
-        cells += [rate_text(found[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
-        cut, score = found["cut_share"], found["score"]
+    for dataset, numbers in metrics.items():
+        cells = [rate_text(numbers.get(name)) for name in ("accepted@1", *passes)]
+        cells += [rate_text(numbers[name]).split()[0] for name in ("pass_ratio", "exec_success_rate")]
+        cut, score = numbers["cut_share"], numbers["score"]
         cells.append("-" if cut is None else f"{100 * cut:.1f}")
-        cells += [number_text(found["generated_tokens"]["mean"], 0), number_text(score and score["estimate"], 2)]
-        result.add_row(dataset, str(found["problems"]), *cells, number_text(found["entropy"], 2))
+        cells += [number_text(numbers["generated_tokens"]["mean"], 0), number_text(score and score["estimate"], 2)]
+        result.add_row(dataset, str(numbers["problems"]), *cells, number_text(numbers["entropy"], 2))
     return result
 
 

@@ -83,25 +83,25 @@ def losses(network: Any, blocks: Blocks) -> Iterator[float]:
             yield float(network(input_ids=ids, labels=ids).loss)
 
 
-def changes(found: Mapping[str, Sequence[float]]) -> list[Change]:
+def changes(by_model: Mapping[str, Sequence[float]]) -> list[Change]:
     """Each model's loss with a bootstrap interval over blocks, and its paired difference from the first model's."""
-    first = np.asarray(next(iter(found.values())))
+    first = np.asarray(next(iter(by_model.values())))
     return [
         Change(
             name,
             bootstrap_interval(own),
             bootstrap_interval(np.asarray(own) - first) if number else None,
         )
-        for number, (name, own) in enumerate(found.items())
+        for number, (name, own) in enumerate(by_model.items())
     ]
 
 
-def change_table(found: Sequence[Change]) -> str:
+def change_table(models: Sequence[Change]) -> str:
     """The models as a Markdown table."""
     rows = [
         [
             one.model, f"{one.perplexity:.2f}", one.loss.text(3), one.change.text(4, sign="+") if one.change else "-",
         ]
-        for one in found
+        for one in models
     ]  # fmt: skip
     return markdown_table(["model", "perplexity", "nats per token [95%]", "change [95%]"], rows)

@@ -44,8 +44,8 @@ class Endpoints:
         reported = {url: await self._served(url, name) for url in self.clients}
         names = {entry["id"] for entry in reported.values()}
         if len(names) != 1:
-            found = ", ".join(f"{url}: {entry['id']}" for url, entry in reported.items())
-            raise ServerError(f"the servers serve different models ({found}); name urls of one model")
+            served = ", ".join(f"{url}: {entry['id']}" for url, entry in reported.items())
+            raise ServerError(f"the servers serve different models ({served}); name urls of one model")
         (self.model,) = names
         return reported
 

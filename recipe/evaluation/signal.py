@@ -53,21 +53,21 @@ def mean_signal(signals: Sequence[Signal]) -> Signal:
     return Signal(entropy=float(np.mean(entropies)) if entropies else None, **means)
 
 
-def verdict(found: Signal) -> list[str]:
+def verdict(signal: Signal) -> list[str]:
     """Messages about values out of range, with advice; empty if all are in range."""
     messages = []
-    if found.accuracy < ACCURACY[0]:
-        advice = "train it on demonstrations first" if found.accuracy < HOPELESS else "add easier problems"
-        messages.append(f"accuracy {found.accuracy:.1%} is below {ACCURACY[0]:.0%}: {advice}")
-    if found.accuracy > ACCURACY[1]:
-        advice = "choose a harder set" if found.accuracy > SOLVED else "add harder problems"
-        messages.append(f"accuracy {found.accuracy:.1%} is above {ACCURACY[1]:.0%}: {advice}")
-    if found.variance <= VARIANCE:
-        messages.append(f"reward variance {found.variance:.3f} is not above {VARIANCE}: most groups teach nothing")
-    if found.entropy is not None and found.entropy < ENTROPY[0]:
-        messages.append(f"entropy {found.entropy:.2f} is below {ENTROPY[0]}: the model repeats itself")
-    if found.entropy is not None and found.entropy > ENTROPY[1]:
-        messages.append(f"entropy {found.entropy:.2f} is above {ENTROPY[1]}: the model guesses")
+    if signal.accuracy < ACCURACY[0]:
+        advice = "train it on demonstrations first" if signal.accuracy < HOPELESS else "add easier problems"
+        messages.append(f"accuracy {signal.accuracy:.1%} is below {ACCURACY[0]:.0%}: {advice}")
+    if signal.accuracy > ACCURACY[1]:
+        advice = "choose a harder set" if signal.accuracy > SOLVED else "add harder problems"
+        messages.append(f"accuracy {signal.accuracy:.1%} is above {ACCURACY[1]:.0%}: {advice}")
+    if signal.variance <= VARIANCE:
+        messages.append(f"reward variance {signal.variance:.3f} is not above {VARIANCE}: most groups teach nothing")
+    if signal.entropy is not None and signal.entropy < ENTROPY[0]:
+        messages.append(f"entropy {signal.entropy:.2f} is below {ENTROPY[0]}: the model repeats itself")
+    if signal.entropy is not None and signal.entropy > ENTROPY[1]:
+        messages.append(f"entropy {signal.entropy:.2f} is above {ENTROPY[1]}: the model guesses")
     return messages
 
 

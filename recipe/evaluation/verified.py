@@ -46,16 +46,16 @@ class JudgedSamples:
 def read_judged(folders: Sequence[Path]) -> JudgedSamples:
     """Judge settings of these evaluations; FolderError if they differ, or a folder holds no evaluation."""
     infos = [EvaluationFolder(folder).run_info for folder in folders]
-    found = [info["settings"]["judge"] for info in infos]
-    for folder, judge in zip(folders, found, strict=True):
-        if differing := changed_settings(found[0], judge):
+    judges = [info["settings"]["judge"] for info in infos]
+    for folder, judge in zip(folders, judges, strict=True):
+        if differing := changed_settings(judges[0], judge):
             differences = ", ".join(f"{key} ({one} and {other})" for key, (one, other) in differing.items())
             raise FolderError(
                 f"{folders[0]} and {folder} judged with different {differences}: evaluate with the same settings"
             )
     experiments = {info["experiment"] for info in infos}
     experiment = experiments.pop() if len(experiments) == 1 else None  # None for several with the same judge settings
-    return JudgedSamples([str(folder) for folder in folders], experiment, found[0])
+    return JudgedSamples([str(folder) for folder in folders], experiment, judges[0])
 
 
 def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
@@ -65,7 +65,7 @@ def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
     Raises:
         FolderError: a folder holds no evaluation, or there is no sample that may be trained on.
     """
-    found: Solved = {}
+    solved: Solved = {}
     reserved: set[tuple[str, str]] = set()
     for folder in map(EvaluationFolder, folders):
         problems = {problem.key: problem for problem in folder.problems()}
@@ -74,13 +74,13 @@ def read_verified(folders: Iterable[Path]) -> tuple[Solved, int]:
             if not may_train(problem.id, problem.role):
                 reserved.add(problem.key)
             elif sample.judged and sample.answer.finish == "stop":
-                found.setdefault(problem.key, (problem, []))[1].append(sample)
-    if not found:
+                solved.setdefault(problem.key, (problem, []))[1].append(sample)
+    if not solved:
         raise FolderError(
             f"no sample to train on: {len(reserved)} problems of these evaluations may not be trained on "
             "(their role is not train); evaluate the model on a training file"
         )
-    return {key: (problem, distinct(samples)) for key, (problem, samples) in found.items()}, len(reserved)
+    return {key: (problem, distinct(samples)) for key, (problem, samples) in solved.items()}, len(reserved)
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:

@@ -67,8 +67,8 @@ def vllm_servers(
     logs = [log] if len(groups) == 1 else [log.with_suffix(f".{number}{log.suffix}") for number in range(len(groups))]
     servers: list[LocalServer] = []
     try:
-        for port, gpus, own in zip(free_ports(len(groups)), groups, logs, strict=True):
-            servers.append(_start(command_of(model, platform, port, options, precision), platform, port, gpus, own))
+        for port, gpus, file in zip(free_ports(len(groups)), groups, logs, strict=True):
+            servers.append(_start(command_of(model, platform, port, options, precision), platform, port, gpus, file))
         wait_until_up(servers)
         yield [server.url for server in servers]
         for death in _deaths(servers):
@@ -89,8 +89,8 @@ def visible_gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get(_VISIBLE)
     if named is not None:
-        found = [name.strip() for name in named.split(",")]
-        return found[: next((place for place, name in enumerate(found) if name in ("", "-1")), len(found))]
+        gpus = [name.strip() for name in named.split(",")]
+        return gpus[: next((place for place, name in enumerate(gpus) if name in ("", "-1")), len(gpus))]
     import torch  # takes seconds, and a CPU does not need it
 
     return [str(number) for number in range(torch.cuda.device_count())]
@@ -100,7 +100,7 @@ def gpu_groups(gpus: Sequence[str], options: Sequence[str]) -> list[str | None]:
     """The GPUs of each server, by the sizes that the options of `vllm serve` name; GPUs too few for one more are idle.
 
     One server that sees all of them if vLLM makes replicas itself (--data-parallel-size), or if there are none, so that
-    vLLM says what is missing. ServerError if one server needs more than there are.
+    vLLM reports what is missing. ServerError if one server needs more than there are.
     """
     numbers = _numbers(options)
     if not gpus or any(name in numbers for name in _OWN_REPLICAS):
@@ -134,8 +134,8 @@ def command_of(model: str, platform: str, port: int, options: Sequence[str], pre
 
 
 def _start(command: Sequence[str], platform: str, port: int, gpus: str | None, log: Path) -> LocalServer:
-    own = cpu_environment() | _NO_RESERVED_CORE if platform == "cpu" else {}
-    environment = os.environ | own | ({_VISIBLE: gpus} if gpus else {})
+    cpu_variables = cpu_environment() | _NO_RESERVED_CORE if platform == "cpu" else {}
+    environment = os.environ | cpu_variables | ({_VISIBLE: gpus} if gpus else {})
     with open(log, "w") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, env=environment, start_new_session=True, preexec_fn=end_with_parent

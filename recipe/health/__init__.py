@@ -1,1 +1,1 @@
-"""What a run's records say about its health: `rules` with their ranges, the record that they read, and alerts."""
+"""A run's health by its records: `rules` with their ranges, the record that they read, and alerts."""

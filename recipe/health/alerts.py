@@ -11,21 +11,21 @@ from recipe.records.experiment_page import failure_logged
 from recipe.records.run_directory import RunDirectory
 
 ALERTED = ("masked", "entropy", "line")
-"""Rules that a step can break for good; the others are read when a run has ended (`recipe.doctor`)."""
+"""Rules that a step can break permanently; the others are read when a run has ended (`recipe.doctor`)."""
 EVENT = "alert"
 KEPT = 64
-"""Of the first rows and of the newest ones: rules compare the two, and have seen the others when they were new."""
+"""Of the first rows and of the newest ones: rules compare the two, and have read the others when they were new."""
 
 
 class Alerts:
-    """Sends each kind of finding once per run, also over restarts: the events say which ones were sent."""
+    """Sends each kind of finding once per run, also over restarts: the events record which ones were sent."""
 
     def __init__(self, run: RunDirectory, config: DictConfig):
         self._run, self._config = run, config
         self._rows = run.metrics()
         self._sent = {event.get("rule") for event in run.events() if event["event"] == EVENT}
 
-    def see(self, row: dict[str, float]) -> None:
+    def check(self, row: dict[str, float]) -> None:
         """Judge the run with this row of metrics, its newest, and send what is found for the first time."""
         self._rows.append(row)
         del self._rows[KEPT:-KEPT]

@@ -1,7 +1,7 @@
 """Rules of a run's health: what each looks at, its healthy range, and what to try outside of it.
 
-A rule reads the metrics of the run (means over the first and the last steps, because one step is noise) and says what
-it saw, or nothing. Ranges are those of docs/reference/running.md, which holds the table of these rules.
+A rule reads the metrics of the run (means over the first and the last steps, because one step is noise) and reports
+what it found, or nothing. Ranges are those of docs/reference/running.md, which holds the table of these rules.
 """
 
 import math
@@ -17,18 +17,18 @@ PROJECTION = "actor/projection"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. metric: what it reads; healthy: the range; advice: what to try; see: what was found, or None."""
+    """One rule. metric: what it reads; healthy: the range; advice: what to try; problem: what was found, or None."""
 
     name: str
     metric: str
     healthy: str
     advice: str
-    see: Callable[[Record], str | None]
+    problem: Callable[[Record], str | None]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that a run broke, and what was seen."""
+    """A rule that a run broke, and the measured evidence."""
 
     rule: Rule
     seen: str
@@ -90,7 +90,7 @@ def _gradient(run: Record) -> str | None:
     values = run.values("actor/grad_norm")
     usual = sorted(values)[len(values) // 2] if values else 0.0
     if usual > 0 and max(values) > 20 * usual:
-        step, value = max(run.steps_where("actor/grad_norm"), key=lambda found: found[1])
+        step, value = max(run.steps_where("actor/grad_norm"), key=lambda pair: pair[1])
         return f"{value:.3g} in step {step}, {value / usual:.0f} times the median"
     return None
 
@@ -125,7 +125,7 @@ def _masked(run: Record) -> str | None:
     masked = [(step, share) for step, share in run.steps_where("reward/masked_share") if share > 0]
     if not masked:
         return None
-    step, share = max(masked, key=lambda found: found[1])
+    step, share = max(masked, key=lambda pair: pair[1])
     return f"samples without a verdict in {len(masked)} steps, most in step {step}: {share:.1%}"
 
 
@@ -258,8 +258,8 @@ RULES = (
 
 
 def findings(run: Record, names: Collection[str] | None = None) -> Iterator[Finding]:
-    """What the run broke, in the order of the rules; names: of the rules to ask, all without it."""
+    """What the run broke, in the order of the rules; names: of the rules to apply, all without it."""
     for rule in RULES:
-        seen = rule.see(run) if names is None or rule.name in names else None
+        seen = rule.problem(run) if names is None or rule.name in names else None
         if seen is not None:
             yield Finding(rule, seen)

@@ -30,7 +30,7 @@ _TOOLTIP = [("", "@name"), ("update", "@step{0}"), ("value", "@value{0.0000}"), 
 
 
 def drawn(panel: Panel, runs: int) -> dict[str, Any]:
-    """The panel as the JSON that ``Bokeh.embed.embed_item`` takes. runs: on the page, told apart by colour."""
+    """The panel as the JSON that ``Bokeh.embed.embed_item`` takes. runs: on the page, distinguished by colour."""
     tools: list[Any] = [BoxZoomTool(), PanTool(), WheelZoomTool(), ResetTool()]
     plot: Any = figure(height=HEIGHT, sizing_mode="stretch_width", tools=tools, toolbar_location="above")
     plot.toolbar.logo = None

@@ -12,37 +12,37 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 _OF_EACH_RUN = ("run.command", "run.directory", "run.name", "run.root")
-"""Keys that differ between any two runs and say nothing about them."""
+"""Keys that differ between any two runs and carry no information."""
 
 
 def flat(config: DictConfig) -> dict[str, str]:
     """The values of a configuration as YAML's short form, by dotted key; what cannot be resolved stays as written."""
-    found: dict[str, str] = {}
-    _collect(config, "", found)
-    return found
+    values: dict[str, str] = {}
+    _collect(config, "", values)
+    return values
 
 
-def _collect(node: DictConfig, prefix: str, found: dict[str, str]) -> None:
+def _collect(node: DictConfig, prefix: str, values: dict[str, str]) -> None:
     for name in map(str, node):
         key = f"{prefix}{name}"
         try:
             value = node[name]
             if isinstance(value, DictConfig) and len(value):
-                _collect(value, f"{key}.", found)
+                _collect(value, f"{key}.", values)
                 continue
             plain = OmegaConf.to_container(value, resolve=True) if isinstance(value, DictConfig | ListConfig) else value
         except OmegaConfBaseException:
             plain = node._get_node(name)
-        found[key] = "null" if plain is None else str(plain)
+        values[key] = "null" if plain is None else str(plain)
 
 
 def experiment_of(command: str) -> str | None:
     """The experiment that a run's command names."""
     try:
-        words = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError:
         return None
-    return next((word.partition("=")[2] for word in reversed(words) if word.startswith("experiment=")), None)
+    return next((word.partition("=")[2] for word in reversed(arguments) if word.startswith("experiment=")), None)
 
 
 def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, str]], str]:
@@ -57,10 +57,10 @@ def differences(config: DictConfig, command: str) -> tuple[list[tuple[str, str, 
         defaults = _defaults(name)
     except (HydraException, OmegaConfBaseException) as error:
         return [], f"This release has no experiment '{name}' that can be read: {str(error).splitlines()[0]}"
-    own = flat(config)
-    keys = [key for key in {**own, **defaults} if key not in _OF_EACH_RUN]
-    found = [(key, defaults.get(key, "-"), own.get(key, "-")) for key in keys]
-    return [row for row in found if not _same(row[1], row[2])], ""
+    of_run = flat(config)
+    keys = [key for key in {**of_run, **defaults} if key not in _OF_EACH_RUN]
+    rows = [(key, defaults.get(key, "-"), of_run.get(key, "-")) for key in keys]
+    return [row for row in rows if not _same(row[1], row[2])], ""
 
 
 @lru_cache(maxsize=32)
@@ -82,9 +82,9 @@ def _composing() -> Iterator[None]:
         GlobalHydra.instance().hydra = outer
 
 
-def _same(default: str, own: str) -> bool:
+def _same(default: str, value: str) -> bool:
     """Equal, or the same path: a run writes it from the root of the file system."""
-    return default == own or ("/" in default and own.endswith(f"/{default}"))
+    return default == value or ("/" in default and value.endswith(f"/{default}"))
 
 
 def between(configs: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""What a page says of one run in numbers: state, skills, findings, interference, timings, cost and events."""
+"""What a page shows of one run in numbers: state, skills, findings, interference, timings, cost and events."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """All that a page says of a run, as its template reads it.
+    """All that a page shows of a run, as its template reads it.
 
     errors: standard error of each skill's last accuracy. timings: (part, seconds of a step, share of the step). cost:
     (what, how much). events: (when, event, step, the rest). counted: of the routine events.
@@ -120,13 +120,13 @@ def _skill_record(run: RunDirectory) -> SkillRecord | None:
 def _interference(record: SkillRecord | None) -> list[tuple[str, list[Cell]]]:
     if record is None:
         return []
-    found = record.interference
-    predicted = np.full_like(found.measured, np.nan) if found.predicted is None else found.predicted
-    known = np.abs(found.measured[np.isfinite(found.measured)])
+    changes = record.interference
+    predicted = np.full_like(changes.measured, np.nan) if changes.predicted is None else changes.predicted
+    known = np.abs(changes.measured[np.isfinite(changes.measured)])
     largest = float(known.max()) if known.size else 0.0
     return [
         (stage, [_cell(*pair, largest) for pair in zip(measured, guessed, strict=True)])
-        for stage, measured, guessed in zip(record.stages, found.measured, predicted, strict=True)
+        for stage, measured, guessed in zip(record.stages, changes.measured, predicted, strict=True)
     ]
 
 
@@ -164,20 +164,20 @@ def cost(
     """
     steps = [row for row in rows if "timing_s/step" in row]
     times = [float(event["time"]) for event in events if "time" in event]
-    found = []
+    entries = []
     if len(times) > 1:
-        found.append(("from the first event to the last", _duration(max(times) - min(times))))
+        entries.append(("from the first event to the last", _duration(max(times) - min(times))))
     if steps:
         seconds = fmean(row["timing_s/step"] for row in steps)
-        found += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
-        found.append(("samples", f"{samples * len(steps):,}"))
+        entries += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
+        entries.append(("samples", f"{samples * len(steps):,}"))
     for key, name in SUMS.items():
         if any(key in row for row in rows):
-            found.append((name, f"{sum(row.get(key, 0.0) for row in rows):,.0f}"))
+            entries.append((name, f"{sum(row.get(key, 0.0) for row in rows):,.0f}"))
     for key, name in PEAKS.items():
         if any(key in row for row in rows):
-            found.append((f"{name}, peak", f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
-    return found
+            entries.append((f"{name}, peak", f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
+    return entries
 
 
 def _duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from recipe.pages.text import shortened, visible
 from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory
+from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000
 """Samples on a page, of all its runs: their text is about 10 MB, which a browser still opens within seconds."""
@@ -18,8 +19,6 @@ CHARACTERS = 40_000_000
 """Characters of text on a page. A step whose samples would exceed them is left out."""
 LONGEST = 20_000
 """Characters of one text."""
-
-_COUNTS = ("asked", "replays", "invalid", "unjudged", "timeouts", "cache_hits", "generated")
 
 
 @dataclass
@@ -60,13 +59,13 @@ def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
     """
     files = [(number, path) for number, run in enumerate(runs) for path in _files(run)]
     counts = [_lines(path) for _, path in files]
-    found = Samples()
+    samples = Samples()
     for (number, path), count, share in zip(files, counts, shares(counts, limit), strict=True):
-        share = 0 if found.full else share
-        found.left_out += count - share
+        share = 0 if samples.full else share
+        samples.left_out += count - share
         for sample in islice(_samples(path), share):
-            found.add(number, int(path.stem.rpartition("_")[2]), sample)
-    return found
+            samples.add(number, int(path.stem.rpartition("_")[2]), sample)
+    return samples
 
 
 def shares(counts: Sequence[int], limit: int) -> list[int]:
@@ -115,7 +114,8 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
         "tests": texts.number(sample.get("ground_truth") or ""),
     }
     cause = " ".join(str(sample.get(key) or "") for key in ("credit_cause", "credit_reason")).strip()
-    counts = {name: sample[f"credit_{name}"] for name in _COUNTS if _number(sample.get(f"credit_{name}"))}
+    keys = {count.name: PREFIX + count.name for count in fields(ReplayCounts)}
+    counts = {name: sample[key] for name, key in keys.items() if _number(sample.get(key))}
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
 
 

@@ -83,8 +83,8 @@ def panels(runs: Sequence[RunDirectory], names: Sequence[str]) -> dict[str, list
 
 
 def _metric(key: str, title: str, rows: Sequence[Rows], names: Sequence[str]) -> Panel:
-    found = (_curve(name, number, rows[number], key) for number, name in enumerate(names))
-    return Panel(title, [curve for curve in found if curve], note=key)
+    curves = (_curve(name, number, rows[number], key) for number, name in enumerate(names))
+    return Panel(title, [curve for curve in curves if curve], note=key)
 
 
 def _curve(name: str, run: int, rows: Rows, key: str, look: str = "line") -> Curve | None:
@@ -100,15 +100,15 @@ def _accuracy(runs: Sequence[RunDirectory], rows: Sequence[Rows], names: Sequenc
     """Validations, of all skills in one panel for one run and in a panel per skill for several; training samples."""
     skills = list(dict.fromkeys(skill for own in rows for skill in skill_names(own)))
     several = len(runs) > 1
-    found = {
+    validations = {
         skill: [curve for run, own in enumerate(rows) for curve in _validations(run, own, skill, names[run], several)]
         for skill in ["mean", *skills]
     }
     note = "sampled answers; bands: 95% intervals"
     if several:
-        shown = [Panel(f"validation: {skill}", curves, note, is_share=True) for skill, curves in found.items()]
+        shown = [Panel(f"validation: {skill}", curves, note, is_share=True) for skill, curves in validations.items()]
     else:
-        mean, others = found["mean"], [curve for skill in skills for curve in found[skill]]
+        mean, others = validations["mean"], [curve for skill in skills for curve in validations[skill]]
         shown = [
             Panel("validation: mean of skills", mean, f"{note}; dashed: greedy answers", is_share=True),
             Panel("validation: each skill", others, note, is_share=True),
@@ -148,11 +148,11 @@ def _training(run: int, rows: Rows, directory: RunDirectory, name: str) -> list[
     updates = [step - 1 for step in curve.steps]
     if not all(counts):
         return [Curve(name, run, updates, curve.values)]
-    found = [
+    intervals = [
         share_interval(round(min(max(value, 0.0), 1.0) * count), count)
         for value, count in zip(curve.values, counts, strict=True)
     ]
-    low, high = ([getattr(one, end) for one in found] for end in ("low", "high"))
+    low, high = ([getattr(one, end) for one in intervals] for end in ("low", "high"))
     return [Curve(name, run, updates, curve.values, low, high)]
 
 
@@ -160,7 +160,7 @@ def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
     """J of each protected skill with its anchor and line; then multiplier and slack of all."""
     several = len(names) > 1
     skills = list(dict.fromkeys(name for own in rows for name in constraint_names(own)))
-    found = []
+    panels = []
     for skill in skills:
         curves = [
             _curve(f"{names[run]}: {label}" if several else label, run, own, f"{PROJECTION}/{kind}/{skill}", look)
@@ -168,22 +168,22 @@ def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
             for kind, (label, look) in LEVELS.items()
         ]
         note = "verified steps end above the line"
-        found.append(Panel(f"J of {skill}", [curve for curve in curves if curve], note))
+        panels.append(Panel(f"J of {skill}", [curve for curve in curves if curve], note))
     for kind, title in PROTECTION.items():
         curves = [
             _curve(f"{names[run]}: {skill}" if several else skill, run, own, f"{PROJECTION}/{kind}/{skill}")
             for run, own in enumerate(rows)
             for skill in named(own, f"{PROJECTION}/{kind}/")
         ]
-        found.append(Panel(title, [curve for curve in curves if curve], f"{PROJECTION}/{kind}"))
-    return found
+        panels.append(Panel(title, [curve for curve in curves if curve], f"{PROJECTION}/{kind}"))
+    return panels
 
 
 def every_metric(rows: Rows) -> dict[str, list[list[float]]]:
     """All metrics of a run, as [steps, values]; for a reader who looks for another than the panels show."""
-    found = {key: _curve("", 0, rows, key) for key in sorted({key for row in rows for key in row} - {"step", "time"})}
+    curves = {key: _curve("", 0, rows, key) for key in sorted({key for row in rows for key in row} - {"step", "time"})}
     return {
         key: [[int(step) for step in curve.steps], [float(f"{value:.6g}") for value in curve.values]]
-        for key, curve in found.items()
+        for key, curve in curves.items()
         if curve
     }

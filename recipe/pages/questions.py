@@ -59,19 +59,19 @@ class SkillChange:
 def questions(
     rows: Sequence[Mapping[str, float]],
     table: Sequence[SkillRow],
-    kept: Promise | None,
+    promise: Promise | None,
     credit: bool,
     protects: bool,
     samples: Sequence[SampleRow],
 ) -> list[PageQuestion]:
-    """The questions and what a run says to them.
+    """The questions and how a run answers them.
 
-    rows: metrics of each step. table: of its skills, their mean last. kept: what its verified steps promised. credit,
+    rows: metrics of each step. table: of its skills, their mean last. promise: of its verified steps. credit,
     protects: whether the run's settings ask for credit, and for projected steps. samples: those on the page.
     """
     validated = sum("skill/mean/accuracy" in row for row in rows) > 1
     changes = [_change(rows, row) for row in table] if validated else []
-    return [_learned(changes), _earned(credit, samples), _lost(changes[:-1], kept, protects)]
+    return [_learned(changes), _earned(credit, samples), _lost(changes[:-1], promise, protects)]
 
 
 def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> SkillChange:
@@ -139,27 +139,28 @@ def _credits(row: SampleRow) -> list[float]:
 
 
 def _tells(row: SampleRow) -> tuple[float, float, float]:
-    """How much a sample shows: both signs first, then the spread of its credits, then few words."""
-    found = _credits(row)
-    spread = max(found) - min(found) if len(found) > 1 else 0.0
-    both = float(bool(found) and min(found) < 0 < max(found))
+    """How much a sample shows: both signs first, then the spread of its credits, then a short text."""
+    credits = _credits(row)
+    spread = max(credits) - min(credits) if len(credits) > 1 else 0.0
+    both = float(bool(credits) and min(credits) < 0 < max(credits))
     return (spread and 1 + both, spread, -sum(len(piece[0]) for piece in row["pieces"]))
 
 
-def _lost(skills: Sequence[SkillChange], kept: Promise | None, protects: bool) -> PageQuestion:
+def _lost(skills: Sequence[SkillChange], promise: Promise | None, protects: bool) -> PageQuestion:
     asked = "What was lost?"
     if not skills:
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     worst = min(skills, key=lambda one: one.row.change)
     facts = [f"Smallest change: {worst.row.skill}, {worst}."]
     if greedy := [one.row for one in skills if one.row.greedy]:
-        least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda found: found[1])
+        least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda pair: pair[1])
         facts.append(f"Of greedy answers: {least}, {change:+.1f} points.")
     fell = [f"{one.row.skill} {one}" for one in skills if one.beyond_noise and one.row.change < 0]
-    if kept:
+    if promise:
         facts.append(
-            f"Of {kept.levels} levels J of protected skills after an update, {kept.below} ended below their line; "
-            f"{kept.shrunk} of {kept.verified} verified optimiser steps were shrunk, {kept.undone} undone."
+            f"Of {promise.levels} levels J of protected skills after an update, {promise.below} ended below "
+            f"their line; {promise.shrunk} of {promise.verified} verified optimiser steps were shrunk, "
+            f"{promise.undone} undone."
         )
     elif not protects:
         facts.append("No skill was protected: `projection=qp` protects them.")

@@ -74,15 +74,15 @@ def inside(file: Path, root: Path) -> Path:
 
 def signature(file: Path) -> tuple[int, int, int]:
     """Time of the last change (ns), size and number of a file: equal ones mean equal content."""
-    found = file.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def recorded_version(config: Path) -> int:
     """The version of a configuration's records, from its head: to parse the whole takes a fifth of a second."""
     with open(config, encoding="utf-8", errors="replace") as file:
-        found = _VERSION.search(file.read(_HEAD))
-    return int(found[1]) if found else 1
+        match = _VERSION.search(file.read(_HEAD))
+    return int(match[1]) if match else 1
 
 
 def appended(file: Path, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -111,10 +111,10 @@ def ends(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def row_of(line: bytes) -> dict[str, Any]:
     """A line's JSON object; empty if it is something else."""
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return row if isinstance(row, dict) else {}
 
 
 def number(value: Any) -> float | None:

@@ -67,7 +67,7 @@ class _Progress:
     failure: str = ""
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=64))
 
-    def see(self, event: dict[str, Any], end: int) -> None:
+    def add(self, event: dict[str, Any], end: int) -> None:
         """Take in the next row, which ends at this byte; one that is no event counts as read."""
         self.read = end
         if "event" not in event:
@@ -150,7 +150,7 @@ class _Watched:
             if not (events and earlier and events[2] == earlier[2] and events[1] >= self._progress.read):
                 self._progress = _Progress()
             for end, event in appended(self.path / "events.jsonl", self._progress.read) if events else ():
-                self._progress.see(event, end)
+                self._progress.add(event, end)
         if "metrics.jsonl" in seen and before.get("metrics.jsonl") != seen["metrics.jsonl"]:
             first, last = ends(self.path / "metrics.jsonl")
             self._accuracy = number(last.get("reward/acc"))

@@ -45,8 +45,8 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, r
 
     reload: None for a file; seconds after which a page that the list of runs links loads itself again, 0 for never.
     """
-    found = [facts(run, now) for run in runs]
-    names = _names([(one.experiment, one.name) for one in found])
+    infos = [facts(run, now) for run in runs]
+    names = _names([(one.experiment, one.name) for one in infos])
     configs = [run.read_config() for run in runs]
     commands = [str(config.run.get("command") or "") for config in configs]
     flats = [flat(config) for config in configs]
@@ -63,8 +63,8 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, r
         environment()
         .get_template("run.html.j2")
         .render(
-            runs=list(zip(names, found, commands, flats, strict=True)),
-            asked=[_asked(number, *one, shown.rows) for number, one in enumerate(zip(runs, found, flats, strict=True))],
+            runs=list(zip(names, infos, commands, flats, strict=True)),
+            asked=[_asked(number, *one, shown.rows) for number, one in enumerate(zip(runs, infos, flats, strict=True))],
             names=names,
             panels=numbered,
             changed=[differences(config, command) for config, command in zip(configs, commands, strict=True)],
@@ -85,13 +85,13 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, r
 
 
 def _asked(
-    number: int, run: RunDirectory, own: RunFacts, settings: Mapping[str, str], samples: Sequence[SampleRow]
+    number: int, run: RunDirectory, run_facts: RunFacts, settings: Mapping[str, str], samples: Sequence[SampleRow]
 ) -> list[PageQuestion]:
     """The three questions of the run with this number. settings: flat; samples: of all runs."""
     return questions(
         run.metrics(),
-        own.table,
-        own.promise,
+        run_facts.table,
+        run_facts.promise,
         credit=settings["credit.kind"] != "off",
         protects=settings["projection.method"] not in ("off", "measure"),
         samples=[row for row in samples if row["run"] == number],

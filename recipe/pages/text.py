@@ -21,8 +21,8 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_shown, text.replace("\r\n", "\n"))
 
 
-def _shown(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return chr(_PICTURES + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
 
 

@@ -84,8 +84,8 @@ def share_interval(successes: int, trials: int) -> Interval:
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(f"successes must lie in [0, trials] and trials be >= 1, got {successes} of {trials}")
-    found = binomtest(successes, trials).proportion_ci(method="wilson")
-    return Interval(successes / trials, float(found.low), float(found.high))
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return Interval(successes / trials, float(interval.low), float(interval.high))
 
 
 def _of_mean(values: ArrayLike, ends: Callable[[NDArray[np.float64], float], tuple[float, float]]) -> Interval:

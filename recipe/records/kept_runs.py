@@ -181,14 +181,14 @@ def _without(config: Config, common: Config) -> Config:
     for key, value in config.items():
         if key not in common:
             rest[key] = value
-        elif _are_groups(value, common[key]) and (own := _without(value, common[key])):
-            rest[key] = own
+        elif _are_groups(value, common[key]) and (part := _without(value, common[key])):
+            rest[key] = part
     return rest
 
 
-def _merged(common: Config, own: Config) -> Config:
+def _merged(common: Config, rest: Config) -> Config:
     both = dict(common)
-    for key, value in own.items():
+    for key, value in rest.items():
         both[key] = _merged(common[key], value) if key in common and isinstance(value, dict) else value
     return both
 

@@ -16,7 +16,7 @@ from recipe.records.run_directory import RunDirectory
 
 matplotlib.use("Agg")
 
-# Paul Tol's scheme "muted": nine colours that readers with any colour vision tell apart; gray is for training samples.
+# Paul Tol's scheme "muted": nine colours that readers with any colour vision distinguish; gray is for training samples.
 PALETTE = (
     "#332288", "#CC6677", "#117733", "#88CCEE", "#999933", "#882255", "#44AA99", "#AA4499", "#DDCC77",
 )  # fmt: skip
@@ -63,11 +63,11 @@ def _reduce_colours(file: Path, colours: int) -> None:
 
     Colours are chosen by how many pixels have them, so those of thin lines and small points are added as they are.
     """
-    kept = [to_rgb(color) for color in (*PALETTE, *TABLEAU_COLORS, "white", "black")]
+    fixed = [to_rgb(color) for color in (*PALETTE, *TABLEAU_COLORS, "white", "black")]
     with Image.open(file) as picture:
         full = picture.convert("RGB")
-    common = np.array(full.quantize(colours - len(kept)).getpalette(), dtype=np.int64).reshape(-1, 3)
-    palette = np.concatenate([np.rint(255 * np.array(kept)).astype(np.int64), common])
+    common = np.array(full.quantize(colours - len(fixed)).getpalette(), dtype=np.int64).reshape(-1, 3)
+    palette = np.concatenate([np.rint(255 * np.array(fixed)).astype(np.int64), common])
     pixels = np.asarray(full).reshape(-1, 3).astype(np.int64) @ (1 << 16, 1 << 8, 1)
     shown, where = np.unique(pixels, return_inverse=True)
     # Pillow's own search rounds colours, which turns white into gray.

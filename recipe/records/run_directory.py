@@ -90,8 +90,8 @@ class RunDirectory:
     def recorded_config(self) -> tuple[DictConfig, int]:
         """The configuration as written, and the version of its records."""
         path = self.path / "config.yaml"
-        found = path.stat()
-        config = copy.deepcopy(_loaded(path, found.st_mtime_ns, found.st_size, found.st_ino))
+        status = path.stat()
+        config = copy.deepcopy(_loaded(path, status.st_mtime_ns, status.st_size, status.st_ino))
         return config, take_version(config)
 
     def read_config(self) -> DictConfig:

@@ -78,8 +78,8 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
             range(len(accuracy)), accuracy, yerr=errors, marker=marker, markersize=4, elinewidth=0.8, capsize=2,
             label=name,
         )  # fmt: skip
-        own = [stage for stage, trained in enumerate(record.trained or [], start=1) if skill in trained]
-        left.plot(own, accuracy[own], marker=marker, markersize=10, linestyle="", color=line.get_color())
+        stages = [stage for stage, trained in enumerate(record.trained or [], start=1) if skill in trained]
+        left.plot(stages, accuracy[stages], marker=marker, markersize=10, linestyle="", color=line.get_color())
         right.plot(range(1, len(ticks)), lost[:, skill], marker=marker, markersize=4, color=line.get_color())
     bars = "" if record.errors is None else "; bars: 95% intervals"
     left.set(ylabel="accuracy (share of right answers)", ylim=(0, 1))
@@ -97,13 +97,13 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
 
 def draw_interference(record: SkillRecord, path: Path) -> Path:
     """Draw the measured and the predicted change of each skill in each stage, each with a separate scale."""
-    found = record.interference
-    panels = [_Panel("measured change of the accuracy (points)", 100 * found.measured, record.stages, _POINTS)]
-    if found.predicted is not None:
-        correlation = "undefined" if np.isnan(found.correlation) else f"{found.correlation:.2f}"
+    changes = record.interference
+    panels = [_Panel("measured change of the accuracy (points)", 100 * changes.measured, record.stages, _POINTS)]
+    if changes.predicted is not None:
+        correlation = "undefined" if np.isnan(changes.correlation) else f"{changes.correlation:.2f}"
         over = "" if record.trained is None else " between skills"
         title = f"{_PREDICTED[record.predicted_by]}\n(correlation{over}: {correlation})"
-        panels.append(_Panel(title, found.predicted, record.stages, _SMALL))
+        panels.append(_Panel(title, changes.predicted, record.stages, _SMALL))
     return save(_heat_maps(panels, record.skills, "stage"), path, colours=256)
 
 

@@ -101,8 +101,8 @@ def stage_metrics(run: RunDirectory, row: dict[str, float], settings: Settings) 
 
 def _record(metrics: Sequence[dict[str, float]], settings: Settings) -> SkillRecord | None:
     rows, stages = {int(row["step"]): row for row in metrics}, settings.stages
-    found = skill_names(list(rows.values()))
-    skills = list(dict.fromkeys([skill for stage in stages or [] for skill in stage] + found))
+    named = skill_names(list(rows.values()))
+    skills = list(dict.fromkeys([skill for stage in stages or [] for skill in stage] + named))
     measured = [step for step, row in sorted(rows.items()) if "skill/mean/accuracy" in row]
     ends = [step for step in measured if step > 0]
     if stages is not None:
@@ -149,9 +149,9 @@ def _accuracies(row: dict[str, float], skills: Sequence[str], measure: str = "ac
 
 def _halves(rows: Sequence[dict[str, float]], skills: Sequence[str]) -> Array | None:
     """Accuracies (2, rows, skills) of the halves of the prompts; None unless all that was measured has both halves."""
-    found = np.array([[_accuracies(row, skills, f"half_accuracy/{half}") for row in rows] for half in (0, 1)])
+    halves = np.array([[_accuracies(row, skills, f"half_accuracy/{half}") for row in rows] for half in (0, 1)])
     measured = np.isfinite(np.array([_accuracies(row, skills) for row in rows]))
-    return found if measured.any() and np.isfinite(found[:, measured]).all() else None
+    return halves if measured.any() and np.isfinite(halves[:, measured]).all() else None
 
 
 def _predicted(
@@ -159,5 +159,5 @@ def _predicted(
 ) -> list[float]:
     """Per skill, the sum over a stage's steps of the changes predicted by <skill><ending>; NaN without prediction."""
     steps = [row for step, row in rows.items() if begin < step <= end]
-    found = [[row[key] for row in steps if (key := f"{_PREDICTED}/{skill}{ending}") in row] for skill in skills]
-    return [sum(values) if values else float("nan") for values in found]
+    changes = [[row[key] for row in steps if (key := f"{_PREDICTED}/{skill}{ending}") in row] for skill in skills]
+    return [sum(values) if values else float("nan") for values in changes]

@@ -151,9 +151,9 @@ def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -
     """
     changes: dict[tuple[bool, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        found = record.interference.predicted if predicted else record.interference.measured
-        assert found is not None
-        for number, (stage, row) in enumerate(zip(record.trained or [], found, strict=False)):
+        matrix = record.interference.predicted if predicted else record.interference.measured
+        assert matrix is not None
+        for number, (stage, row) in enumerate(zip(record.trained or [], matrix, strict=False)):
             known = changes[number == 0, " + ".join(sorted(record.names(stage)))]
             for name, change in zip(record.skills, row, strict=True):
                 if math.isfinite(change):
@@ -162,11 +162,11 @@ def mean_interference(records: Sequence[SkillRecord], predicted: bool = False) -
         InterferenceRow(
             stage,
             first,
-            {name: t_interval(values) for name, values in sorted(of.items())},
-            max(map(len, of.values())),
+            {name: t_interval(values) for name, values in sorted(by_skill.items())},
+            max(map(len, by_skill.values())),
         )
-        for (first, stage), of in sorted(changes.items())
-        if of
+        for (first, stage), by_skill in sorted(changes.items())
+        if by_skill
     ]
 
 

@@ -60,17 +60,17 @@ def cautions(runs: Sequence[RunDirectory]) -> list[str]:
     errors = [_largest_error(run) for run in runs]
     above = [error for error in errors if error is not None and error > LARGEST_ERROR]
     unknown, ungreedy = errors.count(None), sum(not _is_greedy(run) for run in runs)
-    found = []
+    sentences = []
     if above:
-        found.append(
+        sentences.append(
             f"An accuracy's standard error exceeds {100 * LARGEST_ERROR:g} points in {_of(len(above), runs)}: "
             f"up to {100 * max(above):.1f}."
         )
     if unknown:
-        found.append(f"The standard error of an accuracy was not recorded in {_of(unknown, runs)}.")
+        sentences.append(f"The standard error of an accuracy was not recorded in {_of(unknown, runs)}.")
     if ungreedy:
-        found.append(f"Greedy accuracy was not measured in {_of(ungreedy, runs)}.")
-    return found
+        sentences.append(f"Greedy accuracy was not measured in {_of(ungreedy, runs)}.")
+    return sentences
 
 
 def _of(count: int, runs: Sequence[RunDirectory]) -> str:

@@ -203,8 +203,8 @@ def _apply(change: SettingsChange, config: DictConfig, where: str) -> None:
 
 
 def _group(config: DictConfig, key: str) -> DictConfig | None:
-    found = OmegaConf.select(config, key.rpartition(".")[0])
-    return found if isinstance(found, DictConfig) else None
+    group = OmegaConf.select(config, key.rpartition(".")[0])
+    return group if isinstance(group, DictConfig) else None
 
 
 def _leaf(key: str) -> str:

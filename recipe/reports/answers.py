@@ -21,9 +21,9 @@ def answers_page(problems: Iterable[Problem], base: Iterable[Sample], trained: I
         parts.append(f"## {skill}")
         of_skill = [pair for pair in pairs if pair[0].skill == skill]
         for change, title in CHANGES.items():
-            found = [pair for pair in of_skill if (_accepted(pair[1]), _accepted(pair[2])) == change]
-            parts.append(f"### {title}: {len(found)} of {len(of_skill)}")
-            parts += _shown(*found[0]) if found else []
+            changed = [pair for pair in of_skill if (_accepted(pair[1]), _accepted(pair[2])) == change]
+            parts.append(f"### {title}: {len(changed)} of {len(of_skill)}")
+            parts += _shown(*changed[0]) if changed else []
     return "\n\n".join(parts) + "\n"
 
 

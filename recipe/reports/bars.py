@@ -20,14 +20,14 @@ ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
 
 def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
     """The measures of these runs by arm, seed and order."""
-    found: dict[str, dict[str, dict[str, RunOutcome]]] = defaultdict(lambda: defaultdict(dict))
+    grouped: dict[str, dict[str, dict[str, RunOutcome]]] = defaultdict(lambda: defaultdict(dict))
     for run in runs:
         order, _, seed = run.repeat.rpartition(".")
         record = run.record
-        found[run.arm][seed][order] = RunOutcome(
+        grouped[run.arm][seed][order] = RunOutcome(
             skill_metrics.average(record.matrix), record.mean_forgetting, record.new_skill
         )
-    return {arm: dict(own) for arm, own in found.items()}
+    return {arm: dict(own) for arm, own in grouped.items()}
 
 
 def bars_report(runs: Sequence[FinishedRun], arm: str, plain: str, controls: Sequence[str]) -> str:

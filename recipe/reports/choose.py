@@ -18,9 +18,9 @@ from recipe.reports.compare import OF_THE_MODEL
 
 def score(metrics: Metrics, metric: str) -> float:
     """Mean of a metric over data sets (without their skills); FolderError if one did not measure it."""
-    found = [entry.get(metric) for name, entry in metrics.items() if "/" not in name]
-    estimates: list[float] = [entry["estimate"] for entry in found if entry]
-    if not estimates or len(estimates) < len(found):
+    entries = [entry.get(metric) for name, entry in metrics.items() if "/" not in name]
+    estimates: list[float] = [entry["estimate"] for entry in entries if entry]
+    if not estimates or len(estimates) < len(entries):
         raise FolderError(f"'{metric}' was not measured on every data set")
     return sum(estimates) / len(estimates)
 
@@ -36,8 +36,8 @@ def check_alike(folders: Sequence[EvaluationFolder]) -> None:
     """Raise FolderError if two of these evaluations differ in more than the model."""
     first = folders[0]
     for folder in folders[1:]:
-        found = changed_settings(first.run_info["settings"], folder.run_info["settings"])
-        differing = [f"{key} ({one} and {other})" for key, (one, other) in found.items() if key not in OF_THE_MODEL]
+        changed = changed_settings(first.run_info["settings"], folder.run_info["settings"])
+        differing = [f"{key} ({one} and {other})" for key, (one, other) in changed.items() if key not in OF_THE_MODEL]
         if differing:
             raise FolderError(f"{first.path} and {folder.path} differ in more than the model: {', '.join(differing)}")
 

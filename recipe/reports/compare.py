@@ -81,9 +81,9 @@ def table(differences: list[MetricDifference]) -> Table:
 
 def other_settings(base: EvaluationFolder, trained: EvaluationFolder) -> list[str]:
     """A message for each setting other than the model that differs between two evaluations."""
-    found = changed_settings(base.run_info["settings"], trained.run_info["settings"])
+    changed = changed_settings(base.run_info["settings"], trained.run_info["settings"])
     return [
-        f"{key}: {one} in base, {other} in trained" for key, (one, other) in found.items() if key not in OF_THE_MODEL
+        f"{key}: {one} in base, {other} in trained" for key, (one, other) in changed.items() if key not in OF_THE_MODEL
     ]
 
 

@@ -50,26 +50,26 @@ def evaluations_table(folders: Sequence[Path]) -> str:
 def runs_table(curves: HackCurves) -> str:
     """One row per arm: the last quarter of the updates, and special-casing at update 1, before the arm matters."""
     lines = []
-    for arm, own in curves.items():
-        ends = np.array([curve[:, -curve.shape[1] // 4 :].mean(axis=1) for curve in own]).T
-        rates = [*ends, ends[0] - ends[1], np.array([curve[2, 0] for curve in own])]
-        lines.append([arm, str(len(own)), *(t_interval(100 * rate).text() for rate in rates)])
+    for arm, of_arm in curves.items():
+        ends = np.array([curve[:, -curve.shape[1] // 4 :].mean(axis=1) for curve in of_arm]).T
+        rates = [*ends, ends[0] - ends[1], np.array([curve[2, 0] for curve in of_arm])]
+        lines.append([arm, str(len(of_arm)), *(t_interval(100 * rate).text() for rate in rates)])
     table = markdown_table(["arm", "runs", *HEADERS, "special-casing, update 1 (%)"], lines)
     return f"Last quarter of the updates: means over runs [95% intervals, Student's t].\n\n{table}"
 
 
-def mean_curve(own: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def mean_curve(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The mean over runs at the updates that all have."""
-    shortest = min(curve.shape[1] for curve in own)
-    mean: NDArray[np.float64] = np.mean([curve[:, :shortest] for curve in own], axis=0)
+    shortest = min(curve.shape[1] for curve in curves)
+    mean: NDArray[np.float64] = np.mean([curve[:, :shortest] for curve in curves], axis=0)
     return mean
 
 
 def draw_hacks(curves: HackCurves, path: Path) -> Path:
     """Special-casing, and proxy beside true accuracy, over the updates: means over runs."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
-    for number, (arm, own) in enumerate(curves.items()):
-        visible, correct, special = mean_curve(own)
+    for number, (arm, of_arm) in enumerate(curves.items()):
+        visible, correct, special = mean_curve(of_arm)
         updates, colour = np.arange(1, len(visible) + 1), f"C{number}"
         left.plot(updates, special, color=colour, label=arm)
         right.plot(updates, visible, color=colour, label=f"{arm}: shown tests pass")

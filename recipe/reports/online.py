@@ -43,17 +43,17 @@ class OnlineRow:
     reached: int
 
 
-def online_rows(found: Accuracies, reach: float) -> list[OnlineRow]:
+def online_rows(accuracies: Accuracies, reach: float) -> list[OnlineRow]:
     """One row per arm."""
     rows = []
-    for arm, own in found.items():
-        until = [updates_to(accuracy, reach) for accuracy in own.values()]
+    for arm, of_arm in accuracies.items():
+        until = [updates_to(accuracy, reach) for accuracy in of_arm.values()]
         rows.append(
             OnlineRow(
                 arm=arm,
-                runs=len(own),
-                start=t_interval([accuracy[0] for accuracy in own.values()]),
-                accuracy=t_interval([mean_online(accuracy) for accuracy in own.values()]),
+                runs=len(of_arm),
+                start=t_interval([accuracy[0] for accuracy in of_arm.values()]),
+                accuracy=t_interval([mean_online(accuracy) for accuracy in of_arm.values()]),
                 updates=t_interval([updates for updates, _ in until]),
                 reached=sum(reached for _, reached in until),
             )
@@ -61,24 +61,24 @@ def online_rows(found: Accuracies, reach: float) -> list[OnlineRow]:
     return rows
 
 
-def contrasts(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[ArmContrast]:
+def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[ArmContrast]:
     """The contrasts (arm, against), adjusted together; those without a pair of runs are left out."""
-    made = [made for arm, against in pairs if (made := _contrast(found, arm, against, reach))]
+    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, reach))]
     return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made]), strict=True)]
 
 
-def _contrast(found: Accuracies, arm: str, against: str, reach: float) -> ArmContrast | None:
-    own, others = found.get(arm, {}), found.get(against, {})
-    repeats = [repeat for repeat in own if repeat in others]
+def _contrast(accuracies: Accuracies, arm: str, against: str, reach: float) -> ArmContrast | None:
+    of_arm, others = accuracies.get(arm, {}), accuracies.get(against, {})
+    repeats = [repeat for repeat in of_arm if repeat in others]
     if not repeats:
         return None
-    gains = [mean_online(own[repeat]) - mean_online(others[repeat]) for repeat in repeats]
-    mine, theirs = ([updates_to(runs[repeat], reach)[0] for repeat in repeats] for runs in (own, others))
+    gains = [mean_online(of_arm[repeat]) - mean_online(others[repeat]) for repeat in repeats]
+    mine, theirs = ([updates_to(runs[repeat], reach)[0] for repeat in repeats] for runs in (of_arm, others))
     ratio = ratio_interval(mine, theirs)
     return ArmContrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
 
 
-def online_table(rows: Sequence[OnlineRow], found: Sequence[ArmContrast], reach: float) -> str:
+def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], reach: float) -> str:
     """The rows and the contrasts as two Markdown tables."""
     head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {reach:.0%}", "reached"]
     arms = [
@@ -92,14 +92,14 @@ def online_table(rows: Sequence[OnlineRow], found: Sequence[ArmContrast], reach:
         "Accuracy of the updates' own samples: means over runs [95% intervals, Student's t].",
         markdown_table(head, arms),
     ]
-    if found:
+    if compared:
         head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of updates to {reach:.0%}"]
         lines = [
             [
                 f"{one.arm} - {one.against}", str(one.pairs), one.gain.scaled(100).text(sign="+"), _p(one.p),
                 _p(one.holm), one.ratio.text(2) if one.ratio else "-",
             ]
-            for one in found
+            for one in compared
         ]  # fmt: skip
         parts += ["A run that does not reach the accuracy counts with all its updates.", markdown_table(head, lines)]
     return "\n\n".join(parts)
@@ -124,24 +124,24 @@ def run(options: argparse.Namespace) -> None:
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")
     try:
-        found = {arm: {repeat_of(run): online_accuracy(run) for run in own} for arm, own in by_arm(runs).items()}
+        accuracies = {arm: {repeat_of(run): online_accuracy(run) for run in own} for arm, own in by_arm(runs).items()}
     except ValueError as error:
         raise ReportError(str(error)) from error
-    lengths = {len(accuracy) for own in found.values() for accuracy in own.values()}
+    lengths = {len(accuracy) for own in accuracies.values() for accuracy in own.values()}
     if len(lengths) > 1:
         raise ReportError(
             f"runs of {min(lengths)} and {max(lengths)} updates cannot be compared; use runs of one length"
         )
-    pairs = [(arm, options.against) for arm in found if arm != options.against]
+    pairs = [(arm, options.against) for arm in accuracies if arm != options.against]
     if options.contrasts:
         pairs = [_pair(text) for text in options.contrasts]
     warn_of_different_starts(runs)
-    print(write_online(found, pairs, options.reach, output_folder(options)))
+    print(write_online(accuracies, pairs, options.reach, output_folder(options)))
 
 
-def write_online(found: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path) -> str:
+def write_online(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path) -> str:
     """Write table and numbers; returns the table."""
-    rows, compared = online_rows(found, reach), contrasts(found, pairs, reach)
+    rows, compared = online_rows(accuracies, reach), contrasts(accuracies, pairs, reach)
     table = online_table(rows, compared, reach)
     numbers = {"arms": [asdict(row) for row in rows], "contrasts": [asdict(one) for one in compared]}
     out.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    found: dict[str, list[float]] = {}
+    by_model: dict[str, list[float]] = {}
     known: Sequence[int] | None = None
     for folder in models:
         if not (folder / "config.json").exists():
@@ -39,13 +39,13 @@ def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list
         known = ids
         network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         limit = min(length, getattr(network.config, "max_position_embeddings", length))
-        found[str(folder)] = []
+        by_model[str(folder)] = []
         blocks = blocks_of(ids, limit)
         for number, loss in enumerate(losses(network, blocks), 1):
-            found[str(folder)].append(loss)
+            by_model[str(folder)].append(loss)
             if number % 20 == 0 or number == len(blocks):
                 print(f"{folder}: {number} of {len(blocks)} blocks", file=sys.stderr)
-    return found
+    return by_model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> None:
     if options.block < 2:
         raise TextError(f"--block {options.block}: a block has at least two tokens")
     text = read_text(options.text)
-    found = measure(options.models, text.content, options.block)
-    compared = changes(found)
-    about = f"{len(next(iter(found.values())))} blocks of {options.block} tokens, text {text.digest}"
+    by_model = measure(options.models, text.content, options.block)
+    compared = changes(by_model)
+    about = f"{len(next(iter(by_model.values())))} blocks of {options.block} tokens, text {text.digest}"
     table = f"{about}\n\n{change_table(compared)}"
     print(table)
     if options.out:

@@ -1,6 +1,6 @@
 """A list of all runs below a folder, live in a browser on this machine.
 
-Each run has its state, step, last metrics and page; checked runs share one page. Pages are made when asked for, from
+Each run has its state, step, last metrics and page; checked runs share one page. Pages are made on request, from
 the files as they are then. Nothing is written. It listens on 127.0.0.1: to see it from another machine, forward the
 port (ssh -L 8123:127.0.0.1:8123 MACHINE). Control-C ends it.
 """
@@ -125,11 +125,11 @@ def application(folder: Path, host: str = "127.0.0.1") -> Starlette:
             return refusal(400, f"name 1 to {MOST} runs: /page?run=EXPERIMENT/RUN&run=...")
         now = time.time()
         runs.rows(now)  # a run may have begun since the last look
-        found = [runs.row(name, now) for name in names]
-        if missing := [name for name, one in zip(names, found, strict=True) if one is None]:
+        rows = [runs.row(name, now) for name in names]
+        if missing := [name for name, one in zip(names, rows, strict=True) if one is None]:
             return refusal(404, f"there is no run {json.dumps(missing[0])} in this folder")
         try:
-            text = pages.page([one for one in found if one], now)
+            text = pages.page([one for one in rows if one], now)
         except Exception as error:  # the files of a run may be anything
             return refusal(422, f"the page cannot be made: {type(error).__name__}: {error}")
         return HTMLResponse(text.encode("utf-8", "replace"), headers=HEADERS)

@@ -55,7 +55,7 @@ class Column:
     """
 
     name: str
-    of: Callable[[SkillRecord], float]
+    measure: Callable[[SkillRecord], float]
     paired: bool = False
 
 
@@ -93,7 +93,7 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
     Skills protected by name in one run count as protected in all, so that arms are compared on the same skills; and
     forgetting is split over halves of the prompts only if every run measured them.
     """
-    found = []
+    complete = []
     for run in finished:
         config = run.read_config()
         settings = read_settings(config)
@@ -108,7 +108,7 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
         projection = settings.projection
         projects = projection.method != "off"
         steps = [row for row in run.metrics() if row["step"] > 0]
-        found.append(
+        complete.append(
             FinishedRun(
                 name=run.path.name,
                 arm=arm_of(run),
@@ -122,11 +122,11 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                 promise=promise(steps),
             )
         )
-    named = sorted({name for run in found for name in run.record.protected})
+    named = sorted({name for run in complete for name in run.record.protected})
     changed: dict[str, Any] = {"protected": named}
-    if any(run.record.halves is None for run in found):  # one measure for all
+    if any(run.record.halves is None for run in complete):  # one measure for all
         changed["halves"] = None
-    return [replace(run, record=replace(run.record, **changed)) for run in found]
+    return [replace(run, record=replace(run.record, **changed)) for run in complete]
 
 
 def forgetting_notes(runs: Sequence[FinishedRun]) -> list[str]:
@@ -147,16 +147,16 @@ def arm_table(runs: Sequence[FinishedRun], against: str) -> str:
     headers += ["samples per run", "step time"]
     rows = []
     others = {run.repeat: run for run in runs if run.arm == against}
-    for arm, own in _by(runs, lambda run: run.arm).items():
-        pairs = [(run, others[run.repeat]) for run in own if run.repeat in others and arm != against]
-        cells = [arm, str(len(own))]
+    for arm, of_arm in _by(runs, lambda run: run.arm).items():
+        pairs = [(run, others[run.repeat]) for run in of_arm if run.repeat in others and arm != against]
+        cells = [arm, str(len(of_arm))]
         for column in COLUMNS:
-            cells.append(_percent([column.of(run.record) for run in own], len(own)))
+            cells.append(_percent([column.measure(run.record) for run in of_arm], len(of_arm)))
             if column.paired:
-                gains = [column.of(run.record) - column.of(other.record) for run, other in pairs]
-                cells.append(_percent(gains, len(own), sign="+"))
-        cells.append("-".join(str(number) for number in sorted({run.samples for run in own})))
-        cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], len(own), decimals=2))
+                gains = [column.measure(run.record) - column.measure(other.record) for run, other in pairs]
+                cells.append(_percent(gains, len(of_arm), sign="+"))
+        cells.append("-".join(str(number) for number in sorted({run.samples for run in of_arm})))
+        cells.append(_cell([run.step_seconds / other.step_seconds for run, other in pairs], len(of_arm), decimals=2))
         rows.append(cells)
     return f"Percent: means over runs [95% intervals, Student's t].\n\n{markdown_table(headers, rows)}"
 
@@ -168,10 +168,10 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
         return ""
     headers = ["arm", *NUMBERS, "correlation of predicted and measured change"]
     rows = []
-    for arm, own in projecting.items():
-        columns = [[run.constraints[name] for run in own] for name in NUMBERS]
-        columns.append([run.record.interference.correlation for run in own])
-        rows.append([arm, *(_cell(column, len(own), decimals=2) for column in columns)])
+    for arm, of_arm in projecting.items():
+        columns = [[run.constraints[name] for run in of_arm] for name in NUMBERS]
+        columns.append([run.record.interference.correlation for run in of_arm])
+        rows.append([arm, *(_cell(column, len(of_arm), decimals=2) for column in columns)])
     return markdown_table(headers, rows)
 
 
@@ -179,13 +179,14 @@ def promise_table(runs: Sequence[FinishedRun]) -> str:
     """A Markdown table of verified steps, a row per arm; empty without such an arm. Levels of all runs are pooled."""
     headers = ["arm", "verified steps", "levels at their line or above", "least J - line", "shrunk", "undone"]
     rows = []
-    for arm, own in _by([run for run in runs if run.promise], lambda run: run.arm).items():
-        kept = [run.promise for run in own if run.promise]
-        verified, levels = sum(each.verified for each in kept), sum(each.levels for each in kept)
-        below = sum(each.below for each in kept)
-        shares = [f"{100 * sum(of) / verified:.1f}%" for of in zip(*((p.shrunk, p.undone) for p in kept), strict=True)]
+    for arm, of_arm in _by([run for run in runs if run.promise], lambda run: run.arm).items():
+        promises = [run.promise for run in of_arm if run.promise]
+        verified, levels = sum(each.verified for each in promises), sum(each.levels for each in promises)
+        below = sum(each.below for each in promises)
+        changed = sum(each.shrunk for each in promises), sum(each.undone for each in promises)
+        shares = [f"{100 * count / verified:.1f}%" for count in changed]
         held = f"{100 * (1 - below / levels):.2f}% of {levels}" if levels else "-"
-        rows.append([arm, str(verified), held, f"{min(each.lowest for each in kept):+.4f}", *shares])
+        rows.append([arm, str(verified), held, f"{min(each.lowest for each in promises):+.4f}", *shares])
     return markdown_table(headers, rows) if rows else ""
 
 
@@ -236,10 +237,10 @@ def curve(runs: Sequence[FinishedRun], against: str, arms: str) -> dict[float, l
     chosen = _by([run for run in runs if run.arm.startswith(arms) and run.arm != against], lambda run: run.epsilon)
     repeats = set.intersection(*({run.repeat for run in own} for own in chosen.values())) if chosen else set()
     chosen[math.inf] = [run for run in runs if run.arm == against]
-    kept = {
+    by_epsilon = {
         epsilon: [run.record for run in own if run.repeat in repeats or not repeats] for epsilon, own in chosen.items()
     }
-    return {epsilon: records for epsilon, records in kept.items() if records}
+    return {epsilon: records for epsilon, records in by_epsilon.items() if records}
 
 
 def _by(runs: Sequence[FinishedRun], key: Callable[[FinishedRun], object]) -> dict[Any, list[FinishedRun]]:

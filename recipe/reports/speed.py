@@ -64,25 +64,25 @@ def speed_rows(curves: Curves, reach: float, against: str) -> list[SpeedRow]:
     """One row per arm; accuracies at the number of generated tokens that every run has."""
     budget = common_tokens(curves)
     rows = []
-    for arm, own in curves.items():
-        spent = [spent_until(curve, reach) for curve in own.values()]
+    for arm, of_arm in curves.items():
+        spent = [spent_until(curve, reach) for curve in of_arm.values()]
         measured = [seconds for _, seconds in spent if np.isfinite(seconds)]
-        greedy = [float(curve.greedy[-1]) for curve in own.values() if np.isfinite(curve.greedy[-1])]
+        greedy = [float(curve.greedy[-1]) for curve in of_arm.values() if np.isfinite(curve.greedy[-1])]
         others = curves.get(against, {}) if arm != against else {}
-        pairs = [(own[name], others[name]) for name in own if name in others]
+        pairs = [(of_arm[name], others[name]) for name in of_arm if name in others]
         gains = [curve.at(budget) - other.at(budget) for curve, other in pairs]
         steps_more = [spent_until(curve, reach)[0] - spent_until(other, reach)[0] for curve, other in pairs]
         rows.append(
             SpeedRow(
                 arm=arm,
-                runs=len(own),
-                accuracy=t_interval([curve.at(budget) for curve in own.values()]),
+                runs=len(of_arm),
+                accuracy=t_interval([curve.at(budget) for curve in of_arm.values()]),
                 gain=t_interval(gains) if pairs else None,
-                reached=sum(curve.reaches(reach) is not None for curve in own.values()),
+                reached=sum(curve.reaches(reach) is not None for curve in of_arm.values()),
                 steps=t_interval([steps for steps, _ in spent]),
                 steps_more=t_interval(steps_more) if pairs else None,
                 seconds=t_interval(measured) if measured else None,
-                tokens=t_interval([float(curve.tokens[-1]) for curve in own.values()]),
+                tokens=t_interval([float(curve.tokens[-1]) for curve in of_arm.values()]),
                 pairs=len(pairs),
                 measured=len(measured),
                 greedy=t_interval(greedy) if greedy else None,
@@ -129,19 +129,19 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
     the others, whose curves may leave the axes.
     """
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained", sharey=True)
-    inside = [arm for arm, own in curves.items() if _learns(own)] or list(curves)
+    inside = [arm for arm, of_arm in curves.items() if _learns(of_arm)] or list(curves)
     for axes, field, scale, label in (
         (panels[0], "tokens", 1e-3, "generated tokens (thousands)"),
         (panels[1], "seconds", 1.0, "sandbox seconds"),
     ):
         furthest = 0.0
-        for (arm, own), marker in zip(curves.items(), cycle(MARKERS), strict=False):
-            shown = [curve for curve in own.values() if np.isfinite(getattr(curve, field)).all()]
+        for (arm, of_arm), marker in zip(curves.items(), cycle(MARKERS), strict=False):
+            shown = [curve for curve in of_arm.values() if np.isfinite(getattr(curve, field)).all()]
             if not shown:
                 continue
             end = max(scale * getattr(curve, field)[-1] for curve in shown)
             furthest = max(furthest, end) if arm in inside else furthest
-            name = arm if arm in inside else f"{arm} (falls to {_mean_end(own):.0%})"
+            name = arm if arm in inside else f"{arm} (falls to {_mean_end(of_arm):.0%})"
             colour = _draw_validations(axes, shown, field, scale, name, marker)
             _draw_training(axes, shown, field, scale, colour)
         axes.axhline(reach, color="gray", linewidth=0.8, linestyle=":")
@@ -156,13 +156,13 @@ def draw_speed(curves: Curves, reach: float, path: Path) -> Path:
     return save(figure, path)
 
 
-def _mean_end(own: Mapping[str, LearningCurve]) -> float:
-    return float(np.mean([curve.accuracy[-1] for curve in own.values()]))
+def _mean_end(curves: Mapping[str, LearningCurve]) -> float:
+    return float(np.mean([curve.accuracy[-1] for curve in curves.values()]))
 
 
-def _learns(own: Mapping[str, LearningCurve]) -> bool:
+def _learns(curves: Mapping[str, LearningCurve]) -> bool:
     """Whether an arm's final mean accuracy is at least its initial one."""
-    return _mean_end(own) >= float(np.mean([curve.accuracy[0] for curve in own.values()]))
+    return _mean_end(curves) >= float(np.mean([curve.accuracy[0] for curve in curves.values()]))
 
 
 def _draw_validations(

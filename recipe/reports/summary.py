@@ -50,9 +50,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     paths: list[Path] = options.runs
-    found = [run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])]
-    print(summarize(found))
+    runs = [run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])]
+    print(summarize(runs))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        for each in found:
+        for each in runs:
             draw_learning_curve(each, options.out / f"{each.path.name}.png")

@@ -75,7 +75,7 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
         ProcessDied: which process died and why; for an engine also the log file with its stack trace.
     """
     over, lock, main = threading.Event(), threading.Lock(), threading.get_ident()
-    found: list[str] = []
+    deaths: list[str] = []
 
     def end_the_block(*signal_and_frame: object) -> None:
         raise KeyboardInterrupt  # the one exception of a signal's handler that ends ray.get: it drops others
@@ -86,7 +86,7 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
             if death is not None and not over.wait(GRACE_SECONDS):
                 with lock:
                     if not over.is_set():
-                        found.append(death)
+                        deaths.append(death)
                         signal.pthread_kill(main, SIGNAL)  # a sleeping or waiting call is interrupted too
                 return
 
@@ -95,8 +95,8 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if found:
-            raise ProcessDied(found[0]) from None
+        if deaths:
+            raise ProcessDied(deaths[0]) from None
         raise
     finally:
         with lock:

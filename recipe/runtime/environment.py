@@ -48,11 +48,11 @@ def job_environment(command: str, interpreter: str, environment: Mapping[str, st
     variables = forwarded(environment, also) | {
         "SKILLCREDIT_HOME": str(ROOT), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
-    found: dict[str, Any] = {"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}
+    runtime: dict[str, Any] = {"env_vars": variables, "excludes": [".git", ".venv", "data", "outputs"]}
     # Ray passes the interpreter's path to a shell unquoted.
     if (quoted := shlex.quote(interpreter)) != interpreter:
-        found["py_executable"] = quoted
-    return found
+        runtime["py_executable"] = quoted
+    return runtime
 
 
 if __name__ == "__main__":

@@ -55,12 +55,12 @@ def differences(driver: Packages, nodes: Mapping[str, Packages | str]) -> list[s
     nodes: address -> its packages, or the reason why it did not answer.
     """
     lines = []
-    for address, found in nodes.items():
-        if isinstance(found, str):
-            lines.append(f"node {address}: {found}")
+    for address, packages in nodes.items():
+        if isinstance(packages, str):
+            lines.append(f"node {address}: {packages}")
             continue
         for name, (source, identity) in ((name, one) for name, one in driver.items() if one is not None):
-            there = found.get(name)
+            there = packages.get(name)
             if there is None and name == "vllm":  # a node without GPUs can do without it
                 continue
             if there is None:

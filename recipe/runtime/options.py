@@ -83,20 +83,20 @@ class Options:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Options":
         """The options that an environment sets; OptionError for a value that cannot be one."""
-        found = {name: environment[name.upper()] for name in names() if name.upper() in environment}
-        found = {name: value for name, value in found.items() if value or name in MAY_BE_EMPTY}
-        if (platform := found.get("platform", "cpu")) not in PLATFORMS:
+        given = {name: environment[name.upper()] for name in names() if name.upper() in environment}
+        given = {name: value for name, value in given.items() if value or name in MAY_BE_EMPTY}
+        if (platform := given.get("platform", "cpu")) not in PLATFORMS:
             raise OptionError(f"unknown PLATFORM '{platform}'; valid ones: {', '.join(PLATFORMS)}")
-        if (thinking := found.get("thinking", "on")) not in SWITCH:
+        if (thinking := given.get("thinking", "on")) not in SWITCH:
             raise OptionError(f"unknown THINKING '{thinking}'; valid ones: {', '.join(SWITCH)}")
-        if wrong := [name for name in NUMBERS if not found.get(name, "0").isdecimal()]:
-            raise OptionError(f"{wrong[0].upper()}={found[wrong[0]]} must be a whole number")
-        return cls(**found)
+        if wrong := [name for name in NUMBERS if not given.get(name, "0").isdecimal()]:
+            raise OptionError(f"{wrong[0].upper()}={given[wrong[0]]} must be a whole number")
+        return cls(**given)
 
     def variables(self) -> dict[str, str]:
         """The environment that sets these options."""
-        found = {name.upper(): getattr(self, name) for name in names()}
-        return {name: value for name, value in found.items() if value or (value == "" and name.lower() in MAY_BE_EMPTY)}
+        named = {name.upper(): getattr(self, name) for name in names()}
+        return {name: value for name, value in named.items() if value or (value == "" and name.lower() in MAY_BE_EMPTY)}
 
 
 def names() -> list[str]:

@@ -19,17 +19,17 @@ FILE = "stop"
 _LIBC = ctypes.CDLL(None)  # loaded before a fork, after which only simple calls are safe
 _PR_SET_PDEATHSIG = 1
 STATUS = 128 + signal.SIGTERM
-"""Exit status of a run that was asked to stop, as of a command that the signal ended."""
+"""Exit status of a run stopped on request, as of a command that the signal ended."""
 SAME_REQUEST = 5.0
 """Seconds within which signals count as one: a process group's and one passed on by a study."""
 
 
 class RunStopped(RuntimeError):
-    """The run ended early because it was asked to; the message addresses the user."""
+    """The run ended early on request; the message addresses the user."""
 
 
-def is_asked(run: RunDirectory) -> bool:
-    """Whether the run has been asked to stop."""
+def stop_requested(run: RunDirectory) -> bool:
+    """Whether a stop of the run was requested."""
     return (run.path / FILE).exists()
 
 
@@ -72,7 +72,7 @@ def stopping_on_sigterm(run: RunDirectory) -> Iterator[None]:
     `SAME_REQUEST` seconds later, the block ends at once.
 
     Raises:
-        RunStopped: the run ended early; it says after which step, and whether a checkpoint was saved.
+        RunStopped: the run ended early; the message names the step, and whether a checkpoint was saved.
     """
     (run.path / FILE).unlink(missing_ok=True)
     began = len(run.events())

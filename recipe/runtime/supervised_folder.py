@@ -11,7 +11,7 @@ METRICS = "metrics.jsonl"
 STATE_FILES = ("model_world_size_*.pt", "optim_world_size_*.pt", "extra_state_world_size_*.pt", "data_*.pt")
 """Of a checkpoint: what only the training itself reads."""
 STATE = frozenset({"model", "optimizer", "extra"})
-"""Contents of a checkpoint from which the training goes on as if it had not stopped."""
+"""Contents of a checkpoint from which the training resumes as if it had not stopped."""
 
 
 def step_folders(folder: Path) -> list[Path]:
@@ -21,8 +21,8 @@ def step_folders(folder: Path) -> list[Path]:
 
 def last_model(folder: Path) -> Path | None:
     """The Hugging Face folder of the last step, if there is one."""
-    found = [path / "huggingface" for path in step_folders(folder) if (path / "huggingface").is_dir()]
-    return found[-1] if found else None
+    models = [path / "huggingface" for path in step_folders(folder) if (path / "huggingface").is_dir()]
+    return models[-1] if models else None
 
 
 def resumable(folder: Path, contents: Collection[str]) -> Path | None:
@@ -49,8 +49,8 @@ def begin(folder: Path, checkpoint: Path | None) -> None:
         for each in folder.glob("metrics*.jsonl"):
             each.unlink()
     elif metrics.exists():
-        with open(folder / f"metrics.until_{checkpoint.name}.jsonl", "ab") as kept:
-            kept.write(metrics.read_bytes())
+        with open(folder / f"metrics.until_{checkpoint.name}.jsonl", "ab") as earlier:
+            earlier.write(metrics.read_bytes())
         metrics.unlink()
 
 

@@ -99,12 +99,12 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
         print(f"== {name}: finished before", flush=True)
         return
     print(f"== {name}", flush=True)
-    own = [override for override in overrides if not override.startswith("run.name=")]
-    training = subprocess.Popen([sys.executable, "-m", "recipe.train", *own, f"run.name={name}"])
+    others = [override for override in overrides if not override.startswith("run.name=")]
+    training = subprocess.Popen([sys.executable, "-m", "recipe.train", *others, f"run.name={name}"])
     with passing_sigterm_on(training):
         status = training.wait()
     if status == STATUS:
-        sys.exit(STATUS)  # asked to stop: no other run begins
+        sys.exit(STATUS)  # stopped on request: no other run begins
     if status:
         print(f"== {name} failed: see {run.path}/logs", file=sys.stderr, flush=True)
         raise JobFailed(f"{name} ended with exit status {status}")

@@ -51,11 +51,11 @@ class ProjectionSettings(Group):
 
     def epsilon_for(self, skill: str, source: str) -> float:
         """The epsilon of a skill's constraint from this source: the most specific of `epsilon_of`, or `epsilon`."""
-        found = self.epsilon_of.get(skill, self.epsilon_of.get(source, self.epsilon))
-        if isinstance(found, dict):
+        epsilon = self.epsilon_of.get(skill, self.epsilon_of.get(source, self.epsilon))
+        if isinstance(epsilon, dict):
             rest = self.epsilon_of.get(source, self.epsilon)
-            found = found.get(source, self.epsilon if isinstance(rest, dict) else rest)  # type: ignore[call-overload]
-        return float(found)
+            epsilon = epsilon.get(source, self.epsilon if isinstance(rest, dict) else rest)  # type: ignore[call-overload]
+        return float(epsilon)
 
     @property
     def epsilons(self) -> list[float]:

@@ -24,10 +24,10 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         import recipe.training.agents  # noqa: F401  (registers them)
 
         super().__init__(*arguments, **options)
-        self.board = groups.SharedBoard(self.config) if groups.wanted(self.config) else None
+        self.board = groups.SharedBoard(self.config) if groups.needs_siblings(self.config) else None
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
-        """Run verl's loop with this sample's seed, or greedily if its row says so, then leave the group's board.
+        """Run verl's loop with this sample's seed, or greedily if its row requests it, then leave the group's board.
 
         Without a seed vLLM draws all samples from one generator, so the order of requests would decide the samples.
         Leaving the board, also after an error, keeps the other samples of the group from waiting for this one.
@@ -50,4 +50,4 @@ class SkillCreditAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self.agent_loop_workers_class: Any = SkillCreditAgentLoopWorker
-        self.policy = policy.share_policy(self.config, self.llm_client) if policy.wanted(self.config) else None
+        self.policy = policy.share_policy(self.config, self.llm_client) if policy.needs_policy(self.config) else None

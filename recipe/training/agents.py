@@ -5,6 +5,7 @@ mask of 0. Importing this module registers `code_agent` and `sql_agent` (a row's
 """
 
 import logging
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -104,7 +105,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
             response_logprobs=conversation.log_probs,
             num_turns=len(messages),
             metrics=AgentLoopMetrics(**conversation.metrics),
-            extra_fields=conversation.server_fields | {EPISODE: episode, "turn_scores": [], "tool_rewards": []},
+            extra_fields=conversation.server_fields | {EPISODE: asdict(episode), "turn_scores": [], "tool_rewards": []},
         )
 
     async def _generate_turn(

@@ -68,12 +68,12 @@ def memory_flags(batch: KVBatchMeta, prompts: set[str], answers: int) -> list[bo
 
 def first_accepted(keys: Sequence[str], infos: Sequence[dict[str, Any]], excluded: set[str]) -> list[int]:
     """Positions of each prompt's first sample that the verifier accepted, without the excluded prompts."""
-    found: dict[str, int] = {}
+    first: dict[str, int] = {}
     for position, (key, info) in enumerate(zip(keys, infos, strict=True)):
         accepted = info.get("acc") == 1.0 and not info.get("masked")
         if accepted and prompt_of(key) not in excluded:
-            found.setdefault(prompt_of(key), position)
-    return list(found.values())
+            first.setdefault(prompt_of(key), position)
+    return list(first.values())
 
 
 def accepted_solutions(
@@ -92,7 +92,7 @@ def accepted_solutions(
         yield infos[position]["skill"], task_of(info), StoredSolution(*(data[field][row].tolist() for field in fields))
 
 
-def dealt_over_ranks(
+def balanced_over_ranks(
     flags: Sequence[bool], lengths: Sequence[int], ranks: int, cells: Sequence[int] | None = None
 ) -> list[int]:
     """An order of the samples that gives every rank equally many of each kind, balanced by length.
@@ -110,9 +110,9 @@ def dealt_over_ranks(
             raise ValueError(
                 f"{len(members)} {'memory' if kind else 'trained'} samples do not divide over {ranks} ranks"
             )
-        for own, part in zip(order, _dealt_by_cell(members, lengths, ranks, cells), strict=True):
-            own += sorted(part)
-    return [position for own in order for position in own]
+        for of_rank, part in zip(order, _dealt_by_cell(members, lengths, ranks, cells), strict=True):
+            of_rank += sorted(part)
+    return [position for of_rank in order for position in of_rank]
 
 
 def _dealt_by_cell(
@@ -159,4 +159,4 @@ def order_for_constraints(batch: KVBatchMeta, fields: TensorDict, ranks: int) ->
     live = torch.tensor([bool(row.any()) for row in fetch(batch, "advantages")["advantages"].unbind()])
     cells = 4 * fields[SKILL] + 2 * fields[HALF] + live
     lengths = [tag["seq_len"] for tag in batch.tags]
-    return dealt_over_ranks(fields[MEMORY].tolist(), lengths, ranks, cells.tolist())
+    return balanced_over_ranks(fields[MEMORY].tolist(), lengths, ranks, cells.tolist())

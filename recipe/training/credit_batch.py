@@ -10,13 +10,8 @@ import torch
 
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import CreditSettings
+from rewards.sample_credit import NUMBERS, SampleCredit
 from workers.credit import ablated, shape_advantages, state_advantages, value_advantages
-
-PREFIX = "credit_"
-COUNTS = (
-    "asked", "invalid", "unjudged", "timeouts", "replays", "requests", "cache_hits", "seconds", "busy_seconds",
-    "generated", "unmet",
-)  # fmt: skip
 
 # Causes for which a sample has no credit on purpose.
 SPARED = ("equal_group", "masked")
@@ -28,33 +23,29 @@ class CreditFailedError(RuntimeError):
     """Credit estimation failed for every sample of a step that should have credit."""
 
 
-def credit_tensors(infos: Sequence[dict[str, Any]], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+def credit_tensors(samples: Sequence[SampleCredit | None], tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
     """credits (B, K) float32, NaN where a step has none; step_ids (B, T) int64, -1 for a token outside all steps.
 
-    infos: reward components of the B samples; a masked sample has no credits and so no steps. tokens: T.
+    samples: B of them, None for one without credit. tokens: T.
     """
-    values = [np.asarray(info.get("credit_values", []), dtype=np.float32) for info in infos]
-    width = max((len(row) for row in values), default=0)
-    credits = torch.full((len(infos), width), torch.nan)
-    step_ids = torch.full((len(infos), tokens), -1, dtype=torch.int64)
-    for row, (info, own) in enumerate(zip(infos, values, strict=True)):
-        steps = np.asarray(info.get("credit_steps", []), dtype=np.int64)
-        credits[row, : len(own)] = torch.from_numpy(own)
-        step_ids[row, : len(steps)] = torch.from_numpy(steps)
+    width = max((len(sample.values) for sample in samples if sample), default=0)
+    credits = torch.full((len(samples), width), torch.nan)
+    step_ids = torch.full((len(samples), tokens), -1, dtype=torch.int64)
+    for row, sample in enumerate(samples):
+        if sample:
+            credits[row, : len(sample.values)] = torch.from_numpy(np.asarray(sample.values, dtype=np.float32))
+            step_ids[row, : len(sample.steps)] = torch.from_numpy(np.asarray(sample.steps, dtype=np.int64))
     return credits, step_ids
 
 
-def step_keys(infos: Sequence[dict[str, Any]], uids: Sequence[str], steps: int) -> torch.Tensor:
-    """(B, K) int64: equal for steps of the same key in the same group, -1 for a step without key.
-
-    infos: `credit_keys` is the key of each step as text, "" for none; a sample may lack it. steps: K.
-    """
+def step_keys(samples: Sequence[SampleCredit | None], uids: Sequence[str], steps: int) -> torch.Tensor:
+    """(B, K) int64: equal for steps of the same key in the same group, -1 for a step without key; steps: K."""
     numbers: dict[tuple[str, str], int] = {}
-    keys = torch.full((len(infos), steps), -1, dtype=torch.int64)
-    for row, (info, uid) in enumerate(zip(infos, uids, strict=True)):
-        own = [str(key) for key in info.get("credit_keys", ())][:steps]
-        found = [numbers.setdefault((uid, key), len(numbers)) if key else -1 for key in own]
-        keys[row, : len(found)] = torch.tensor(found, dtype=torch.int64)
+    keys = torch.full((len(samples), steps), -1, dtype=torch.int64)
+    for row, (sample, uid) in enumerate(zip(samples, uids, strict=True)):
+        names = [str(key) for key in sample.keys][:steps] if sample else []
+        in_batch = [numbers.setdefault((uid, name), len(numbers)) if name else -1 for name in names]
+        keys[row, : len(in_batch)] = torch.tensor(in_batch, dtype=torch.int64)
     return keys
 
 
@@ -74,17 +65,16 @@ def shaped_by_credit(
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Advantages of each sample, shaped by its credits, and the metrics of the shaping.
 
-    Called with the whole batch, before it is split over the actor's ranks: a group's scale may depend on the others.
-
     advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
     that a random control draws differently in each. log_probs: jagged, of the tokens under the policy that sampled
     them; for `max_probability` only.
     """
     mask = response_mask.to_padded_tensor(0)
-    credits, step_ids = credit_tensors(infos, mask.shape[1])
+    samples = [SampleCredit.of_info(info) for info in infos]
+    credits, step_ids = credit_tensors(samples, mask.shape[1])
     credits = ablated(credits, credit.ablation, seed=1_000_003 * credit.seed + step)
     tensors = advantages.to_padded_tensor(0.0), credits, step_ids, mask
-    keys = step_keys(infos, uids, credits.shape[1])
+    keys = step_keys(samples, uids, credits.shape[1])
     if credit.mapping == "values":
         probabilities = None if log_probs is None else log_probs.to_padded_tensor(0.0).exp()
         shaped, statistics = value_advantages(
@@ -99,11 +89,11 @@ def shaped_by_credit(
             tolerance=credit.tolerance, groups=torch.tensor([numbers[uid] for uid in uids]), step_keys=keys,
             rewards=pass_ratios(infos), min_valid=credit.min_valid, zero_advantage=credit.zero_advantage,
         )  # fmt: skip
-    rows = [row[: len(own)] for row, own in zip(shaped, advantages.unbind(), strict=True)]
-    return rows, statistics | replay_metrics(infos)
+    rows = [row[: len(tokens)] for row, tokens in zip(shaped, advantages.unbind(), strict=True)]
+    return rows, statistics | replay_metrics(samples)
 
 
-def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
+def replay_metrics(samples: Sequence[SampleCredit | None]) -> dict[str, float]:
     """Cost of a step's replays and causes of missing credit, under ``credit/``.
 
     Sums: ``replays``, ``replay_seconds`` (waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
@@ -111,9 +101,9 @@ def replay_metrics(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     interventions, ``cache_hit_share`` of the requested scores, ``unjudged_share`` and ``timeout_share`` of the
     replays, ``unmet_share`` of samples (credited before their whole group had scored) and ``uncredited/<cause>``.
     """
-    credited = [info for info in infos if "credit_cause" in info]
-    total = {name: sum(float(info[PREFIX + name]) for info in credited) for name in COUNTS}
-    causes = Counter(info["credit_cause"] for info in credited if info["credit_cause"])
+    credited = [sample for sample in samples if sample]
+    total = {name: sum(float(getattr(sample, name)) for sample in credited) for name in NUMBERS}
+    causes = Counter(sample.cause for sample in credited if sample.cause)
     asked, judged = max(total["asked"], 1.0), max(total["replays"], 1.0)
     return {
         "credit/replays": total["replays"],
@@ -136,8 +126,9 @@ def check_failures(infos: Sequence[dict[str, Any]], step: int, run: RunDirectory
     Raises:
         CreditFailedError: it failed for all samples that count.
     """
-    wanted = [info for info in infos if "credit_cause" in info and info["credit_cause"] not in SPARED]
-    reasons = Counter(info["credit_reason"] for info in wanted if info["credit_cause"] == "failed")
+    samples = [SampleCredit.of_info(info) for info in infos]
+    wanted = [sample for sample in samples if sample and sample.cause not in SPARED]
+    reasons = Counter(sample.reason for sample in wanted if sample.cause == "failed")
     failed = reasons.total()
     if failed <= TOLERATED_SHARE * len(wanted):
         return

@@ -26,7 +26,7 @@ class FailureBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def see(self, results: Iterable[tuple[str, bool]]) -> None:
+    def record(self, results: Iterable[tuple[str, bool]]) -> None:
         """Record outcomes (task id, whether the sample is correct); one correct sample solves its task.
 
         Leave out samples that could not be verified.
@@ -72,7 +72,7 @@ class MasteredPrompts:
         self.capacity = capacity
         self._known: dict[str, dict[str, None]] = defaultdict(dict)
 
-    def see(self, results: Iterable[tuple[str, str, bool | None]]) -> None:
+    def record(self, results: Iterable[tuple[str, str, bool | None]]) -> None:
         """Record outcomes (skill, task, whether the sample is right; None: not verified).
 
         A task is in when all of its samples are right, and out when one is wrong; else it stays where it is.
@@ -80,10 +80,10 @@ class MasteredPrompts:
         groups: dict[tuple[str, str], list[bool | None]] = defaultdict(list)
         for skill, task, right in results:
             groups[skill, task].append(right)
-        for (skill, task), found in groups.items():
-            if False in found:
+        for (skill, task), rights in groups.items():
+            if False in rights:
                 self._known[skill].pop(task, None)
-            elif None not in found:
+            elif None not in rights:
                 self._known[skill].setdefault(task)
         for known in self._known.values():
             while len(known) > self.capacity:

@@ -35,17 +35,17 @@ class Peaks:
         self.latest: dict[str, float] = {}
         self._seen: dict[str, int] = {}
 
-    def see(self, accuracies: Mapping[str, float | None]) -> None:
+    def record(self, accuracies: Mapping[str, float | None]) -> None:
         """Record an accuracy in [0, 1] of each skill; None for a skill that was not measured."""
         for name, accuracy in accuracies.items():
             if accuracy is None:
                 continue
             seen = self._seen.get(name, 0)
-            kept = min(self.average, seen / (seen + 1))
+            weight = min(self.average, seen / (seen + 1))
             self._seen[name] = seen + 1
-            self.latest[name] = kept * self.latest.get(name, 0.0) + (1 - kept) * accuracy
+            self.latest[name] = weight * self.latest.get(name, 0.0) + (1 - weight) * accuracy
             # Until the average has its full length, it is nearly as noisy as a single measurement.
-            if kept == self.average:
+            if weight == self.average:
                 self.best[name] = max(self.latest[name], self.best.get(name, 0.0))
 
     def below(self, name: str) -> float:
@@ -96,13 +96,13 @@ class Protector:
         self.anchors = Anchors()
         self.rewards: dict[str, Reward] = {}
 
-    def see_validation(self, metrics: Mapping[str, float]) -> None:
+    def record_validation(self, metrics: Mapping[str, float]) -> None:
         """Record the accuracies of a validation."""
-        self.validated.see({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
+        self.validated.record({name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names})
 
-    def see_training(self, metrics: Mapping[str, float]) -> None:
+    def record_training(self, metrics: Mapping[str, float]) -> None:
         """Record the accuracies of a training step's samples, including those of memory prompts."""
-        self.trained.see({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
+        self.trained.record({name: metrics.get(f"train_skill/{name}/accuracy") for name in self.all_names})
 
     def active(self, guarded: Sequence[str] | None = None) -> list[str]:
         """Names of the skills that the next update protects.
@@ -116,19 +116,19 @@ class Protector:
 
     def forgotten(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """``skill/<name>/below_peak``: best minus current accuracy of each skill in this validation."""
-        found = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
+        accuracies = {name: metrics.get(f"skill/{name}/accuracy") for name in self.all_names}
         best = self.validated.best
         return {
             f"skill/{name}/below_peak": max(best.get(name, accuracy), accuracy) - accuracy
-            for name, accuracy in found.items()
+            for name, accuracy in accuracies.items()
             if accuracy is not None
         }
 
-    def see_rewards(self, rewards: Mapping[str, Reward]) -> None:
+    def record_rewards(self, rewards: Mapping[str, Reward]) -> None:
         """Record the reward of each skill's samples of this step: the levels of constraints from rollouts."""
         self.rewards = dict(rewards)
 
-    def see_update(self, metrics: Mapping[str, Any]) -> None:
+    def record_update(self, metrics: Mapping[str, Any]) -> None:
         """Record the levels that an update measured; a constraint's first one becomes its anchor."""
         prefix = "actor/projection/level/"
         for key in [key for key in metrics if key.startswith(prefix)]:
@@ -139,7 +139,7 @@ class Protector:
 
         step: seeds the random signs of a control.
         """
-        if guarded is not None:  # a skill that is trained again is protected anew afterwards
+        if guarded is not None:  # a skill that is trained again gets a new anchor afterwards
             trained = [name for name in self.names if name not in guarded]
             self.anchors.forget([each for name in trained for each in self._constraint_names(name).values()])
         staged = guarded is not None
@@ -177,15 +177,15 @@ class Protector:
 
     def _constraints(self, name: str, staged: bool) -> list[Constraint]:
         """One constraint per source. staged: the skill is not trained now, so its store is as full as it gets."""
-        skill, found = self.all_names.index(name), []
+        skill, constraints = self.all_names.index(name), []
         for source, constraint in self._constraint_names(name).items():
             epsilon = self.settings.epsilon_for(name, source)
             if source == "rollouts":
-                found.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
+                constraints.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
             else:
                 stored = self._newest(name, self.settings.solutions_per_protected)
-                found.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
-        return found
+                constraints.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
+        return constraints
 
     def _on_rollouts(self, constraint: Constraint, skill: str) -> Constraint:
         """The constraint with its level, the reward of this step's samples, and its anchor, the first of them."""

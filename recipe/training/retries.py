@@ -41,9 +41,11 @@ def with_failed_again(
     return tu.concat_tensordict([batch[: len(batch) - len(rows)], prompt_batch(dataset, rows)])
 
 
-def see_failures(batch: KVBatchMeta, infos: Sequence[Mapping[str, Any]], failures: FailureBuffer) -> dict[str, float]:
+def record_failures(
+    batch: KVBatchMeta, infos: Sequence[Mapping[str, Any]], failures: FailureBuffer
+) -> dict[str, float]:
     """Record the outcomes of a step's verified samples; returns ``failures/waiting``."""
     tasks = map(task_of, list(fetch(batch, "extra_info")["extra_info"]))
     judged = [(task, info) for task, info in zip(tasks, infos, strict=True) if info and not info.get("masked")]
-    failures.see((task, info.get("acc", 0.0) > 0) for task, info in judged)
+    failures.record((task, info.get("acc", 0.0) > 0) for task, info in judged)
     return {"failures/waiting": float(len(failures))}

@@ -250,11 +250,11 @@ class PromptSchedule:
         trained: list[int] = []
         memory: list[int] = []
         for skill in range(len(self.plan.skills)):
-            fresh, stored, kept = (
+            fresh, stored, protected = (
                 int(table[row, skill]) for table in (self.plan.fresh, self.plan.stored, self.plan.memory)
             )
             trained += self._draw(self.pools[skill], skill, 1, int(self._offsets[0][row, skill]), fresh)
-            again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + kept)
+            again = self._draw(self.stores[skill], skill, 2, int(self._offsets[1][row, skill]), stored + protected)
             trained += self._reviewed(skill, int(self._offsets[1][row, skill]), again[:stored])
             memory += again[stored:]
         if np.count_nonzero((self.plan.fresh + self.plan.stored)[row]) > 1:
@@ -287,7 +287,9 @@ class PromptSchedule:
         others = [row for row in stored if row not in turned]
         return [*turned, *others[: len(stored) - len(turned)]]
 
-    def see(self, infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
+    def record(
+        self, infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tasks: Sequence[str]
+    ) -> dict[str, float]:
         """Record a step's samples, aligned lists; returns metrics. infos: of the rewards. prompts: one for each group.
 
         Samples without a verified reward are unknown.
@@ -300,11 +302,11 @@ class PromptSchedule:
                 if right is not None:
                     rights_of[str(info["skill"])].append(right)
             means = {skill: sum(found) / len(found) for skill, found in rights_of.items()}
-            self.weights.see(means, zero_gradient_shares(infos, prompts))
+            self.weights.update(means, zero_gradient_shares(infos, prompts))
             metrics |= self.weights.metrics()
         if self.mastered is not None:
             skills = (str(info.get("skill")) for info in infos)
-            self.mastered.see(zip(skills, tasks, rights, strict=True))
+            self.mastered.record(zip(skills, tasks, rights, strict=True))
             metrics |= {f"protocol/mastered/{skill}": float(len(self.mastered.of(skill))) for skill in self.plan.skills}
         return metrics
 
@@ -374,10 +376,10 @@ def make_schedule(settings: Settings, dataset: Any, batch: int, steps: int, seed
 def rows_by_skill(dataset: Any, skills: SkillsSettings) -> dict[str, list[int]]:
     """The rows of each skill, in the order of verl's dataset after its filter of long prompts."""
     skill_of = skill_assigner(skills.by, skills.column, skills.function)
-    found: dict[str, list[int]] = defaultdict(list)
+    rows: dict[str, list[int]] = defaultdict(list)
     for row, fields in enumerate(dataset):
-        found[skill_of(fields)].append(row)
-    return dict(found)
+        rows[skill_of(fields)].append(row)
+    return dict(rows)
 
 
 def _before(table: Counts) -> Counts:

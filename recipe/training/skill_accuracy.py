@@ -72,8 +72,8 @@ def share_error(values: Sequence[float]) -> float:
 def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """``train_skill/<name>/accuracy`` of a training step's unmasked samples, the mean over skills and the worst."""
     lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
-    found = accuracy_by_skill(lists)
-    return {f"train_{key}": value for key, value in found.items() if key.endswith("/accuracy")}
+    accuracies = accuracy_by_skill(lists)
+    return {f"train_{key}": value for key, value in accuracies.items() if key.endswith("/accuracy")}
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,14 @@ def skill_rewards(
     for info, prompt in zip(infos, prompts, strict=True):
         if "skill" in info and not info.get("masked") and info.get("score") is not None:
             groups[str(info["skill"])][prompt].append(float(info["score"]))
-    found = {}
+    rewards = {}
     for skill, of_prompt in groups.items():
         means = [sum(scores) / len(scores) for scores in of_prompt.values()]
         error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
         deviations = [float(np.std(scores, ddof=1)) for scores in of_prompt.values() if len(set(scores)) > 1]
         unit = sum(deviations) / len(deviations) if deviations and standardized else 1.0
-        found[skill] = Reward(SkillLevel(sum(means) / len(means), error), unit)
-    return found
+        rewards[skill] = Reward(SkillLevel(sum(means) / len(means), error), unit)
+    return rewards
 
 
 def means_over_prompts(data_sources: list[str], uids: list[str], infos: dict[str, list[Any]]) -> dict[str, float]:
@@ -135,11 +135,11 @@ def without_masked(
     masked = [bool(flag) for flag in infos.get("masked", [])]
     if not any(masked):
         return infos, expected_counts
-    kept = {
+    verified = {
         key: [None if hide else value for value, hide in zip(values, masked, strict=True)]
         for key, values in infos.items()
     }
     if expected_counts is None:
-        return kept, None
+        return verified, None
     hidden = Counter((source, uid) for source, uid, hide in zip(data_sources, uids, masked, strict=True) if hide)
-    return kept, {key: count - hidden[key] for key, count in expected_counts.items()}
+    return verified, {key: count - hidden[key] for key, count in expected_counts.items()}

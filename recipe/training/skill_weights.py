@@ -43,15 +43,15 @@ class SkillWeights:
         raised = np.exp(self.weights - self.weights.max())
         return np.asarray(raised / raised.sum(), dtype=np.float64)
 
-    def see(self, accuracies: Mapping[str, float], zero: Mapping[str, float]) -> None:
+    def update(self, accuracies: Mapping[str, float], zero: Mapping[str, float]) -> None:
         """Move the weights by a step's accuracies; shares of groups without gradient change the next prompts only.
 
         A skill without verified samples counts as unchanged.
         """
         before = dict(self.accuracy)
-        for kept, found in ((self.accuracy, accuracies), (self.zero, zero)):
-            for skill, value in found.items():
-                kept[skill] = AVERAGE * kept.get(skill, value) + (1 - AVERAGE) * value
+        for averages, values in ((self.accuracy, accuracies), (self.zero, zero)):
+            for skill, value in values.items():
+                averages[skill] = AVERAGE * averages.get(skill, value) + (1 - AVERAGE) * value
         now = [self.accuracy.get(skill, 0.0) for skill in self.skills]
         gains = [value - before.get(skill, value) for skill, value in zip(self.skills, now, strict=True)]
         self.move(np.array(gains) + self.trade * np.array(now))

@@ -22,13 +22,13 @@ from recipe.health.alerts import Alerts
 from recipe.records.experiment_page import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import stage_metrics, update_skill_report
-from recipe.runtime.stop_request import is_asked, stop
+from recipe.runtime.stop_request import stop, stop_requested
 from recipe.settings import read_settings
 from recipe.training.batch_skills import (
     accepted_solutions,
+    balanced_over_ranks,
     by_prompt,
     constraint_fields,
-    dealt_over_ranks,
     memory_flags,
     order_for_constraints,
     prompt_of,
@@ -43,7 +43,7 @@ from recipe.training.protector import (
     resumed_folder,
     save_state,
 )
-from recipe.training.retries import prompt_batch, rows_of_tasks, see_failures, with_failed_again
+from recipe.training.retries import prompt_batch, record_failures, rows_of_tasks, with_failed_again
 from recipe.training.schedule import PromptSchedule, make_schedule
 from recipe.training.skill_accuracy import (
     RESAMPLED,
@@ -154,10 +154,10 @@ class SkillCreditTrainer(PPOTrainerSync):
         metrics["reward/masked_share"] = share
         metrics.update(component_means(infos))
         if self.settings.failures.share > 0:
-            metrics.update(see_failures(batch, infos, self.failures))
+            metrics.update(record_failures(batch, infos, self.failures))
         if self.schedule is not None and self.schedule.learns:
             tasks = list(map(task_of, list(fetch(batch, "extra_info")["extra_info"])))
-            metrics.update(self.schedule.see(infos, [prompt_of(key) for key in batch.keys], tasks))
+            metrics.update(self.schedule.record(infos, [prompt_of(key) for key in batch.keys], tasks))
         if masked:
             self.run_directory.log_event("masked", step=self.global_steps, samples=len(masked), share=share)
             check_share(share, self.settings.run.max_masked_share, self.global_steps, self.run_directory.path)
@@ -166,13 +166,13 @@ class SkillCreditTrainer(PPOTrainerSync):
         if self.settings.credit.kind != "off":
             batch = self._shape_advantages(batch, infos, metrics)
         trained = training_accuracy(infos)
-        self.protector.see_training(trained)
+        self.protector.record_training(trained)
         metrics.update(
             trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
         )
         if self.settings.projection.closed_loop:
             standardized = bool(self.config.algorithm.norm_adv_by_std_in_grpo)
-            self.protector.see_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
+            self.protector.record_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
@@ -222,7 +222,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
             lengths = [tag["seq_len"] for tag in batch.tags]
-            batch.reorder(dealt_over_ranks(self._memory_flags(batch), lengths, self._ranks))
+            batch.reorder(balanced_over_ranks(self._memory_flags(batch), lengths, self._ranks))
         return batch
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -240,7 +240,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             batch.extra_info[AGOP] = self._agop_parts
         metrics.update(self.protector.metrics(guarded))
         batch = super()._update_actor(batch, metrics)
-        self.protector.see_update(metrics)
+        self.protector.record_update(metrics)
         return batch
 
     def _shape_advantages(
@@ -256,10 +256,10 @@ class SkillCreditTrainer(PPOTrainerSync):
         data = fetch(batch, "advantages", "response_mask", "uid")
         log_probs = fetch(batch, "old_log_probs")["old_log_probs"] if credit.max_probability < 1.0 else None
         uids = [str(uid) for uid in list(data["uid"])]
-        rows, found = shaped_by_credit(
+        rows, shaping = shaped_by_credit(
             data["advantages"], data["response_mask"], uids, infos, credit, self.global_steps, log_probs
         )
-        metrics.update(found)
+        metrics.update(shaping)
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
@@ -293,7 +293,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         # A validation that only a restart adds must not decide: an uninterrupted run would not have it.
         every = self.config.trainer.test_freq
         if self.global_steps == 0 or (every > 0 and self.global_steps % every == 0):
-            self.protector.see_validation(metrics)
+            self.protector.record_validation(metrics)
         # A validation before this process's first step belongs to no step that writes a row of metrics. It gets its
         # own row, unless the run already wrote one for this step before it was stopped.
         if self.config.trainer.val_only or (self.global_steps == self._start_step and not self._has_row()):
@@ -339,7 +339,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         """Record a step's metrics, plus the stage's metrics at the end of a stage."""
         if "skill/mean/accuracy" in metrics:
             metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
-        self.alerts.see(self.run_directory.log_metrics(step, metrics))
+        self.alerts.check(self.run_directory.log_metrics(step, metrics))
 
     def on_init_end(self) -> None:
         super().on_init_end()
@@ -354,7 +354,7 @@ class SkillCreditTrainer(PPOTrainerSync):
 
     def on_step_end(self) -> None:
         super().on_step_end()
-        if self.global_steps < self.total_training_steps and is_asked(self.run_directory):
+        if self.global_steps < self.total_training_steps and stop_requested(self.run_directory):
             stop(self.run_directory, self.global_steps, self._save_checkpoint)
             self.total_training_steps = self.global_steps  # verl's loop ends
 

@@ -134,12 +134,12 @@ def without_idle_code(tree: ast.Module) -> ast.Module:
 
 
 def _block(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
-    kept: list[ast.stmt] = []
+    reached: list[ast.stmt] = []
     for statement in statements:
         for part in _reduced(statement):
-            if not (kept and isinstance(kept[-1], _ENDS)):
-                kept.append(part)
-    return kept
+            if not (reached and isinstance(reached[-1], _ENDS)):
+                reached.append(part)
+    return reached
 
 
 def _reduced(node: ast.stmt) -> Sequence[ast.stmt]:
@@ -262,8 +262,8 @@ def _is_none(node: ast.expr | None) -> bool:
 
 def _class(node: ast.ClassDef) -> Sequence[ast.stmt]:
     # Annotations stay, since they define the fields of a dataclass.
-    kept = [part if isinstance(part, ast.AnnAssign) else _reduced(part) for part in node.body]
-    node.body = [one for part in kept for one in ([part] if isinstance(part, ast.stmt) else part)]
+    parts = [part if isinstance(part, ast.AnnAssign) else _reduced(part) for part in node.body]
+    node.body = [one for part in parts for one in ([part] if isinstance(part, ast.stmt) else part)]
     return [_filled(node)]
 
 

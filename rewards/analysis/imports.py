@@ -244,8 +244,8 @@ _MAX_DEPTH = 8
 def imported_modules(program: ast.Module, depth: int = _MAX_DEPTH) -> set[str]:
     """The top-level names of the modules that a program imports."""
     reading = _Reading(program, depth)
-    found = {name for node in ast.walk(program) for name in reading.imported_by(node)}
-    return {name.lstrip(".").partition(".")[0] for name in found}
+    names = {name for node in ast.walk(program) for name in reading.imported_by(node)}
+    return {name.lstrip(".").partition(".")[0] for name in names}
 
 
 class _Reading:
@@ -320,14 +320,14 @@ def _of_text(text: str, depth: int) -> set[str]:
 def _assigned_once(program: ast.Module) -> dict[str, ast.expr]:
     """The names that a program binds only once, by `=`, import or a default, with the expressions bound to them."""
     times: Counter[str] = Counter()
-    found: dict[str, ast.expr] = {}
+    bindings: dict[str, ast.expr] = {}
     for node in ast.walk(program):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             times[node.id] += 1
         elif isinstance(node, ast.arg):
             times[node.arg] += 1
-        found.update(_meanings(node))
-    return {name: value for name, value in found.items() if times[name] <= 1}
+        bindings.update(_meanings(node))
+    return {name: value for name, value in bindings.items() if times[name] <= 1}
 
 
 def _meanings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -346,5 +346,5 @@ def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        for one, given in zip(target.elts, value.elts, strict=False):
-            yield from _paired(one, given)
+        for element, given in zip(target.elts, value.elts, strict=False):
+            yield from _paired(element, given)

@@ -1,7 +1,7 @@
 """Renaming of names to the place that binds them, so that statements compare equal wherever they stand in a program.
 
 Parameters of functions and lambdas, variables of comprehensions, and loop variables that nothing else uses get a name
-that says which one they are. All others stay: numbers by order of appearance would change with every statement before.
+for which one they are. All others stay: numbers by order of appearance would change with every statement before.
 """
 
 import ast
@@ -43,14 +43,16 @@ class _ByPlace(Renaming):
         depth = len(self.scopes)
         if not isinstance(scope, _FUNCTIONS):
             return {name: f"variable {depth}.{number}" for number, name in enumerate(names)}
-        found = {name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names}
-        return {name: name for name in names} | _loop_names(scope, depth) | found
+        parameters = {
+            name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names
+        }
+        return {name: name for name in names} | _loop_names(scope, depth) | parameters
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[str]:
-    own = function.args
-    rest = [part for part in (own.vararg, own.kwarg) if part]
-    return [part.arg for part in (*own.posonlyargs, *own.args, *own.kwonlyargs, *rest)]
+    arguments = function.args
+    rest = [part for part in (arguments.vararg, arguments.kwarg) if part]
+    return [part.arg for part in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest)]
 
 
 def _loop_names(scope: ast.AST, depth: int) -> dict[str, str]:
@@ -91,7 +93,7 @@ def _uses_in_loops(scope: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _bound_otherwise(node: ast.AST) -> Iterator[str]:
-    """Names that a node binds or declares without a Name node of their own."""
+    """Names that a node binds or declares without their own Name node."""
     if isinstance(node, ast.Global | ast.Nonlocal):
         yield from node.names
     elif isinstance(node, ast.alias):

@@ -26,14 +26,14 @@ def rename(tree: ast.Module, kept: Collection[str]) -> set[str]:
 
 def bound_by(scope: ast.AST) -> list[str]:
     """The names that a module, function or comprehension binds in its own scope, in order of appearance."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     outside: set[str] = set()
     for node in _own_nodes(scope):
         if isinstance(node, ast.Global | ast.Nonlocal):
             outside.update(node.names)
         for name in _bound_at(node):
-            found.setdefault(name)
-    return [name for name in found if name not in outside]
+            names.setdefault(name)
+    return [name for name in names if name not in outside]
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:

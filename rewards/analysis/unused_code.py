@@ -108,14 +108,14 @@ class _Graph:
                 self._read(inner, [node], inside, node if is_loop else loop)
 
     def _connect(self, node: ast.stmt, owner: Node, loop: ast.stmt | None) -> None:
-        own = list(_own_parts(node))
-        self.needs[node] += [name for part in own for name in _names(part)]
-        bound = [name for part in own for name in self._binds(part)]
+        parts = list(_own_parts(node))
+        self.needs[node] += [name for part in parts for name in _names(part)]
+        bound = [name for part in parts for name in self._binds(part)]
         for name in bound:
             self.needs[name].append(node)
         if isinstance(node, ast.Break | ast.Continue):
             self.needs[loop or owner].append(node)
-        elif self._has_effect(node, own):
+        elif self._has_effect(node, parts):
             self.needs[owner].append(node)
 
     def _binds(self, part: ast.AST) -> Iterator[str]:
@@ -129,9 +129,9 @@ class _Graph:
         if name := _changed(part):
             yield name
 
-    def _has_effect(self, node: ast.stmt, own: list[ast.AST]) -> bool:
+    def _has_effect(self, node: ast.stmt, parts: list[ast.AST]) -> bool:
         if isinstance(node, (*_DEFINES, ast.Import, ast.ImportFrom)):
-            return bool(getattr(node, "decorator_list", [])) or any(getattr(part, "name", "") == "*" for part in own)
+            return bool(getattr(node, "decorator_list", [])) or any(getattr(part, "name", "") == "*" for part in parts)
         if isinstance(node, ast.Assign | ast.AugAssign):
             return not (all(map(self._is_own, _targets(node))) and is_pure(node.value))
         if isinstance(node, ast.Expr):

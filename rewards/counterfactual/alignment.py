@@ -60,23 +60,23 @@ def _name(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here:
             place = f"{keys[solution][part.parent]}/" if part.parent >= 0 else ""
             role = f"{place}{part.branch + ': ' if part.branch else ''}{part.role}"
             members[role].setdefault(solution, []).append((index, part))
-    for role, found in members.items():
-        for solution, index, number in _numbered(found):
+    for role, by_solution in members.items():
+        for solution, index, number in _numbered(by_solution):
             keys[solution][index] = _short(f"{role} #{number}" if number > 1 else role)
 
 
-def _numbered(found: Mapping[int, Sequence[tuple[int, StepContent]]]) -> Iterator[tuple[int, int, int]]:
+def _numbered(by_solution: Mapping[int, Sequence[tuple[int, StepContent]]]) -> Iterator[tuple[int, int, int]]:
     """Solution, step and number of all steps of one role, from the last of each solution; equal code, equal number.
 
     Solutions with the fewest come first: what they have is what the others' numbers refer to.
     """
     of_code: dict[tuple[str, int], int] = {}  # of the first, second, ... step with this code
-    for solution in sorted(found, key=lambda one: len(found[one])):
+    for solution in sorted(by_solution, key=lambda one: len(by_solution[one])):
         times: Counter[str] = Counter()
         numbers: dict[int, int] = {}
         waiting: list[tuple[int, tuple[str, int]]] = []
         taken: set[int] = set()
-        for index, part in reversed(found[solution]):
+        for index, part in reversed(by_solution[solution]):
             times[part.code] += 1
             same = (part.code, times[part.code])
             number = 0 if part.defines else of_code.get(same, 0)

@@ -98,31 +98,31 @@ def _alive(scope: ast.AST, ran: set[ast.stmt]) -> Iterator[ast.AST]:
 
 def _mentioned(nodes: Iterable[ast.AST], *, bound: bool = False) -> set[str]:
     """The names, attributes, keywords and strings in these nodes; with `bound` no names that are only read."""
-    found: set[str] = set()
+    mentioned: set[str] = set()
     for node in nodes:
         if bound and isinstance(node, ast.Attribute | ast.keyword):
             continue
         if bound and isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             continue
         words = (getattr(node, field, None) for field in ("id", "name", "asname", "arg", "attr", "rest", "value"))
-        found.update(word for word in words if isinstance(word, str))
-        found.update(getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ())
-    return {part for word in found for part in word.split(".")}
+        mentioned.update(word for word in words if isinstance(word, str))
+        mentioned.update(getattr(node, "names", ()) if isinstance(node, ast.Global | ast.Nonlocal) else ())
+    return {part for word in mentioned for part in word.split(".")}
 
 
 def _bound_in(scope: ast.AST, left_out: ast.stmt) -> set[str]:
     """Names that the parameters of a scope and its statements, but for one, bind without doubt."""
     arguments = getattr(scope, "args", None)
-    found = {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)} if arguments else set()
+    names = {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)} if arguments else set()
     waiting: list[ast.AST] = list(getattr(scope, "body", []))
     while waiting:
         node = waiting.pop()
         if node is left_out:
             continue
         if isinstance(node, _SCOPES):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         if not isinstance(node, (*_SCOPES, *_OWN_NAMES)):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return names

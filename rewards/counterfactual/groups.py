@@ -121,7 +121,7 @@ def skips(config: Any) -> GroupAdvantage | None:
     return group_advantage(config.algorithm)
 
 
-def wanted(config: Any) -> bool:
+def needs_siblings(config: Any) -> bool:
     """Whether samples of a run need the scores or texts of their siblings."""
     credit = config.get("credit")
     if credit is None or credit.kind == "off":

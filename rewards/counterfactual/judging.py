@@ -139,37 +139,37 @@ class Answers:
     """Judgements of the samples' own answers; equal answers of a group are judged once."""
 
     def __init__(self, size: int = _ANSWERS):
-        self._known: ScoreCache[Judged] = ScoreCache(size, lambda own: math.isfinite(reward_of(own.info)))
+        self._known: ScoreCache[Judged] = ScoreCache(size, lambda known: math.isfinite(reward_of(known.info)))
 
     async def verdict(self, group: str, answer: str, judge: AnswerScorer) -> dict[str, Any]:
-        """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, which it cannot
-        tell apart; the others take no time of sandbox workers. If the first could not be judged, each of the others
-        is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each different
-        answer again.
+        """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, whose
+        verdict is the same; the others take no time of sandbox workers. If the first could not be judged, each of the
+        others is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each
+        different answer again.
         """
         key = [group, answer]
         known = key in self._known
-        own = await self._known.score(key, partial(judged, judge, answer))
-        if known and not self._known.judged(own):
+        judgement = await self._known.score(key, partial(judged, judge, answer))
+        if known and not self._known.judged(judgement):
             return dict(await judge(answer))
-        free = known and "busy_seconds" in own.info
-        return {**own.info, "busy_seconds": 0.0} if free else dict(own.info)
+        free = known and "busy_seconds" in judgement.info
+        return {**judgement.info, "busy_seconds": 0.0} if free else dict(judgement.info)
 
     def replay_limit(self, group: str, answer: str) -> float:
         """Time limit of an answer's replays (`limit_after`). Infinite, so that the verifier's own limit applies, if
         the answer hit that limit or its judgement is not known.
         """
-        own = self._known.known([group, answer])
-        return math.inf if own is None or own.timeouts else limit_after(own.seconds)
+        known = self._known.known([group, answer])
+        return math.inf if known is None or known.timeouts else limit_after(known.seconds)
 
     def tests(self, group: str, answer: str) -> tuple[bool, ...]:
         """Which tests an answer passed, if that is known."""
-        own = self._known.known([group, answer])
-        return () if own is None else own.tests
+        known = self._known.known([group, answer])
+        return () if known is None else known.tests
 
     def timeouts(self, group: str, answer: str) -> float:
         """Number of an answer's runs that hit their time limit: a replay with no more of them gets its score. Infinite
         if the answer's judgement is not known.
         """
-        own = self._known.known([group, answer])
-        return math.inf if own is None else own.timeouts
+        known = self._known.known([group, answer])
+        return math.inf if known is None else known.timeouts

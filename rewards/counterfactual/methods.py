@@ -12,7 +12,7 @@ the parts have the credit as their mean). NaN: no credit.
 So the most negative evidence counts (a wrong or harmful step cost reward, whatever breaks without it); else what the
 step earns; and where that is 0, the replacement's: a step that no test needs has 0 in both, unless a sibling's version
 does harm. A step equal in all siblings has no replacement, and no credit (NaN) under `choice: informative`, where the
-group cannot tell it apart; a step that no run can reach has 0 without a replay, and so has one that no test executed.
+group has nothing to compare; a step that no run can reach has 0 without a replay, and so has one that no test executed.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ async def credits_by(work: MethodInputs) -> Array:
     methods = work.plan.methods
     needs = [len(_candidates(method, work)) for method in methods]
     shares = shared_budget(work.budget, needs) if len(methods) > 1 else [work.budget]
-    found = await asyncio.gather(
+    credits = await asyncio.gather(
         *(
             _METHODS[method](replace(work, budget=share, rng=random.Random(work.rng.random())))
             for method, share in zip(methods, shares, strict=True)
@@ -67,7 +67,7 @@ async def credits_by(work: MethodInputs) -> Array:
         )
     )
     used = [method for method, share in zip(methods, shares, strict=True) if share]
-    return combined(dict(zip(used, found, strict=True)), _no_credit(work))
+    return combined(dict(zip(used, credits, strict=True)), _no_credit(work))
 
 
 def shared_budget(budget: int, needs: Sequence[int]) -> list[int]:
@@ -81,10 +81,10 @@ def shared_budget(budget: int, needs: Sequence[int]) -> list[int]:
     return shares
 
 
-def combined(found: Mapping[Method, Array], nothing: Array) -> Array:
+def combined(by_method: Mapping[Method, Array], nothing: Array) -> Array:
     """One credit per step from those of each method (see above). nothing: the credits of no method, all NaN."""
-    effects = [values for method, values in found.items() if method != "replace"]
-    replaced = found.get("replace", nothing)
+    effects = [values for method, values in by_method.items() if method != "replace"]
+    replaced = by_method.get("replace", nothing)
     known = [np.isfinite(values[:, :1]) for values in effects]
     count = np.maximum(sum(known, np.zeros_like(nothing[:, :1])), 1)
     total = sum((np.where(there, values, 0.0) for values, there in zip(effects, known, strict=True)), 0.0 * count)
@@ -204,7 +204,7 @@ async def _resample_beside_deletions(work: MethodInputs) -> Array:
 
 
 def _to_find(block: range, known: Mapping[int, Array], direct: Array, prefixes: Prefixes) -> float:
-    """How much a value within the block may tell."""
+    """How much a value within the block may explain."""
     if prefixes == "effects":
         return float(np.abs(direct[list(block), 0]).sum())
     return abs(float(_unexplained(block, known, direct)[0]))
@@ -222,9 +222,9 @@ def _unexplained(block: range, known: Mapping[int, Array], direct: Array) -> Arr
 
 def _half(block: range, effects: Array) -> int:
     """The step within a block before which about half of the effects lie; the middle if there are none."""
-    own = effects[list(block)] + 1e-9
-    halves = np.cumsum(own) - own / 2
-    return block.start + max(1, int(np.searchsorted(halves, own.sum() / 2)))
+    sizes = effects[list(block)] + 1e-9
+    halves = np.cumsum(sizes) - sizes / 2
+    return block.start + max(1, int(np.searchsorted(halves, sizes.sum() / 2)))
 
 
 def _shared(before: Sequence[Array], work: MethodInputs, blocks: Sequence[range]) -> Array:

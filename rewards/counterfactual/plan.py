@@ -25,7 +25,7 @@ class Plan:
     definition of a step (`segments.segment`). budget: replays per trajectory, K >= 1; the check for flakiness does not
     count.
     choice: which steps `delete` and `replace` replay if there are more than their budget: the longest, drawn uniformly,
-    or those that may tell most (`siblings.informative`).
+    or the most informative (`siblings.informative`).
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
         replays change is run in the replays' layout, with or without this.
     continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.

@@ -45,7 +45,7 @@ class Policy:
         return list(output.token_ids[:room])
 
 
-def wanted(config: Any) -> bool:
+def needs_policy(config: Any) -> bool:
     """Whether a run's credits are estimated with continuations by the policy."""
     credit = config.get("credit")
     return credit is not None and credit.kind != "off" and "resample" in credit.methods

@@ -9,7 +9,7 @@ a verifier may depend on layout):
     resample          c_t = V(tau up to t) - V(tau up to t-1), V the mean R of the policy's continuations of a prefix
     returns           c_t = discount^(T-t) R(tau), without replays: only a comparison with siblings makes it a credit
 
-The first three may share the budget: `methods` says how their credits become one.
+The first three may share the budget: `methods` combines their credits.
 
 Estimand: except with `resample` the suffix is unchanged, so a credit is the step's direct effect (a plan or a comment
 has none). `resample` measures the total effect, which includes the step's effect on everything after it.
@@ -63,9 +63,7 @@ class Credits:
     cause: why no step has a credit; "" if some have.
     equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
     replay, since no run can reach them or no test executed them.
-    asked: replays that the plan required; invalid: those without a valid program; unjudged: those that the verifier
-    could not judge; timeouts: those that exceeded their time limit. replays: programs that were passed to the verifier
-    or found in its cache. seconds: wall time.
+    asked, invalid, unjudged, timeouts, replays: as in `sample_credit.ReplayCounts`. seconds: wall time.
     """
 
     steps: list[Step] = field(default_factory=list)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rewards.counterfactual.interventions import WrittenSolution
 
 Array = NDArray[np.float64]
-# Outcomes of more tests are not kept: they would cost more memory than they tell.
+# Outcomes of more tests are not kept: they would cost more memory than they are worth.
 MAX_TESTS = 256
 
 
@@ -91,9 +91,9 @@ class Replayer:
             return UNKNOWN
         except Exception:
             value = UNKNOWN
-        found = value if isinstance(value, Outcome) else Outcome(value)
-        self.unjudged += not math.isfinite(found.score)
-        return found
+        outcome = value if isinstance(value, Outcome) else Outcome(value)
+        self.unjudged += not math.isfinite(outcome.score)
+        return outcome
 
     async def score(self, changed: WrittenSolution | None) -> Array:
         """(1 + tests,): R of a changed solution, and which tests it passed."""

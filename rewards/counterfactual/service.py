@@ -27,6 +27,7 @@ from rewards.counterfactual.siblings import Sibling
 from rewards.counterfactual.step_keys import state_keys
 from rewards.counterfactual.tokens import token_offsets, token_steps
 from rewards.environments import Environment, play
+from rewards.sample_credit import SampleCredit
 from rewards.sandbox.client.accounting import at_most, counted
 
 logger = logging.getLogger(__name__)
@@ -72,17 +73,13 @@ class _Part:
 
 @dataclass
 class _Spent:
-    """Cost of the replays of one sample, the check for flakiness included.
-
-    requests: scores requested. cache_hits: those found in the cache. busy_seconds: sandbox worker time of the others.
-    generated: tokens generated. unmet: the sample did not get the scores of its whole group in time.
-    """
+    """Cost of the replays of one sample, the check for flakiness included; fields as in `SampleCredit`."""
 
     requests: int = 0
     cache_hits: int = 0
     busy_seconds: float = 0.0
     generated: int = 0
-    unmet: bool = False
+    unmet: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,9 +117,9 @@ class _CachedVerifier:
                 answer = await play(self.sample.environment(), changed)
             self.spent.busy_seconds += busy.seconds
         with at_most(self.limit):
-            found = await judged(self.judge, answer, measured=measured)
-        self.spent.busy_seconds += found.seconds
-        return found.outcome, found.timeouts
+            judgement = await judged(self.judge, answer, measured=measured)
+        self.spent.busy_seconds += judgement.seconds
+        return judgement.outcome, judgement.timeouts
 
 
 class CreditService:
@@ -148,22 +145,15 @@ class CreditService:
         self.seed = seed
         # Outcomes of changed solutions, and how many of their runs hit a time limit.
         self.cache: ScoreCache[tuple[Outcome, int]] = ScoreCache(
-            cache_size, lambda found: math.isfinite(found[0].score)
+            cache_size, lambda scored: math.isfinite(scored[0].score)
         )
         self.answers = Answers()
         self.saved = 0
         self._saved_in = 0
         self._waiting = 0
 
-    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: AnswerScorer) -> dict[str, Any]:
-        """The credits of one sample for the trainer, with keys that start with `credit_`; the same keys on every path.
-
-        credit_values (K,) float32, NaN for a step without credit; credit_keys, K strings, equal for the same step of
-        siblings, "" where unknown; credit_tests (K, tests) float32, the step's part in each test, without tests where
-        they are unknown; credit_steps (T,) int32, the step of each response token or -1; credit_spans (K, 2) int32,
-        characters of each step; credit_cause and credit_reason, why no step has a credit, as an identifier and as a
-        sentence; counts and seconds.
-        """
+    async def credit(self, sample: RolloutSample, tokenizer: Any, judge: AnswerScorer) -> SampleCredit:
+        """The credits of one sample, for the trainer."""
         spent = _Spent()
         try:
             part = self._part(sample, tokenizer)
@@ -171,35 +161,21 @@ class CreditService:
             answer = sample.group, _answer(sample, tokenizer)
             limits = self.answers.replay_limit(*answer), self.answers.timeouts(*answer)
             own = Outcome(reward_of(sample.info), self.answers.tests(*answer))
-            found = await self._estimate(sample, part, judge, spent, resume, limits, own)
-            spans, steps = _placed(found, part, sample, tokenizer)
+            credits = await self._estimate(sample, part, judge, spent, resume, limits, own)
+            spans, steps = _placed(credits, part, sample, tokenizer)
         except Exception as error:  # a failed estimate must not cost the sample its reward
             logger.exception("credit could not be estimated: %s", error)
             cause = f"failed: {type(error).__name__}: {error}"
-            found, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
-        return {
-            "credit_values": np.asarray(found.values, dtype=np.float32),
-            "credit_keys": list(found.keys),
-            "credit_tests": np.asarray(found.tests, dtype=np.float32),
-            "credit_steps": steps,
-            "credit_spans": np.asarray(spans, dtype=np.int32).reshape(-1, 2),
-            "credit_cause": found.cause.split(":")[0],
-            "credit_reason": found.cause.partition(": ")[2],
-            "credit_equal_steps": found.equal,
-            "credit_unreached": found.unreached,
-            "credit_unexecuted": found.unexecuted,
-            "credit_asked": found.asked,
-            "credit_invalid": found.invalid,
-            "credit_unjudged": found.unjudged,
-            "credit_timeouts": found.timeouts,
-            "credit_unmet": int(spent.unmet),
-            "credit_replays": found.replays,
-            "credit_requests": spent.requests,
-            "credit_cache_hits": spent.cache_hits,
-            "credit_seconds": found.seconds,
-            "credit_busy_seconds": spent.busy_seconds,
-            "credit_generated": spent.generated,
-        }
+            credits, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
+        return SampleCredit(
+            values=np.asarray(credits.values, dtype=np.float32), keys=list(credits.keys),
+            tests=np.asarray(credits.tests, dtype=np.float32),
+            steps=steps, spans=np.asarray(spans, dtype=np.int32).reshape(-1, 2),
+            cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
+            equal_steps=credits.equal, unreached=credits.unreached, unexecuted=credits.unexecuted,
+            asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged, timeouts=credits.timeouts,
+            replays=credits.replays, seconds=credits.seconds, **vars(spent),
+        )  # fmt: skip
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:
         """The whole trajectory; for an agent with steps inside a program, the turn that is its answer."""
@@ -274,7 +250,7 @@ class CreditService:
             )
         finally:
             self._waiting -= 1
-        spent.unmet = together is None
+        spent.unmet = int(together is None)
         return together
 
     def _save(self, step: int, replays: int) -> None:
@@ -310,13 +286,13 @@ def _answer(sample: RolloutSample, tokenizer: Any) -> str:
 
 
 def _placed(
-    found: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
+    credits: Credits, part: _Part, sample: RolloutSample, tokenizer: Any
 ) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Spans of the steps in characters of the whole response, and the step of each of its tokens."""
-    spans = [(step.start, step.end) for step in found.steps]
-    own = token_steps(token_offsets(tokenizer, part.token_ids), spans)
+    spans = [(step.start, step.end) for step in credits.steps]
+    part_steps = token_steps(token_offsets(tokenizer, part.token_ids), spans)
     steps = np.full(len(sample.token_ids), -1, dtype=np.int32)
-    steps[part.first : part.first + len(own)] = own
+    steps[part.first : part.first + len(part_steps)] = part_steps
     shift = token_offsets(tokenizer, sample.token_ids)[part.first][0] if part.first else 0
     return [(start + shift, end + shift) for start, end in spans], steps
 
@@ -328,12 +304,12 @@ def _resumer(sample: RolloutSample, part: _Part, tokenizer: Any, spent: _Spent) 
 
     async def resume(cut: int) -> str:
         assert sample.continue_prefix is not None
-        kept = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
-        drawn[kept] += 1
-        prefix = sample.token_ids[: part.first + kept]
-        new = await sample.continue_prefix(prefix, (sample.number, drawn[kept]))
+        length = next((token for token, (_, end) in enumerate(offsets) if end > cut), len(offsets))
+        drawn[length] += 1
+        prefix = sample.token_ids[: part.first + length]
+        new = await sample.continue_prefix(prefix, (sample.number, drawn[length]))
         spent.generated += len(new)
-        text: str = tokenizer.decode([*part.token_ids[:kept], *new], skip_special_tokens=True)
+        text: str = tokenizer.decode([*part.token_ids[:length], *new], skip_special_tokens=True)
         return text
 
     return resume

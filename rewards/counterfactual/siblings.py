@@ -1,4 +1,4 @@
-"""Solutions of one group beside each other: steps that are the same, and what a step may tell.
+"""Solutions of one group beside each other: steps that are the same, and how informative a step is.
 
 Sources of the same step: `step_keys` for programs and texts; for turns the state before the action.
 """
@@ -84,10 +84,10 @@ def of_programs(
     members = {sibling.text: sibling for sibling in reversed(siblings) if isinstance(sibling.text, str)}
     texts = [text for text in dict.fromkeys(sibling.text for sibling in siblings) if isinstance(text, str)]
     texts = texts if solution in members else [solution, *texts]
-    found = _keyed(tuple(texts), unit, text_steps, asked)
+    by_text = _keyed(tuple(texts), unit, text_steps, asked)
     judged = {
         text: replace(keyed, reward=members[text].reward, tests=members[text].tests) if text in members else keyed
-        for text, keyed in found.items()
+        for text, keyed in by_text.items()
     }
     return judged[solution], [judged[text] for text in texts if text != solution and text in judged]
 
@@ -129,7 +129,7 @@ def equal_steps(own: Keyed, others: Sequence[Keyed]) -> set[int]:
 
 
 def informative(own: Keyed, others: Sequence[Keyed]) -> list[int]:
-    """The steps that may tell most first.
+    """The most informative steps first.
 
     That is, those whose code goes with the largest difference of mean outcomes, between the solutions that have it
     (this one included) and those that have other code or no such step; then those that most solutions write
@@ -188,12 +188,12 @@ class Alternatives:
 
     def places(self, index: int) -> list[tuple[int, int]]:
         """The siblings with other code for this step, the best first, and their step; each different code once."""
-        found: dict[str, tuple[int, int]] = {}
+        by_code: dict[str, tuple[int, int]] = {}
         for number, other in enumerate(self.others):
             place = other.index(self.own.keys[index]) if self.own.keys[index] else None
-            if place is not None and other.codes[place] not in (self.own.codes[index], *found):
-                found[other.codes[place]] = number, place
-        return list(found.values())
+            if place is not None and other.codes[place] not in (self.own.codes[index], *by_code):
+                by_code[other.codes[place]] = number, place
+        return list(by_code.values())
 
     def promise(self, index: int) -> float:
         """What the best other code for this step may gain, from -1 to 1 (`_promised`); -1 if there is none."""
@@ -217,7 +217,7 @@ class Alternatives:
         """What siblings wrote for this step that promises most, then that of the best sibling, then drawn; or None.
 
         Names that the sibling binds in other steps that are the same get this solution's names. Code that reads a name
-        which this solution lacks is left out: that it fails says nothing about the step.
+        which this solution lacks is left out: that it fails is no evidence about the step.
         """
         places = self.places(index)
         rng.shuffle(places)
@@ -230,8 +230,8 @@ class Alternatives:
         return None
 
     def _in_own_names(self, piece: str, number: int) -> str | None:
-        own = renamed(piece, self._names(number))
-        return own if own is not None and names_read(own) <= self._readable else None
+        translated = renamed(piece, self._names(number))
+        return translated if translated is not None and names_read(translated) <= self._readable else None
 
     @cached_property
     def _readable(self) -> set[str]:

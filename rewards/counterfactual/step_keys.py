@@ -100,7 +100,7 @@ def _code_parts(
         }
         binds = {each.node: tuple(_bound(each.node)) for each in placed}
         rename_by_place(tree, asked)
-        own: dict[int, list[StepContent]] = {}
+        of_step: dict[int, list[StepContent]] = {}
         for each in placed:
             parent = -1 if each.parent is None else at[each.parent]
             names = binds[each.node]
@@ -108,15 +108,15 @@ def _code_parts(
                 parent, each.branch, type(each.node).__name__, _role(each.node), _header_code(each.node), names,
                 each.parent is None and not asked.isdisjoint(names), each.reached,
             )  # fmt: skip
-            own.setdefault(at[each.node], []).append(part)
+            of_step.setdefault(at[each.node], []).append(part)
     except RecursionError:
         return [None] * len(code)
     last = code[0]
     parts = []
     for index in code:
-        last = index if index in own else last
+        last = index if index in of_step else last
         words = " ".join(solution[steps[index].start : steps[index].end].split())
-        parts.append(_joined(own[index]) if index in own else StepContent(last, "", "line", "line", words))
+        parts.append(_joined(of_step[index]) if index in of_step else StepContent(last, "", "line", "line", words))
     return parts
 
 

@@ -19,7 +19,7 @@ from rewards.sandbox.server.listener import uvicorn_server, watch
 from rewards.sandbox.server.modes import MODES
 from rewards.sandbox.server.pool import Counters, Pool
 from rewards.sandbox.server.server import build_app
-from rewards.sandbox.server.slot import SlotFailed, SlotSettings
+from rewards.sandbox.server.slot import SlotSettings, WorkerFailed
 from rewards.sandbox.server_token import read_token
 
 log = logging.getLogger("rewards.sandbox")
@@ -129,7 +129,7 @@ def main() -> None:
 
             asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
         asyncio.run(serve(options))
-    except (SlotFailed, OSError) as error:
+    except (WorkerFailed, OSError) as error:
         raise SystemExit(f"the sandbox could not start: {error}") from None
     except KeyboardInterrupt:
         pass

@@ -60,26 +60,26 @@ def with_imports(solution: str, test: str) -> str:
     """The test, preceded by the imports of the solution that it relies on."""
     tree = ast.parse(solution)
     needed = free_names(test) - _defined(tree)
-    kept = []
+    imports = []
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             aliases = [alias for alias in node.names if (alias.asname or alias.name).partition(".")[0] in needed]
             if aliases:
                 node.names = aliases
-                kept.append(ast.unparse(node))
-    return "\n".join([*kept, test])
+                imports.append(ast.unparse(node))
+    return "\n".join([*imports, test])
 
 
 def _defined(tree: ast.Module) -> set[str]:
     """The names that a program binds at its top level, also inside `if`, `for`, `try` and `with`, but not by import."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return names

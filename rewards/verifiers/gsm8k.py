@@ -56,10 +56,10 @@ class Gsm8kTruth(BaseModel):
     @classmethod
     def _is_a_number(cls, answer: str) -> str:
         text = answer.strip()
-        found = next(numbers(text), None)
-        if found is None or (found.start, found.end) != (0, len(text)):
+        number = next(numbers(text), None)
+        if number is None or (number.start, number.end) != (0, len(text)):
             raise ValueError(f"the answer must be a number, not {answer!r}")
-        return found.value
+        return number.value
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
@@ -107,10 +107,10 @@ def marked_number(text: str) -> str | None:
         return None
     blank = _SPACE.match(text, start + len(_MARK))
     assert blank is not None
-    found = next(numbers(text, blank.end()), None)
-    if found is None or found.start > blank.end() or is_joined(text, found.end):
+    number = next(numbers(text, blank.end()), None)
+    if number is None or number.start > blank.end() or is_joined(text, number.end):
         return None
-    return None if _is_scaled(text[found.end :].partition("\n")[0]) else found.value
+    return None if _is_scaled(text[number.end :].partition("\n")[0]) else number.value
 
 
 def _is_scaled(rest: str) -> bool:
@@ -124,8 +124,8 @@ def _is_scaled(rest: str) -> bool:
 def last_number(text: str) -> str | None:
     """The last number of a text, in canonical form; None if it is the right operand of an operator (`84/2`)."""
     for line in reversed(text.splitlines()):
-        if found := deque(numbers(line), maxlen=1):
-            return None if joins(line, found[0].start) else found[0].value
+        if last := deque(numbers(line), maxlen=1):
+            return None if joins(line, last[0].start) else last[0].value
     return None
 
 

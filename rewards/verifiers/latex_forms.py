@@ -38,16 +38,16 @@ def equal(answer: str, truth: str) -> bool | None:
 
     A unit on one side, and a name before `=` or `\\in`, do not count.
     """
-    (found, unit), (wanted, wanted_unit) = _bare(answer), _bare(truth)
+    (given, unit), (wanted, wanted_unit) = _bare(answer), _bare(truth)
     if unit and wanted_unit and spelling(unit) != spelling(wanted_unit):
         return None
-    if spelling(found) == spelling(wanted):
+    if spelling(given) == spelling(wanted):
         return True
-    if "_" in found and (expected := _in_base(wanted)):
-        return _in_base(found) == expected
+    if "_" in given and (expected := _in_base(wanted)):
+        return _in_base(given) == expected
     if truth.startswith("\\text"):
         return _same_word(answer, truth)
-    left, right = _values(found), _values(wanted)
+    left, right = _values(given), _values(wanted)
     if left is None or right is None or left[0] != right[0]:
         return None
     if left == right:
@@ -60,10 +60,10 @@ def equal(answer: str, truth: str) -> bool | None:
 
 def _in_base(answer: str) -> tuple[str, int] | None:
     """Digits and base of a number such as `101_2`, `1A_{12}`, `101_{\\text{two}}`; None for all else."""
-    found = _IN_BASE.fullmatch(spelling(answer)) if len(answer) <= _MOST_CHARACTERS else None
-    if found is None:
+    match = _IN_BASE.fullmatch(spelling(answer)) if len(answer) <= _MOST_CHARACTERS else None
+    if match is None:
         return None
-    sign, digits, one, two, word = found.groups()
+    sign, digits, one, two, word = match.groups()
     base = _BASES.get(word) if word else int(one or two)
     return None if base is None else (sign + digits.upper(), base)
 
@@ -71,7 +71,7 @@ def _in_base(answer: str) -> tuple[str, int] | None:
 def _bare(answer: str) -> tuple[str, str]:
     """An answer without a name before it, and without its unit, which is the second part."""
     text = answer.strip(" $")
-    text = text[found.end() :] if (found := _NAME.match(text)) else text
+    text = text[name.end() :] if (name := _NAME.match(text)) else text
     if text.startswith("\\$"):
         return text[2:], "$"
     for sign in _UNIT_SIGNS:
@@ -82,10 +82,10 @@ def _bare(answer: str) -> tuple[str, str]:
 
 
 def _same_word(answer: str, truth: str) -> bool | None:
-    found, wanted = _WORD.fullmatch(answer), _WORD.fullmatch(truth)
-    if found is None or wanted is None:
+    given, wanted = _WORD.fullmatch(answer), _WORD.fullmatch(truth)
+    if given is None or wanted is None:
         return None
-    words = [(one[1] or one[2]).strip() for one in (found, wanted)]
+    words = [(one[1] or one[2]).strip() for one in (given, wanted)]
     # A letter is a choice or a name, whose case counts.
     return words[0] == words[1] if len(words[1]) == 1 else words[0].lower() == words[1].lower()
 
@@ -112,10 +112,10 @@ def rational(answer: str) -> Fraction | None:
     if len(answer) > _MOST_CHARACTERS:
         return None
     text = answer.strip(" $").replace(",\\!", ",").replace("{,}", ",").replace("−", "-")
-    found = _RATIONAL.fullmatch(_FRACTION.sub(r"\\frac", text))
-    if found is None:
+    match = _RATIONAL.fullmatch(_FRACTION.sub(r"\\frac", text))
+    if match is None:
         return None
-    sign, *parts = found.groups()
+    sign, *parts = match.groups()
     above, *below = [Fraction(part.replace(",", "")) for part in parts if part]
     if below and not below[0]:
         return None

@@ -22,8 +22,8 @@ def is_equal(response, expected):
         sys.exit("math-verify is not installed where the sandbox runs; fix: pip install math-verify there")
     # Without its own timeout it warns at each call. That timeout uses signals, which a long multiplication ignores.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    found = parse(response, parsing_timeout=None)
-    if not found:
+    answers = parse(response, parsing_timeout=None)
+    if not answers:
         return None
     gold = parse(expected, parsing_timeout=None)
 
@@ -31,11 +31,11 @@ def is_equal(response, expected):
         parsed = parse(value, parsing_timeout=None) if isinstance(value, str) else [value]
         return bool(parsed) and verify(gold, parsed, timeout_seconds=None)
 
-    accepted = verify(gold, found, timeout_seconds=None)
-    return accepted and one_value(found[0], found[-1], equals) and alone(response, found[-1], equals)
+    accepted = verify(gold, answers, timeout_seconds=None)
+    return accepted and one_value(answers[0], answers[-1], equals) and alone(response, answers[-1], equals)
 
 
-def one_value(found, text, equals):
+def one_value(answer, text, equals):
     """Whether the answer claims one value.
 
     The library takes the right side of any equation, true or false, as the answer. So each side of an equation must be
@@ -46,7 +46,7 @@ def one_value(found, text, equals):
 
     if any(arrow in str(text) for arrow in _ARROWS):
         return False
-    parts = found.args if isinstance(found, And) else (found,)
+    parts = answer.args if isinstance(answer, And) else (answer,)
     if not any(isinstance(part, Relational) for part in parts):
         return True
     if not all(isinstance(part, Eq) for part in parts):

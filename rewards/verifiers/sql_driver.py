@@ -64,7 +64,7 @@ def run_duckdb(setup, query, row_limit, deadline):
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         statements = connection.extract_statements(query)
         if len(statements) != 1:
-            raise ValueError("one statement was asked for" if statements else "no such thing as a query in this text")
+            raise ValueError("one statement is expected" if statements else "no such thing as a query in this text")
         if statements[0].type != duckdb.StatementType.SELECT:
             raise ValueError(f"not authorized: {statements[0].type.name}")
         # A part of a SELECT may write (WITH ... DELETE, nextval), but not in a read-only transaction.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewards import compute_score, registry, what_is_read
+from rewards import compute_score, registry, verifier_inputs
 from tests.rewards.examples import EXAMPLES
 
 
@@ -17,9 +17,9 @@ async def test_texts_of_which_a_verifier_reads_the_same_share_a_score_and_others
     by_reading: dict[tuple[Any, ...], set[float | str]] = {}
     for text in texts:
         verdict = await compute_score(name, text, example.row, timeout=2.0)
-        by_reading.setdefault(tuple(what_is_read(name, text)), set()).add(verdict["pass_ratio"])
+        by_reading.setdefault(tuple(verifier_inputs(name, text)), set()).add(verdict["pass_ratio"])
     assert {len(ratios) for ratios in by_reading.values()} == {1}
-    around_gold = {tuple(what_is_read(name, text)) for text in texts[:3]}
+    around_gold = {tuple(verifier_inputs(name, text)) for text in texts[:3]}
     assert len(around_gold) == (1 if name == "code" else 3)  # whose gold answer stands in a fence
 
 

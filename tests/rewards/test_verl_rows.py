@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rewards
-from rewards import compute_score, registry, verl_rows, what_is_read
+from rewards import compute_score, registry, verifier_inputs, verl_rows
 
 SUM = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]}
 CALLS = {"fn_name": "add", "inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"]}
@@ -67,7 +67,7 @@ async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
     judged = [await compute_score(source, response, truth) for response in (right, wrong)]
     assert [one["acc"] for one in judged] == [1.0, 0.0]
     assert judged[1]["error"] != "infrastructure"
-    assert what_is_read(source, right)[0] == "none"
+    assert verifier_inputs(source, right)[0] == "none"
 
 
 @pytest.mark.parametrize("tests", ["{", "[]", '{"inputs": []}', json.dumps(SUM | {"fn_name": "add"}),
@@ -80,7 +80,7 @@ async def test_a_ground_truth_of_another_form_masks_the_sample(tests, monkeypatc
 
 def test_a_name_of_no_verifier_is_refused():
     with pytest.raises(ValueError, match="unknown verifier 'hiyouga/geometry3k'"):
-        what_is_read("hiyouga/geometry3k", "")
+        verifier_inputs("hiyouga/geometry3k", "")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Linear layers with LoRA in the trainer on a CPU: products alone, without passes over the whole output.
 
-peft scales and adds the adapter's output in passes of their own, and autograd adds the two gradients of the input in
+peft scales and adds the adapter's output in separate passes, and autograd adds the two gradients of the input in
 another. On a CPU such passes over memory take as long as the products. Here products accumulate into the result.
 """
 

@@ -144,6 +144,6 @@ def _forward(
     hidden = self.model(**once, prefixes=prefixes, **inputs)[0][0]
     labels = shift_labels[0, positions]
     states = hidden[prefixes.rows[positions]]
-    found = token_statistics(states, self.lm_head.weight, labels, temperature)
-    log_probs, entropies = (torch.zeros(input_ids.shape[1]).index_put((positions,), values)[None] for values in found)
+    figures = token_statistics(states, self.lm_head.weight, labels, temperature)
+    log_probs, entropies = (torch.zeros(input_ids.shape[1]).index_put((positions,), values)[None] for values in figures)
     return CausalLMOutputForPPO(log_probs=log_probs, entropy=entropies)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ class SharedPrefixes:
     """The U distinct prefixes of T packed tokens, each a row of states.
 
     kept: (U), the packed position of each one's last token where it occurs first. rows: (T), each token's row.
-    branches: the sequences that have rows of their own.
+    branches: the sequences that have separate rows.
     """
 
     kept: Tensor
@@ -53,8 +53,8 @@ def shared_prefixes(input_ids: Tensor, position_ids: Tensor) -> SharedPrefixes:
         rows.append(row)
         if row == len(kept):
             kept.append(index)
-    found = torch.tensor(rows)
-    return SharedPrefixes(torch.tensor(kept), found, _branches(found, position_ids))
+    row_of = torch.tensor(rows)
+    return SharedPrefixes(torch.tensor(kept), row_of, _branches(row_of, position_ids))
 
 
 def separate_sequences(position_ids: Tensor) -> Branches:

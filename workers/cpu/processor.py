@@ -45,9 +45,9 @@ def precision_note(precision: str, key: str) -> str:
 
 def cores_note(ranks: int) -> str:
     """One line for the user on the cores that this process may use, and how its ranks share them."""
-    found, threads = cores(), os.environ.get("OMP_NUM_THREADS") or threads_per_rank(ranks)
-    note = f"cores: {found}; threads of each process: {threads} (OMP_NUM_THREADS)"
-    return note + (f"; {ranks} ranks share them: set trainer.n_gpus_per_node={found}" if ranks > found else "")
+    count, threads = cores(), os.environ.get("OMP_NUM_THREADS") or threads_per_rank(ranks)
+    note = f"cores: {count}; threads of each process: {threads} (OMP_NUM_THREADS)"
+    return note + (f"; {ranks} ranks share them: set trainer.n_gpus_per_node={count}" if ranks > count else "")
 
 
 def threads_per_rank(ranks: int) -> int:

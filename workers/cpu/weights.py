@@ -1,7 +1,7 @@
 """New weights for vLLM's CPU build, which packs them for its kernels and keeps no other copy.
 
 verl loads weights into the model's parameters bucket by bucket, and on a CPU those are empty after the packing. vLLM's
-layerwise reload makes them anew, takes weights in a checkpoint's format, and packs them again.
+layerwise reload makes new ones, takes weights in a checkpoint's format, and packs them again.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ class CpuWeightsExtension(vLLMColocateWorkerExtension):
 def pack_kept_weights(model: nn.Module) -> None:
     """Pack again the weights that vLLM keeps beside their packed form, as its reload does for layers that it loads.
 
-    A head that shares the embedding's weight is loaded as the embedding, and would go on with the old packed form.
+    A head that shares the embedding's weight is loaded as the embedding, and would keep the old packed form.
     """
     layers: Iterable[Any] = model.modules()
     for layer in layers:

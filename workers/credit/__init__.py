@@ -64,7 +64,7 @@ def shape_advantages(
 ) -> tuple[Tensor, dict[str, float]]:
     """Token advantages shifted towards the steps that earned the reward, and the metrics of the batch.
 
-    A response whose credits tell nothing keeps its advantages bit for bit (`_causes_of_fallback` lists when).
+    A response without informative credits keeps its advantages bit for bit (`_causes_of_fallback` lists when).
 
     Args:
         advantages: (B, T) floating, as the algorithm computed them; not changed.

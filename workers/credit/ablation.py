@@ -16,8 +16,8 @@ def ablated(credits: Tensor, ablation: str, seed: int) -> Tensor:
     so are the entropy and, apart from steps of unequal length, the fallbacks. ``inverted``: flip the sign, so that
     harmful steps are raised. seed: of the permutation, so that every process with the same seed agrees.
 
-    Shuffled credits keep their sum: comparison with siblings still tells better responses from worse ones, as partial
-    reward does, but no longer their steps.
+    Shuffled credits keep their sum: comparison with siblings still separates better responses from worse ones, as
+    partial reward does, but no longer their steps.
 
     Raises:
         ValueError: an unknown ablation, or credits that are not a matrix.

@@ -30,8 +30,8 @@ def check_shapes(
         and advantages.numel() > 0
     )
     if not fit:
-        found = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in shapes.items())
-        raise ValueError(f"shapes do not fit together: {found}")
+        given = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in shapes.items())
+        raise ValueError(f"shapes do not fit together: {given}")
     for name, tensor in optional.items():
         expected = tuple(credits.shape) if name == "step_keys" else (len(advantages),)
         if tensor is not None and tensor.shape != expected:

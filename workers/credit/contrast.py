@@ -39,7 +39,7 @@ class CreditContrast:
 def within_response(
     credits_B_K: Tensor, tokens_B_K: Tensor, normalization: str, tolerance: float, min_valid: int
 ) -> CreditContrast:
-    """Credits, transformed as `normalization` says, minus their mean over the response's tokens.
+    """Credits, transformed by `normalization`, minus their mean over the response's tokens.
 
     u is stretched so that the largest step has |u| = 1, except with ``none``, which only shrinks it to that.
     """

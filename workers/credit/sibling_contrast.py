@@ -14,7 +14,7 @@ delta makes magnitude count. It is the spread that each step has if the K steps 
 group equally: delta = spread / sqrt(K) + tolerance, where spread is the standard deviation of the group's rewards, or
 the root of the summed variances of its keys if that is larger. A difference that is small beside delta moves little. A
 group whose rewards are all equal has the root mean square spread of the batch's other groups; without such groups its
-credits alone say what is small.
+credits alone define what is small.
 
 A step that fewer responses have is compared with its own response: mean and std over the response's tokens.
 

@@ -1,7 +1,7 @@
 """GiGPO: the advantage of an agent's turn is that of its episode plus that of its action in its state.
 
 Feng et al., "Group-in-Group Policy Optimization for LLM Agent Training" (arXiv 2505.10978), equations 6 to 8. Turns of
-a group that were taken in the same (anchor) state form a group of their own. With R_t the return from the state on,
+a group that were taken in the same (anchor) state form a separate group. With R_t the return from the state on,
 discounted per turn (`methods: [returns]`):
 
     A_t = A + weight * A_S(t),        A_S(t) = (R_t - mean) / (std + 1e-6)

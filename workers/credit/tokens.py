@@ -19,8 +19,8 @@ def count_tokens(step_ids: Tensor, in_response: Tensor, steps: int) -> Tensor:
         column = step_ids[rows].long() + 1
         low, high = column.aminmax()
         if low < 0 or high > steps:
-            found = f"{int(low) - 1} to {int(high) - 1}"
-            raise ValueError(f"step_ids must lie in [-1, {steps - 1}] for credits of {steps} steps, got {found}")
+            given = f"{int(low) - 1} to {int(high) - 1}"
+            raise ValueError(f"step_ids must lie in [-1, {steps - 1}] for credits of {steps} steps, got {given}")
         # Integers: exact, and on a CPU twice as fast as a float scatter.
         counts_B_K1[rows] = counts_B_K1[rows].scatter_add(1, column, in_response[rows].long())
     return counts_B_K1.double()

@@ -38,12 +38,12 @@ class Anchors:
 
     def measured(self, name: str, level: SkillLevel) -> None:
         """Take a constraint's first known level as its anchor."""
-        kept = self.of(name)
-        if kept.level is None and level.known:
-            self._kept[name] = Anchor(level, kept.solutions)
+        anchor = self.of(name)
+        if anchor.level is None and level.known:
+            self._kept[name] = Anchor(level, anchor.solutions)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Forget the anchors of constraints whose skill is trained again: protection starts anew after that."""
+        """Forget the anchors of constraints whose skill is trained again: its protection restarts after that."""
         for name in names:
             self._kept.pop(name, None)
 
@@ -64,11 +64,11 @@ class Anchors:
             AnchorError: a level of solutions without the solutions that it was measured on, or one that is no number.
         """
         self._kept = {}
-        for name, kept in state.items():
-            level = None if kept["level"] is None else SkillLevel(*kept["level"])
+        for name, saved in state.items():
+            level = None if saved["level"] is None else SkillLevel(*saved["level"])
             if level is not None and not level.known:
                 raise AnchorError(f"the checkpoint's anchor of {name} has level {level.value}: it is damaged")
-            self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in kept["solutions"]))
+            self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in saved["solutions"]))
 
 
 def spread(solutions: Sequence[StoredSolution], size: int) -> tuple[StoredSolution, ...]:

@@ -18,19 +18,19 @@ def random_signs(parameters: Sequence[Any], seed: int) -> list[Tensor]:
     With g_s and signs r, projection onto the random gradients r g_s with the multipliers of g_s moves every parameter
     as far as projection onto g_s, in a direction that no skill gave.
     """
-    found = []
+    signs = []
     for number, parameter in enumerate(parameters):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
         whole = torch.randint(0, 2, parameter.shape, generator=generator, dtype=torch.int8) * 2 - 1
         if isinstance(parameter, DTensor):
-            # Without a source rank every rank takes its part of its own, equal copy: nothing is sent.
+            # Without a source rank every rank takes its part of an equal local copy: nothing is sent.
             mesh, placements = parameter.device_mesh, parameter.placements
             whole = distribute_tensor(whole.to(parameter.device), mesh, placements, src_data_rank=None).to_local()
-        found.append(whole.to(parameter.device))
-    return found
+        signs.append(whole.to(parameter.device))
+    return signs
 
 
-def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Tensor], group: Any) -> Projection:
+def resigned(projection: Projection, constraints: Sequence[Tensor], step: Sequence[Tensor], group: Any) -> Projection:
     """A projection's measures after its correction got random signs: <g_s, step>, and what is left violated.
 
     Lengths stay: signs change no element's size. group: the ranks that hold shards.
@@ -40,6 +40,6 @@ def resigned(found: Projection, constraints: Sequence[Tensor], step: Sequence[Te
     if group is not None:
         torch.distributed.all_reduce(change, group=group)
     change = change.cpu()
-    slack = found.slack + (change - found.change)
-    missed = bool((slack < -KEPT * found.norms * found.length).any())
-    return replace(found, change=change, slack=slack, missed=missed)
+    slack = projection.slack + (change - projection.change)
+    missed = bool((slack < -KEPT * projection.norms * projection.length).any())
+    return replace(projection, change=change, slack=slack, missed=missed)

@@ -58,15 +58,15 @@ def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[f
     Raises:
         LevelError: a level of -inf before the step (`measured_levels`): the parameters are damaged already.
     """
-    found = []
+    bounds = []
     for number, (epsilon, anchor, before) in enumerate(zip(epsilons, anchors, start, strict=True)):
         if math.isinf(before) or math.isinf(anchor):
             raise LevelError(
                 f"the log-likelihood of the anchor set of constraint {number} is {before} before the step, and was "
                 f"{anchor} when protection began: the weights are damaged; resume from an earlier checkpoint"
             )
-        found.append(-math.inf if math.isnan(anchor) or math.isnan(before) else anchor - epsilon)
-    return found
+        bounds.append(-math.inf if math.isnan(anchor) or math.isnan(before) else anchor - epsilon)
+    return bounds
 
 
 def floors(lines: Sequence[float], start: Sequence[float]) -> list[float]:

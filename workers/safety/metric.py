@@ -76,11 +76,11 @@ class _SecondMoment:
 
     def inverse(self, least: float) -> Tensor:
         """1 / (sqrt(v / (1 - beta_2^t)) + eps + least), in fp32."""
-        found = torch.empty(self.shard.shape, dtype=torch.float32, device=self.shard.device)
+        inverse = torch.empty(self.shard.shape, dtype=torch.float32, device=self.shard.device)
         # With s = sqrt(correction): 1 / (s sqrt(v) + e) = (1 / s) / (sqrt(v) + e / s).
         scale = math.sqrt(self.correction)
-        above = found.new_tensor(1 / scale)
-        for part, out in zip(self.shard.reshape(-1).split(_BLOCK), found.view(-1).split(_BLOCK), strict=True):
+        above = inverse.new_tensor(1 / scale)
+        for part, out in zip(self.shard.reshape(-1).split(_BLOCK), inverse.view(-1).split(_BLOCK), strict=True):
             torch.sqrt(part.float(), out=out).add_((self.eps + least) / scale)
             torch.div(above, out, out=out)
-        return found
+        return inverse

@@ -5,7 +5,7 @@ levels are summed over the ranks and their minimum is shared, so every rank take
 
 Optimiser state: the first moment (`exp_avg`, `momentum_buffer`) is multiplied by the share of the step that remains,
 so that momentum does not press on what was refused; with an undone step it restarts at 0. The second moment and the
-step count stay: they say how large gradients are, which a refusal does not change.
+step count stay: they measure how large gradients are, which a refusal does not change.
 """
 
 import math
@@ -61,8 +61,8 @@ class Verification:
         counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
         numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
         numbers["projection/kept_share"] = self.kept
-        found = zip(names, self.levels, self.lines, self.floors, self.margins, strict=True)
-        for name, level, line, floor, margin in found:
+        rows = zip(names, self.levels, self.lines, self.floors, self.margins, strict=True)
+        for name, level, line, floor, margin in rows:
             if math.isfinite(line):
                 values = {"verified_level": level, "line": line, "floor": floor, "verified_margin": margin}
                 numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
@@ -86,16 +86,16 @@ class Verification:
             self.levels, self.kept = levels, 1.0
             return 1.0
         step = [shard - old for shard, old in zip(shards, start, strict=True)]
-        found: dict[float, list[float]] = {}
+        levels_at: dict[float, list[float]] = {}
 
         def allowed(share: float) -> bool:
             _write(shards, start, step, share)
-            found[share] = measure()
-            return holds(found[share], self.floors)
+            levels_at[share] = measure()
+            return holds(levels_at[share], self.floors)
 
         share = largest_share(allowed, self.tries)
         _write(shards, start, step, share)
-        self.levels = found[share] if share else self.before
+        self.levels = levels_at[share] if share else self.before
         self.shrunk += share > 0
         self.undone += share == 0
         self.kept = share

@@ -109,9 +109,9 @@ class Connections:
             del cls._open[stale]
         if key not in cls._open:
             cls._open[key] = cls(key)
-        found = cls._open[key]
-        found.users += 1
-        return found
+        connections = cls._open[key]
+        connections.users += 1
+        return connections
 
     async def leave(self) -> None:
         """Close everything when the last user leaves."""

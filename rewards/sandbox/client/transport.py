@@ -34,7 +34,7 @@ log = logging.getLogger("rewards.sandbox")
 
 
 class Transient(Exception):
-    """A failure that a retry may clear. `retry_after`: seconds the server asked to wait."""
+    """A failure that a retry may clear. `retry_after`: seconds that the server requests to wait."""
 
     def __init__(self, message: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Transient(Exception):
 
 
 class ForeignLine(Transient):
-    """An answer that does not carry the token of the program that asked: it belongs to another one."""
+    """An answer that does not carry the token of the requesting program: it belongs to another one."""
 
 
 def unreachable(base: str, error: httpx.HTTPError) -> Transient:
@@ -75,8 +75,8 @@ def run_result(answer: dict[str, Any]) -> RunResult:
         "error_type",
         "error_line",
     )
-    own = {name: answer[name] for name in names}
-    return RunResult(**own, execution_time=answer["time"], busy_seconds=answer.get("busy", answer["time"]))
+    fields = {name: answer[name] for name in names}
+    return RunResult(**fields, execution_time=answer["time"], busy_seconds=answer.get("busy", answer["time"]))
 
 
 def check_result(answers: list[dict[str, Any]]) -> CheckResult:
@@ -222,15 +222,15 @@ class Endpoint:
             raise Transient(f"{self.base} answered {response.status_code}", unreachable=True)
         if response.status_code in (401, 403):
             require_success(self.base, response.status_code, response.headers, response.text)
-        found = False
+        has_batch = False
         if response.status_code == 200:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 answer = response.json()
                 self.workers = max(1, int(answer["workers"]))
-                found = bool(answer["run_batch"]) and bool(answer["checks"])
+                has_batch = bool(answer["run_batch"]) and bool(answer["checks"])
                 self.has_tokens = bool(answer.get("tokens"))
                 self.has_coverage = bool(answer.get("coverage"))
-        self.has_batch = found
+        self.has_batch = has_batch
         self.note_alive()
 
     async def _request(self, method: str, path: str, *, timeout: float, body: Any = None) -> httpx.Response:

@@ -78,10 +78,10 @@ def _is_padded(text: str) -> bool:
 
 def number(text: str) -> Number | None:
     """Parse a decimal number; None if the text is not one or its exponent has more than nine digits."""
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    sign, whole, fraction, only_fraction, written = found.groups()
+    sign, whole, fraction, only_fraction, written = match.groups()
     exponent = (written or "0").lstrip("+")
     if len(exponent) > _EXPONENT_DIGITS:
         return None
@@ -108,8 +108,8 @@ def _close(given: Number, wanted: Number) -> bool:
 def _as_float(value: Number) -> float:
     sign, digits, power = value
     # A float has 17 significant digits; the digits cut off here change at most the last one.
-    kept = digits[:_FLOAT_DIGITS]
-    return float(f"{sign}{kept or '0'}e{power + len(digits) - len(kept)}")
+    leading = digits[:_FLOAT_DIGITS]
+    return float(f"{sign}{leading or '0'}e{power + len(digits) - len(leading)}")
 
 
 def close(actual: float, expected: float) -> bool:
@@ -146,14 +146,14 @@ def _same_mapping(actual: dict[Any, Any], expected: dict[Any, Any]) -> bool:
     missing = object()
     by_json_key: dict[str, Any] | None = None
     for key, value in expected.items():
-        found = actual.get(key, missing)
+        given = actual.get(key, missing)
         # JSON has only string keys: {"1": 2} in a dataset matches a program's {1: 2}.
-        if found is missing and isinstance(key, str):
+        if given is missing and isinstance(key, str):
             if by_json_key is None:
                 texts = ((_as_json_key(other), item) for other, item in actual.items())
                 by_json_key = {text: item for text, item in texts if text is not None}
-            found = by_json_key.get(key, missing)
-        if found is missing or not same_value(found, value):
+            given = by_json_key.get(key, missing)
+        if given is missing or not same_value(given, value):
             return False
     return True
 

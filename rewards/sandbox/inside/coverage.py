@@ -1,8 +1,8 @@
 """Which statements of a program are executed: a probe before each one, in memory that the worker shares.
 
 Probes are part of the compiled program instead of a trace function, which would cost a Python call per line: a probe is
-one store. It tells statements in one line apart, works in every thread and child process, and what it stored outlives
-an exit, an exception or a signal. The memory belongs to the program's process, so what it says decides about credit,
+one store. It distinguishes statements in one line, works in every thread and child process, and what it stored outlives
+an exit, an exception or a signal. The memory belongs to the program's process, so its content decides about credit,
 never about a verdict.
 """
 

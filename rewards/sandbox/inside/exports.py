@@ -1,7 +1,7 @@
 """Handlers in the program's process for the requests of a test: look up, call, read, set, iterate.
 
 This code shares its process with the program, so nothing that it reports decides a verdict: it sends values, which the
-judge (judge.py) or the worker (calls.py) compares.
+judge (judge.py) or the worker (direct_calls.py) compares.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def last_exception(stderr: str) -> tuple[str | None, str | None]:
     for line in reversed(lines):
         if line.startswith((" ", "\t")):
             break
-        found = _EXCEPTION.match(line)
-        name = found.group(1).rpartition(".")[2] if found else ""
+        match = _EXCEPTION.match(line)
+        name = match.group(1).rpartition(".")[2] if match else ""
         if name[:1].isupper():
             return name, line[:2000]
     return None, lines[-1][:2000]

@@ -2,7 +2,7 @@
 
 Every operation on a stand-in is a request to the program's process; the reply is data or another stand-in. One question
 is never sent: whether an object equals, precedes or contains something. The program's own class would decide, and a
-class can be written to say yes to everything. Objects that hold a builtin value (a subclass of list, a namedtuple, a
+class can be written to accept everything. Objects that hold a builtin value (a subclass of list, a namedtuple, a
 Counter) are compared by that value instead.
 """
 
@@ -120,7 +120,7 @@ class Stub:
     __slots__ = ("_data", "_info", "_mixed", "_number", "_remote", "_taken", "_waiting")
 
     def __init__(self, remote: Remote, number: int, info: ClassInfo) -> None:
-        own = {
+        attributes = {
             "_remote": remote,
             "_number": number,
             "_info": info,
@@ -129,7 +129,7 @@ class Stub:
             "_waiting": [],
             "_data": None,
         }
-        for name, value in own.items():
+        for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -259,8 +259,8 @@ def _binary(name: str) -> Callable[..., Any]:
         if issubclass(type(other), Stub):
             return _special(self, name, other, *more)
         if self._info.holds_data:
-            own = getattr(data_of(self), name, None)
-            return NotImplemented if own is None else own(other, *more)
+            operation = getattr(data_of(self), name, None)
+            return NotImplemented if operation is None else operation(other, *more)
         value = _special(self, name, other, *more)
         if not issubclass(type(value), Stub):
             if value is NotImplemented:
@@ -352,13 +352,13 @@ def stub_class(info: ClassInfo) -> type[Stub]:
     """A class of stand-ins with the name and exactly the special methods of a class of the program."""
     key = (info.name, info.special, info.flags)
     if key not in _classes:
-        own: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
+        members: dict[str, Any] = {name: _METHODS[name] for name in info.special & _METHODS.keys()}
         if "__hash__" not in info.special:
-            own["__hash__"] = None
+            members["__hash__"] = None
         if info.name == "coroutine" and info.flags & IS_LIBRARY:
-            own |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
-        own["__doc__"] = property(lambda self: self._remote.ask("attribute", self._number, name="__doc__"))
-        _classes[key] = type(info.name, (Stub,), {"__slots__": (), **own})
+            members |= {"send": _complete, "close": lambda self: None, "__await__": lambda self: _Awaited(self)}
+        members["__doc__"] = property(lambda self: self._remote.ask("attribute", self._number, name="__doc__"))
+        _classes[key] = type(info.name, (Stub,), {"__slots__": (), **members})
     return _classes[key]
 
 

@@ -118,9 +118,9 @@ class RemoteProgram:
         reply = self._request("next", number, (), {"count": count})
         if type(reply.form) is not list or len(reply.form) > count or not (reply.form or reply.ended):
             raise self.gone("the program sent invalid items of an iterator")
-        found = [self._decoded(form) for form in reply.form]
+        items = [self._decoded(form) for form in reply.form]
         self._apply(reply.updates)
-        return found
+        return items
 
     def form(self, value: Any) -> Any:
         """The form of a value, a stand-in or a function of the test, for use in a request."""

@@ -78,14 +78,14 @@ class Shared:
 
         Contents that can't be sent stay on this side.
         """
-        found = []
+        changes = []
         for number, value in list(self._objects.items()):
             parts = _parts(value)
             if not _identical(parts, self._before[number]):
                 self._before[number] = parts
                 with contextlib.suppress(TypeError):
-                    found.append([number, self.attempt(lambda value=value: form(value))])  # type: ignore[misc]
-        return found
+                    changes.append([number, self.attempt(lambda value=value: form(value))])  # type: ignore[misc]
+        return changes
 
     def apply(self, updates: list[Any], decode: Callable[[Any], Any]) -> None:
         """Apply the changes of the other side; raises ValueError or KeyError for an invalid change."""

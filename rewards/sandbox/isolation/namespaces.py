@@ -40,14 +40,14 @@ def python_folders() -> list[str]:
 
 def _names(path: str) -> list[str]:
     """A path, each path along its chain of symbolic links, and its real path."""
-    found = [path, os.path.realpath(path)]
+    paths = [path, os.path.realpath(path)]
     for _ in range(_MOST_LINKS):
         expanded = _expand_first_link(path)
         if expanded is None:
             break
         path = expanded
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def _expand_first_link(path: str) -> str | None:
@@ -61,13 +61,13 @@ def _expand_first_link(path: str) -> str | None:
 
 
 def _outermost(names: list[str]) -> list[str]:
-    kept: list[str] = []
+    outermost: list[str] = []
     for name in names:
         hidden = is_inside(name, _NOT_SHOWN) and not is_inside(name, WRITABLE)
         useless = name in ("/", *SYSTEM, *WRITABLE, *_NOT_SHOWN) or hidden
-        if not useless and not is_inside(name, (*SYSTEM, *kept)):
-            kept.append(name)
-    return kept
+        if not useless and not is_inside(name, (*SYSTEM, *outermost)):
+            outermost.append(name)
+    return outermost
 
 
 def is_inside(path: str, folders: tuple[str, ...] | list[str]) -> bool:

@@ -56,10 +56,10 @@ class Guard:
         if host in self._known:
             return True
         name = _plain_name(host.decode("latin-1"))
-        own = is_loopback(name) or name == self._host or is_wildcard(self._host)
-        if own and len(self._known) < _REMEMBERED:
+        is_own = is_loopback(name) or name == self._host or is_wildcard(self._host)
+        if is_own and len(self._known) < _REMEMBERED:
             self._known.add(host)
-        return own
+        return is_own
 
 
 def _refused(status: int, detail: str) -> JSONResponse:

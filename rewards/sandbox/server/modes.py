@@ -28,24 +28,24 @@ def unprotected(active: set[str], *, signals_stay_inside: bool) -> dict[str, str
 
     `signals_stay_inside`: whether this kernel's Landlock blocks signals to processes outside.
     """
-    found = {}
+    gaps = {}
     if not active & {"mount_ns", "landlock"}:
-        found[_FILES] = "a program can read what this user can read, and write what this user can write"
+        gaps[_FILES] = "a program can read what this user can read, and write what this user can write"
     if not active & {"pid_ns", "uid"} and "landlock" not in active:
-        found[_PROCESSES] = "a program can read the environment and the memory of this user's processes"
+        gaps[_PROCESSES] = "a program can read the environment and the memory of this user's processes"
     if not active & {"pid_ns", "uid", "seccomp"} and not ("landlock" in active and signals_stay_inside):
-        found["signals"] = "a program can kill this user's processes"
+        gaps["signals"] = "a program can kill this user's processes"
     if "pid_ns" not in active:
-        found["names of processes"] = "a program can list this machine's processes and their command lines"
+        gaps["names of processes"] = "a program can list this machine's processes and their command lines"
     if not active & {"net_ns", "seccomp"}:
-        found["network"] = "a program can open connections"
+        gaps["network"] = "a program can open connections"
     if "mount_ns" not in active:
-        found["disk"] = "files that a program writes to its folder fill this machine's /tmp, without a quota"
+        gaps["disk"] = "files that a program writes to its folder fill this machine's /tmp, without a quota"
     if not active & {"user_ns", "uid"}:
-        found["number of processes"] = "only the time limit stops a fork bomb"
+        gaps["number of processes"] = "only the time limit stops a fork bomb"
     if "seccomp" not in active:
-        found["kernel"] = "a program can use every system call that this user can use"
-    return found
+        gaps["kernel"] = "a program can use every system call that this user can use"
+    return gaps
 
 
 def require(slots: list[Slot], mode: str) -> None:

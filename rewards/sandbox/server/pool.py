@@ -13,13 +13,13 @@ from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server.lanes import Lanes, Turn, spare_slots
-from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotFailed, SlotSettings, SlotWasBroken
+from rewards.sandbox.server.slot import FailedBeforeStart, ForeignAnswer, Preempted, Slot, SlotSettings, WorkerFailed
 
 log = logging.getLogger("rewards.sandbox")
 
 
-BROKEN_SLOTS = 4
-"""Number of slots that a job may find broken before the next one counts as a failure of its program."""
+EARLY_FAILURES = 4
+"""Number of workers that may fail before a job starts; the next such failure counts as one of its program."""
 PAUSE = 0.1
 """Seconds until a killed program runs again."""
 
@@ -59,13 +59,13 @@ class Counters:
 @dataclass
 class _Progress:
     """Progress of one job: its results, wanted and done (a run has one, a check one per case), their seconds, failures
-    of the sandbox, slots that were broken before the job started, unexplained kills, whether it is long."""
+    of the sandbox, workers that failed before the job started, unexplained kills, whether it is long."""
 
     wanted: int
     done: int = 0
     seconds: float = 0.0
     failures: int = 0
-    broken_slots: int = 0
+    early_failures: int = 0
     kills: int = 0
     long: bool = False
     finished: bool = False
@@ -90,7 +90,7 @@ class Pool:
         self._closed = False
 
     async def start(self) -> None:
-        """Start all workers; raises `SlotFailed`."""
+        """Start all workers; raises `WorkerFailed`."""
         await asyncio.gather(*(slot.start() for slot in self.slots))
         for slot in self.slots:
             self._lanes.add(slot)
@@ -121,7 +121,7 @@ class Pool:
         """Results of an admitted job in chunks, each with whether it is the last.
 
         A job whose worker fails, or whose program is killed by an unknown sender, runs once more on another slot. If
-        that fails as well and a known good program passes, the failure is the program's; else raises `SlotFailed`.
+        that fails as well and a known good program passes, the failure is the program's; else raises `WorkerFailed`.
         """
         self.counters.programs += 1
         progress = _Progress(wanted=len(job["cases"]) if "cases" in job else 1)
@@ -133,12 +133,12 @@ class Pool:
                 async with contextlib.aclosing(self._attempt(_rest(job, progress), progress)) as attempt:
                     async for results, last in attempt:
                         yield results, last
-            except SlotFailed as error:
+            except WorkerFailed as error:
                 if progress.has_all_results:
                     continue
-                # Bounded, so that no program can break slots forever.
-                if isinstance(error, SlotWasBroken) and progress.broken_slots < BROKEN_SLOTS:
-                    progress.broken_slots += 1
+                # Bounded, so that no program can make workers fail forever.
+                if isinstance(error, FailedBeforeStart) and progress.early_failures < EARLY_FAILURES:
+                    progress.early_failures += 1
                     log.warning("a worker was broken before its program started: %s", error)
                     self.counters.retried += 1
                     continue
@@ -159,7 +159,7 @@ class Pool:
     async def _attempt(
         self, job: dict[str, Any], progress: _Progress
     ) -> AsyncGenerator[tuple[list[dict[str, Any]], bool], None]:
-        """Run the rest of a job on one slot until it is done, preempted or killed; raises `SlotFailed`."""
+        """Run the rest of a job on one slot until it is done, preempted or killed; raises `WorkerFailed`."""
         turn = await self._lanes.acquire(long=progress.long)
         ended = False
         try:
@@ -189,7 +189,7 @@ class Pool:
             ended, progress.long = True, True
             self.counters.preempted += 1
             self._lanes.finish(turn)
-        except SlotFailed as error:
+        except WorkerFailed as error:
             ended = True
             self._replace(turn, error)
             raise
@@ -207,22 +207,22 @@ class Pool:
         turn = await self._lanes.acquire(long=True)
         ended = False
         try:
-            found = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
+            verdicts = [result["outcome"] async for results, _ in turn.slot.run(KNOWN_GOOD) for result in results]
             ended = True
             self._lanes.finish(turn)
-        except (SlotFailed, Preempted) as error:
+        except (WorkerFailed, Preempted) as error:
             ended = True
             self._replace(turn, error)
             return False
         finally:
             if not ended:
                 self._spawn(self._drop(turn))
-        return found == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
+        return verdicts == [outcomes.PASSED] * len(KNOWN_GOOD["cases"])
 
     async def _drop(self, turn: Turn) -> None:
         try:
             await turn.slot.drop()
-        except SlotFailed as error:
+        except WorkerFailed as error:
             self._replace(turn, error)
         else:
             self._lanes.finish(turn)
@@ -249,7 +249,7 @@ class Pool:
     async def _restart(self, slot: Slot) -> None:
         delay = 0.0
         while not self._closed:
-            with contextlib.suppress(SlotFailed):
+            with contextlib.suppress(WorkerFailed):
                 await slot.start()
                 self._lanes.add(slot)
                 return
@@ -271,7 +271,7 @@ def _before_a_kill(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results[: next((number for number, result in enumerate(results) if result.get("lost")), len(results))]
 
 
-def _blamed(job: dict[str, Any], error: SlotFailed) -> list[dict[str, Any]]:
+def _blamed(job: dict[str, Any], error: WorkerFailed) -> list[dict[str, Any]]:
     """The results of a job that made the sandbox fail twice while a known good program passes."""
     detail = f"the sandbox failed twice with this program and works with a known good one: {error}"[:500]
     result = {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SandboxMisuse", "time": 0.0}

@@ -17,7 +17,7 @@ from rewards.sandbox.cases import OUTPUT_LIMIT
 from rewards.sandbox.server import metrics, wire
 from rewards.sandbox.server.listener import Bodies, Refused, frame_size, parse
 from rewards.sandbox.server.pool import Busy, Pool
-from rewards.sandbox.server.slot import SlotFailed
+from rewards.sandbox.server.slot import WorkerFailed
 from rewards.sandbox.worker.languages import available_languages
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Service:
             async for results, _ in self.pool.results(job):
                 if results:
                     result = results[0]
-        except SlotFailed as error:
+        except WorkerFailed as error:
             return JSONResponse(wire.sandbox_error(f"infrastructure: {error}"))
         finally:
             self.pool.leave(1)
@@ -174,7 +174,7 @@ class Service:
                 async for results, done in self.pool.results(job):
                     lines.put_nowait(_line({**named, "first": first, "results": results, "done": done}))
                     first += len(results)
-        except SlotFailed as error:
+        except WorkerFailed as error:
             lines.put_nowait(_line({**named, "error": str(error)}))
         except Exception as error:
             log.exception("a batch program failed in the server")
@@ -208,7 +208,7 @@ class Service:
         return job
 
     async def capabilities(self, _: Request) -> Response:
-        """`GET /capabilities`: this server's additions to SandboxFusion's protocol."""
+        """`GET /capabilities`: this server's additions to SandboxFusion's API."""
         slot = self.pool.slots[0]
         return JSONResponse(
             {

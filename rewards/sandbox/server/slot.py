@@ -53,16 +53,16 @@ class Preempted(Exception):
     """The job was preempted on request; its slot is free."""
 
 
-class SlotFailed(Exception):
-    """A worker died, stalled or broke its protocol: the job did not finish."""
+class WorkerFailed(Exception):
+    """A worker died, stalled or sent an invalid message: the job did not finish."""
 
 
-class SlotWasBroken(SlotFailed):
-    """The slot had failed before it launched a program of the job."""
+class FailedBeforeStart(WorkerFailed):
+    """The worker failed before it launched a program of the job."""
 
 
-class ForeignAnswer(SlotWasBroken):
-    """A worker's message belongs to another job: nothing that this worker says counts from here on."""
+class ForeignAnswer(FailedBeforeStart):
+    """A worker's message belongs to another job: nothing that this worker sends counts from here on."""
 
 
 @dataclass
@@ -108,10 +108,10 @@ class _Link(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def receive(self) -> Any:
-        """The next message; raises `SlotFailed` after `fail`, once earlier messages are consumed."""
+        """The next message; raises `WorkerFailed` after `fail`, once earlier messages are consumed."""
         while not self._messages:
             if self._failure is not None:
-                raise SlotFailed(f"a worker died: {self._failure!r}")
+                raise WorkerFailed(f"a worker died: {self._failure!r}")
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self._messages.popleft()
@@ -137,7 +137,7 @@ class Slot:
         self._cancelling = False
 
     async def start(self) -> None:
-        """Start the process and wait until its fork servers are ready; raises `SlotFailed`."""
+        """Start the process and wait until its fork servers are ready; raises `WorkerFailed`."""
         ours = self._spawn()
         self._link = _Link()
         self._token, self._cancelling = None, False
@@ -145,9 +145,9 @@ class Slot:
         try:
             hello = await anext(self._exchange(self._worker_settings(), STARTUP))
             self.active, self.missing = hello["active"], hello["missing"]
-        except (SlotFailed, KeyError) as error:
+        except (WorkerFailed, KeyError) as error:
             self.kill()
-            raise SlotFailed(f"a worker did not start: {error}") from None
+            raise WorkerFailed(f"a worker did not start: {error}") from None
 
     def _spawn(self) -> socket.socket:
         """Start the process, which takes about a millisecond, and return our end of its socket."""
@@ -188,7 +188,7 @@ class Slot:
         }
 
     async def _exchange(self, message: Any, allowed: float) -> AsyncIterator[Any]:
-        """Send a message and yield the answers; raises `SlotFailed` if one takes longer than `allowed` seconds."""
+        """Send a message and yield the answers; raises `WorkerFailed` if one takes longer than `allowed` seconds."""
         loop = asyncio.get_running_loop()
         stalled = TimeoutError(f"stalled for {allowed:.0f} s")
         self._link.transport.write(frame(message))
@@ -201,9 +201,9 @@ class Slot:
             yield answer
 
     async def run(self, job: dict[str, Any]) -> AsyncIterator[tuple[list[dict[str, Any]], bool]]:
-        """Results of a job in chunks, each with whether it is the last; raises `SlotFailed` if the last is missing."""
+        """A job's results in chunks, each with whether it is the last; raises `WorkerFailed` if the last is missing."""
         if self._token is not None:
-            raise SlotWasBroken("its worker has another job")
+            raise FailedBeforeStart("its worker has another job")
         cases = job.get("cases")
         seconds = job["timeout"] if cases is None else whole_check(job["timeout"], len(cases), job["total_timeout"])
         allowed = (seconds + job["timeout"] + job["compile_timeout"]) * PATIENCE + GRACE
@@ -214,7 +214,7 @@ class Slot:
                 self._token, self._cancelling = None, False
                 raise Preempted
             if "results" not in message:
-                raise (SlotWasBroken if message.get("before") else SlotFailed)(message["broken"])
+                raise (FailedBeforeStart if message.get("before") else WorkerFailed)(message["broken"])
             if message["done"]:
                 await self._settle()
             yield message["results"], message["done"]
@@ -242,7 +242,7 @@ class Slot:
         self._token = None
 
     async def drop(self) -> None:
-        """Cancel the abandoned running job; raises `SlotFailed` when the worker does not respond."""
+        """Cancel the abandoned running job; raises `WorkerFailed` when the worker does not respond."""
         self.cancel()
         unresponsive = TimeoutError(f"the job was not cancelled within {DROP_SECONDS:.0f} s")
         timer = asyncio.get_running_loop().call_later(DROP_SECONDS, self._link.fail, unresponsive)

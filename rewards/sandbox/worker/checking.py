@@ -1,8 +1,9 @@
 """The worker's side of a check: runs the cases of one program and yields a result for each.
 
-Cases on printed output (`PrintedRun`) and tests that are a single call (calls.py) are compared in this process, which
-never runs a program's code. Printed cases share one program process while it behaves. Other tests run in a judge
-process (judged.py).
+Cases on printed output (`PrintedRun`) and tests that are a single call (direct_calls.py) are compared in this process,
+which never runs a program's code. Printed cases share one program process while it behaves. Other tests run in a judge
+process (`judged_run`), which alone writes what is read of it here: the program has no descriptor of its channel and
+influences only the texts that verdicts quote.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from rewards.sandbox.cases import whole_check
@@ -19,11 +20,11 @@ from rewards.sandbox.inside import outcomes, program
 from rewards.sandbox.inside.codec import shown
 from rewards.sandbox.inside.compare import same_output
 from rewards.sandbox.inside.coverage import ProbeMemory
-from rewards.sandbox.inside.replies import Raised
+from rewards.sandbox.inside.frames import parse
+from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read_verdict
 from rewards.sandbox.worker import zygote
-from rewards.sandbox.worker.calls import NeedsJudge, as_calls, called_run
-from rewards.sandbox.worker.execution import Child, Clock, Limits, Server
-from rewards.sandbox.worker.judged import judged_run
+from rewards.sandbox.worker.direct_calls import NeedsJudge, as_calls, called_run
+from rewards.sandbox.worker.execution import Child, Clock, Limits, Server, WorkerUnusable
 from rewards.sandbox.worker.streams import memory_file, rewrite
 
 
@@ -111,6 +112,7 @@ def _return_code(child: Child, in_time: bool) -> int | None:
 WireResult = dict[str, Any]
 MOMENT = 0.2
 """Seconds within which a process that closed its channel should exit."""
+_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
 
 
 class Check:
@@ -274,3 +276,71 @@ class Check:
             outcome = outcomes.RUNTIME_ERROR
         detail = line or f"the program ended during a test (exit code {code})"
         return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit", "lost": report.lost}
+
+
+def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[WireResult, None, None]:
+    """Results of the cases up to and including the first one that kills the program's process."""
+    theirs, ours = socket.socketpair()
+    limits = Limits(check.limits.memory_mb, int(check.total) + 2)
+    payload = {"mode": "serve", "code": check.job["code"], "files": check.job.get("files")}
+    tests = {
+        "mode": "judge",
+        "setup": check.job.get("setup"),
+        "entry_points": check.job.get("entry_points"),
+        "cases": cases,
+    }
+    program = judge = None
+    try:
+        program = check.child(payload, limits, calls=theirs)
+        judge = Child(check.judges, tests, limits, check.output_limit, calls=ours, judge=True)
+        theirs.close()
+        ours.close()
+        yield from _judge_results(check, program, judge, len(cases))
+    finally:
+        theirs.close()
+        ours.close()
+        for child in (judge, program):
+            if child is not None:
+                child.end(check.clock)
+                child.close()
+
+
+def _judge_results(check: Check, program: Child, judge: Child, count: int) -> Iterator[WireResult]:
+    body = _next_message(check, program, judge)
+    if body is _TOO_LARGE:
+        for _ in range(count):
+            yield {**read_verdict(parse(body)), "time": 0.0}
+        return
+    loaded = read_loaded(parse(body)) if body is not None else Gone()
+    if loaded is not None:
+        failure = check.load_failure(program, loaded if isinstance(loaded, Raised) else None, body is None)
+        for _ in range(count):
+            yield {**failure, "time": 0.0}
+        return
+    for _ in range(count):
+        start = time.monotonic()
+        body = _next_message(check, program, judge)
+        elapsed = time.monotonic() - start
+        verdict = read_verdict(parse(body)) if body is not None else {"outcome": GONE}
+        if verdict["outcome"] == GONE:
+            yield {**check.death(program, body is None), "time": elapsed}
+            return
+        yield {**verdict, "time": elapsed}
+        if judge.report is not None and not judge.verdicts:
+            return
+
+
+def _next_message(check: Check, program: Child, judge: Child) -> bytes | None:
+    """The judge's next message; None after a timeout."""
+
+    def arrived() -> bool:
+        return bool(judge.verdicts) or judge.report is not None
+
+    in_time = check.limited(arrived, [program, judge])
+    if judge.verdicts:
+        return judge.verdicts.pop(0)
+    if judge.report is not None and judge.report.killed == zygote.FOR_MEMORY:
+        return _TOO_LARGE
+    if in_time:
+        raise WorkerUnusable(f"the judge ended without a verdict ({judge.report}): {judge.stderr.ending()[-500:]}")
+    return None

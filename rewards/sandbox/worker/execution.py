@@ -85,7 +85,7 @@ class Clock:
         except (EOFError, OSError):
             raise FrontGone from None
         if order != {"cancel": self.token}:
-            raise SlotBroken("the server sent another message than a cancellation of the running job")
+            raise WorkerUnusable("the server sent another message than a cancellation of the running job")
         raise Cancelled
 
     def limited(self, done: Callable[[], bool], children: list[Child], seconds: float) -> bool:
@@ -142,11 +142,11 @@ class End:
         return self.killed == zygote.NOT_KILLED and self.code == -signal.SIGKILL
 
 
-class SlotBroken(Exception):
-    """A fork server broke the protocol; the server replaces this worker."""
+class WorkerUnusable(Exception):
+    """A fork server or a judge failed, or a message was invalid; the server replaces this worker."""
 
 
-class ServerGone(SlotBroken):
+class ForkServerGone(WorkerUnusable):
     """A fork server had exited before it got a program: no program of this job caused it."""
 
 
@@ -161,7 +161,7 @@ class Server:
         """Read one message and its descriptors."""
         message, descriptors, _, _ = socket.recv_fds(self.link, zygote.MESSAGE_LIMIT, 64)
         if not message:
-            raise SlotBroken("a fork server ended")
+            raise WorkerUnusable("a fork server ended")
         return message, descriptors
 
     def order(self, text: bytes) -> None:
@@ -169,11 +169,11 @@ class Server:
         try:
             self.link.send(text)
         except OSError as error:
-            raise SlotBroken(f"a fork server ended: {error}") from None
+            raise WorkerUnusable(f"a fork server ended: {error}") from None
 
 
 class Child:
-    """One running child of a fork server, seen from outside.
+    """One running child of a fork server, as its worker handles it.
 
     On the control channel, a program's messages are counted (`runs_done`: one byte per run) and a judge's are stored
     unparsed (`verdicts`); anything else closes the channel.
@@ -228,7 +228,7 @@ class Child:
         try:
             socket.send_fds(self.server.link, [message], [*given, *more])  # type: ignore[list-item]
         except OSError as error:
-            gone = SlotBroken if self.server.launched else ServerGone
+            gone = WorkerUnusable if self.server.launched else ForkServerGone
             raise gone(f"a fork server ended: {error}") from None
         finally:
             for descriptor in (null, self.stdout.writer, self.stderr.writer):
@@ -301,17 +301,17 @@ class Child:
 
     def _ended(self) -> None:
         if not self._hear_server():
-            raise SlotBroken("a fork server answered a question that nobody asked")
+            raise WorkerUnusable("a fork server sent an answer without a request")
 
     def _hear_server(self) -> bool:
-        """Read one message about this child; returns whether it has ended. Raises `SlotBroken` for another child's."""
+        """Whether the next message about this child is its end; raises `WorkerUnusable` for another child's."""
         message, descriptors = self.server.receive()
         try:
             token, kind, status, killed, figure = zygote.REPORT.unpack(message)
         except struct.error:
-            raise SlotBroken(f"a fork server sent {message[:100]!r} instead of a report") from None
+            raise WorkerUnusable(f"a fork server sent {message[:100]!r} instead of a report") from None
         if token != self.token:
-            raise SlotBroken("a fork server sent the report of another child")
+            raise WorkerUnusable("a fork server sent the report of another child")
         if kind == zygote.WAITING:
             self.waited = figure
             return False
@@ -352,15 +352,15 @@ class Child:
         return self.waited
 
     def end(self, clock: Clock) -> End:
-        """Kill remaining processes and wait for the report; raises `SlotBroken` if the child was never confined."""
+        """Kill remaining processes and wait for the report; raises `WorkerUnusable` if the child was never confined."""
         if self.report is None:
             self.kill()
             # Not cancellable: an unread report would be mistaken for the next child's.
             if not clock.watch(lambda: self.report is not None, [self], time.monotonic() + 30, cancellable=False):
-                raise SlotBroken("a fork server does not report the end of its child")
+                raise WorkerUnusable("a fork server does not report the end of its child")
         assert self.report is not None
         if not self.ready and self.report.killed == zygote.NOT_KILLED:
-            raise SlotBroken(f"a program could not be confined ({self.report}): {self.stderr.text()[:500]}")
+            raise WorkerUnusable(f"a program could not be confined ({self.report}): {self.stderr.text()[:500]}")
         return self.report
 
     def close(self) -> None:

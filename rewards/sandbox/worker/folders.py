@@ -116,10 +116,10 @@ def open_inside(folder: str, path: str) -> int:
             deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
             os.close(here)
             here = deeper
-        found = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
-        if stat.S_ISREG(os.fstat(found).st_mode):
-            return found
-        os.close(found)
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+        os.close(file)
     except OSError:
         pass
     finally:

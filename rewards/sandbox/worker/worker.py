@@ -33,11 +33,11 @@ from rewards.sandbox.worker.execution import (
     Child,
     Clock,
     End,
+    ForkServerGone,
     FrontGone,
     Limits,
     Server,
-    ServerGone,
-    SlotBroken,
+    WorkerUnusable,
 )
 from rewards.sandbox.worker.languages import COMMANDS
 from rewards.sandbox.worker.streams import memory_file
@@ -94,15 +94,15 @@ class Worker:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def serve(self) -> NoReturn:
-        """Run jobs until the front is gone; a broken slot exits, and the front replaces it."""
+        """Run jobs until the front is gone; an unusable worker exits, and the front replaces it."""
         while True:
             try:
                 self._serve_one(receive_frame(self.front))
             except (FrontGone, EOFError, ConnectionError, BrokenPipeError):
                 os._exit(0)
-            except (SlotBroken, BadFrame) as error:
+            except (WorkerUnusable, BadFrame) as error:
                 with contextlib.suppress(OSError):
-                    self._send({"broken": str(error), "before": isinstance(error, ServerGone)})
+                    self._send({"broken": str(error), "before": isinstance(error, ForkServerGone)})
                 os._exit(1)
 
     def _send(self, message: dict[str, Any]) -> None:

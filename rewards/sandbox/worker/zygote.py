@@ -81,12 +81,12 @@ def preload() -> None:
 def _make_streams() -> None:
     """Create standard streams over pipes: properties that Python determines at creation, such as whether a stream can
     seek, then hold in the children, no matter where this server's own output goes."""
-    own = [os.dup(descriptor) for descriptor in range(3)]
+    streams = [os.dup(descriptor) for descriptor in range(3)]
     ends = os.pipe()
     for descriptor, end in enumerate((ends[0], ends[1], ends[1])):
         os.dup2(end, descriptor)
     program.fresh_streams()
-    for descriptor, saved in enumerate(own):
+    for descriptor, saved in enumerate(streams):
         os.dup2(saved, descriptor)
         os.close(saved)
     for end in ends:
@@ -317,9 +317,9 @@ def _descendants(ancestor: int) -> list[int]:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 with open(f"/proc/{name}/stat") as file:
                     parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
-    found: list[int] = []
+    descendants: list[int] = []
     layer = {ancestor}
     while layer:
         layer = {pid for pid, parent in parents.items() if parent in layer}
-        found += layer
-    return found
+        descendants += layer
+    return descendants

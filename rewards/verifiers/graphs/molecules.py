@@ -116,8 +116,8 @@ class EditDistanceTruth(HardTruth):
         if image is None or len(image) != len(self.first.atoms):
             return None
         relabelled = sum(self.first.atoms[atom] != self.second.atoms[image[atom]] for atom in range(len(image)))
-        kept = sum((image[left], image[right]) in self.second.joined for left, right in self.first.bonds)
-        return relabelled + len(self.first.bonds) + len(self.second.bonds) - 2 * kept
+        preserved = sum((image[left], image[right]) in self.second.joined for left, right in self.first.bonds)
+        return relabelled + len(self.first.bonds) + len(self.second.bonds) - 2 * preserved
 
 
 register("mcs", CommonSubgraphTruth)

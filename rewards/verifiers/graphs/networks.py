@@ -39,11 +39,11 @@ class Network(GraphTruth):
     @cached_property
     def neighbours(self) -> dict[str, set[str]]:
         """The neighbours of each node."""
-        found: dict[str, set[str]] = {node: set() for node in self.nodes}
+        neighbours: dict[str, set[str]] = {node: set() for node in self.nodes}
         for left, right in self.edges:
-            found[left].add(right)
-            found[right].add(left)
-        return found
+            neighbours[left].add(right)
+            neighbours[right].add(left)
+        return neighbours
 
     def distinct(self, names: list[str]) -> set[str] | None:
         """The named nodes, as a set; None if a name is unknown or repeated."""
@@ -58,10 +58,10 @@ class Network(GraphTruth):
 
     def distances(self, start: str) -> dict[str, int]:
         """The number of edges on a shortest path from `start` to each reachable node."""
-        found = {start: 0}
+        distances = {start: 0}
         border: Iterable[str] = [start]
         while border:
-            border = {far for near in border for far in self.neighbours[near]} - found.keys()
-            distance = max(found.values()) + 1
-            found.update(dict.fromkeys(border, distance))
-        return found
+            border = {far for near in border for far in self.neighbours[near]} - distances.keys()
+            distance = max(distances.values()) + 1
+            distances.update(dict.fromkeys(border, distance))
+        return distances

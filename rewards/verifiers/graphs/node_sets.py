@@ -98,11 +98,11 @@ class ComponentsTruth(Network):
     @cached_property
     def _component(self) -> dict[str, str]:
         """The first node of each node's component."""
-        found: dict[str, str] = {}
+        component_of: dict[str, str] = {}
         for node in self.nodes:
-            if node not in found:
-                found |= dict.fromkeys(self.distances(node), node)
-        return found
+            if node not in component_of:
+                component_of |= dict.fromkeys(self.distances(node), node)
+        return component_of
 
     @cached_property
     def best(self) -> float:

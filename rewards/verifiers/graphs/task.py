@@ -82,10 +82,10 @@ def parse_lists(text: str, count: int) -> Lists | None:
 
     None if there are fewer.
     """
-    found = _LIST.findall(text)
-    if len(found) < count:
+    lists = _LIST.findall(text)
+    if len(lists) < count:
         return None
-    return [_items(inside) for inside in found[-count:]]
+    return [_items(inside) for inside in lists[-count:]]
 
 
 def _items(inside: str) -> list[str]:

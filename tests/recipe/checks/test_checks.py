@@ -122,7 +122,7 @@ def test_credit_with_verls_tools_and_rows_with_images_are_refused(tiny_arguments
     assert data.check(_config(tiny_arguments, f"data.train_files={path}"), run) == []
     for words in ([f"data.train_files={path}"], ["actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"]):
         problem = _only(data.check(_config(tiny_arguments, credit, *words), run))
-        assert "cannot tell the answers of tool_agent's tools" in problem
+        assert "cannot distinguish the answers of tool_agent's tools" in problem
     path = _changed(tiny_suite, tmp_path / "i.parquet", lambda frame: frame.assign(images=[[]] * len(frame)))
     assert "'images'" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
 

@@ -20,7 +20,7 @@ def train(run: RunDirectory, rows: Mapping[int, Mapping[str, float]], config: Di
     """What a start of the trainer does with the metrics of these steps."""
     alerts = Alerts(run, config)
     for step, metrics in rows.items():
-        alerts.see(run.log_metrics(step, dict(metrics)))
+        alerts.check(run.log_metrics(step, dict(metrics)))
 
 
 def recorded(run: RunDirectory) -> list[tuple[int, str]]:

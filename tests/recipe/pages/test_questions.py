@@ -25,8 +25,8 @@ RISEN = {"write": 0.6, "sql": 0.61, "mean": 0.605}
 FALLEN = {"write": 0.3, "sql": 0.5, "mean": 0.4}
 
 
-def asked(before=BEFORE, after=RISEN, error=0.02, kept=None, credit=False, protects=False, samples=()):
-    return questions(rows(before, after, error), table(before, after), kept, credit, protects, samples)
+def asked(before=BEFORE, after=RISEN, error=0.02, promise=None, credit=False, protects=False, samples=()):
+    return questions(rows(before, after, error), table(before, after), promise, credit, protects, samples)
 
 
 def test_a_mean_that_rose_beyond_noise_is_learning_and_its_interval_is_that_of_two_validations():
@@ -89,7 +89,7 @@ def test_credit_that_tells_nothing_is_said_to_tell_nothing():
 
 def test_what_protection_kept_is_told_beside_what_was_lost():
     assert asked()[2].facts[-1] == "No skill was protected: `projection=qp` protects them."
-    assert asked(kept=Promise(10, 2, 1, 40, 0, 0.1), protects=True)[2].facts[-1] == (
+    assert asked(promise=Promise(10, 2, 1, 40, 0, 0.1), protects=True)[2].facts[-1] == (
         "Of 40 levels J of protected skills after an update, 0 ended below their line; "
         "2 of 10 verified optimiser steps were shrunk, 1 undone."
     )

@@ -14,7 +14,7 @@ from recipe.health.rules import findings
 from recipe.pages.facts import state
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime import stop_request
-from recipe.runtime.stop_request import RunStopped, is_asked, stop, stopping_on_sigterm
+from recipe.runtime.stop_request import RunStopped, stop, stop_requested, stopping_on_sigterm
 from tests.composing import composed
 
 
@@ -51,9 +51,9 @@ def test_the_first_signal_lets_the_step_end_and_the_trainer_save(run: RunDirecto
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(RunStopped, match="after step 5, with a checkpoint"), stopping_on_sigterm(run):  # noqa: PT012
         run.log_event("ready", step=0)
-        assert not is_asked(run)
+        assert not stop_requested(run)
         sigterm()
-        assert is_asked(run)  # what the trainer looks at when its step ends
+        assert stop_requested(run)  # what the trainer looks at when its step ends
         stop(run, 5, lambda: saved.append(5))
     assert saved == [5]
     assert "ends after this step" in capsys.readouterr().err
@@ -80,7 +80,7 @@ def test_signals_at_the_same_time_are_one_request(run: RunDirectory):
         run.log_event("ready", step=0)
         sigterm()
         sigterm()
-    assert is_asked(run)
+    assert stop_requested(run)
 
 
 def test_a_second_signal_ends_the_run_at_once(run: RunDirectory, monkeypatch):
@@ -88,7 +88,7 @@ def test_a_second_signal_ends_the_run_at_once(run: RunDirectory, monkeypatch):
     (run.path / "stop").touch()  # of an earlier start: it asks nothing of this one
     with pytest.raises(RunStopped, match="at once"), stopping_on_sigterm(run):  # noqa: PT012
         run.log_event("ready", step=0)
-        assert not is_asked(run)
+        assert not stop_requested(run)
         sigterm()
         sigterm()
         pytest.fail("went on")

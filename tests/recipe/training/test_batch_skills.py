@@ -8,9 +8,9 @@ from transfer_queue import KVBatchMeta
 
 from recipe.training import batch_skills
 from recipe.training.batch_skills import (
+    balanced_over_ranks,
     by_prompt,
     constraint_fields,
-    dealt_over_ranks,
     first_accepted,
     memory_flags,
     order_for_constraints,
@@ -70,13 +70,13 @@ def test_the_first_accepted_answer_of_each_trained_prompt_is_kept():
 
 def test_every_rank_gets_as_many_of_either_kind():
     flags = [True, False, False, True, False, False]
-    order = dealt_over_ranks(flags, [5, 9, 1, 5, 1, 9], 2)
+    order = balanced_over_ranks(flags, [5, 9, 1, 5, 1, 9], 2)
     assert sorted(order) == list(range(6))
     assert [[flags[place] for place in own] for own in (order[:3], order[3:])] == [[False, False, True]] * 2
     lengths = [9 + 1, 9 + 1]
     assert [sum([5, 9, 1, 5, 1, 9][place] for place in own[:2]) for own in (order[:3], order[3:])] == lengths
     with pytest.raises(ValueError, match="3 memory samples do not divide over 2 ranks"):
-        dealt_over_ranks([True, True, True, False, False], [1] * 5, 2)
+        balanced_over_ranks([True, True, True, False, False], [1] * 5, 2)
 
 
 @pytest.mark.parametrize("skills", [4, 8])

@@ -46,7 +46,8 @@ def shaped(texts: Sequence[str], advantages: Sequence[float], **plan) -> tuple[l
             RolloutSample("g", number, ["code", "truth"], text, own, {"score": ratio_of(text)})
             for number, (text, own) in enumerate(zip(texts, ids, strict=True))
         ]
-        return await asyncio.gather(*(service.credit(sample, TOKENIZER, judge) for sample in samples))
+        credits = await asyncio.gather(*(service.credit(sample, TOKENIZER, judge) for sample in samples))
+        return [credit.as_info() for credit in credits]
 
     infos = [{"pass_ratio": ratio_of(text)} | found for text, found in zip(texts, asyncio.run(credited()), strict=True)]
     plain = jagged([torch.full((len(own),), value) for own, value in zip(ids, advantages, strict=True)])

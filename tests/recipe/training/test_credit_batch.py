@@ -8,7 +8,6 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import CreditSettings
 from recipe.training.credit_batch import (
-    COUNTS,
     CreditFailedError,
     check_failures,
     credit_tensors,
@@ -18,20 +17,29 @@ from recipe.training.credit_batch import (
     step_keys,
 )
 from recipe.training.step_samples import jagged
+from rewards.sample_credit import SampleCredit
 from workers.credit import Ablation, shape_advantages
 
 
-def info(values, steps, cause="", **counts):
-    numbers = dict.fromkeys(COUNTS, 0) | counts
-    return {
-        "credit_values": np.array(values, dtype=np.float32),
-        "credit_steps": np.array(steps, dtype=np.int32),
-        "credit_cause": cause,
-    } | {f"credit_{name}": value for name, value in numbers.items()}
+def credit(values, steps, cause="", keys=(), **counts) -> SampleCredit:
+    return SampleCredit(
+        values=np.array(values, np.float32), steps=np.array(steps, np.int32), cause=cause, keys=keys,
+        tests=np.zeros((0, 0)), spans=np.zeros((0, 2)), **counts,
+    )  # fmt: skip
+
+
+def info(*arguments, **fields) -> dict:
+    return credit(*arguments, **fields).as_info()
+
+
+def shape(advantages, infos, uids=("a", "a"), step=1, log_probs=None, **keys):
+    """`shaped_by_credit` with these settings of `credit`."""
+    settings = CreditSettings(kind="counterfactual", **keys)
+    return shaped_by_credit(advantages, torch.ones_like(advantages), uids, infos, settings, step, log_probs)
 
 
 def test_credits_of_different_lengths_are_padded_with_nothing():
-    credits, steps = credit_tensors([info([1.0, 0.0], [0, 0, 1]), info([], [-1, -1], "one_step"), {}], tokens=4)
+    credits, steps = credit_tensors([credit([1.0, 0.0], [0, 0, 1]), credit([], [-1, -1], "one_step"), None], tokens=4)
     assert credits.shape == (3, 2)
     assert credits[0].tolist() == [1.0, 0.0]
     assert credits[1:].isnan().all()
@@ -39,7 +47,7 @@ def test_credits_of_different_lengths_are_padded_with_nothing():
 
 
 def test_they_shape_advantages_and_leave_the_rest_bit_for_bit():
-    credits, steps = credit_tensors([info([1.0, 0.0], [0, 0, 1]), {}], tokens=3)
+    credits, steps = credit_tensors([credit([1.0, 0.0], [0, 0, 1]), None], tokens=3)
     advantages = torch.tensor([[0.5, 0.5, 0.5], [-0.25, -0.25, -0.25]])
     shaped, _ = shape_advantages(advantages, credits, steps, torch.ones(2, 3), strength=1.0)
     assert shaped[0].mean() == advantages[0].mean()
@@ -48,7 +56,7 @@ def test_they_shape_advantages_and_leave_the_rest_bit_for_bit():
 
 
 def test_a_step_without_any_credit_is_a_batch_without_columns():
-    credits, steps = credit_tensors([{}, {}], tokens=2)
+    credits, steps = credit_tensors([None, None], tokens=2)
     assert credits.shape == (2, 0)
     assert (steps == -1).all()
 
@@ -56,14 +64,8 @@ def test_a_step_without_any_credit_is_a_batch_without_columns():
 def test_metrics_add_up_costs_and_name_causes():
     counts: dict[str, float] = {"asked": 4, "invalid": 1, "replays": 3, "requests": 4, "cache_hits": 1, "generated": 7}
     counts |= {"seconds": 0.5, "busy_seconds": 0.25}
-    metrics = replay_metrics(
-        [
-            info([1.0], [0], **counts),
-            info([], [], "equal_group"),
-            info([], [], "equal_group"),
-            {},
-        ]
-    )
+    spared = credit([], [], "equal_group")
+    metrics = replay_metrics([credit([1.0], [0], **counts), spared, spared, None])
     assert metrics["credit/replays"] == 3
     assert metrics["credit/replay_seconds"] == 0.5
     assert metrics["credit/generated_tokens"] == 7
@@ -78,10 +80,9 @@ WITHIN: dict = {"mapping": "add", "normalization": "signed", "zero_advantage": F
 
 def shaped(ablation: Ablation, step: int = 1) -> list[list[float]]:
     """A batch of two samples of different lengths, one with credits."""
-    credit = CreditSettings(kind="counterfactual", ablation=ablation, seed=5, **WITHIN)
     infos = [info([1.0, 0.5, 0.0, -1.0, 0.25, 0.75], range(6)), info([], [-1, -1], "equal_group")]
     advantages = jagged([torch.full((6,), 0.5), torch.full((2,), -1.0)])
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step)
+    rows, metrics = shape(advantages, infos, step=step, ablation=ablation, seed=5, **WITHIN)
     assert metrics["credit/fallback/no_steps"] == 0.5
     return [row.tolist() for row in rows]
 
@@ -98,15 +99,13 @@ def test_controls_shape_with_the_same_credits_in_another_order_or_with_the_other
 
 def test_rivals_are_chosen_by_the_mapping_and_give_what_their_papers_say():
     infos = [info([0.5, 0.0], [0, 0, 1, -1]), info([-0.5], [0, 0])]
-    for one, keys in zip(infos, (["state s", "state t"], ["state s"]), strict=True):
-        one["credit_keys"] = keys
+    for row, keys in zip(infos, (["state s", "state t"], ["state s"]), strict=True):
+        row["credit_keys"] = keys
     advantages = jagged([torch.full((4,), 1.0), torch.full((2,), -1.0)])
     log_probs = jagged([torch.tensor([0.5, 0.95, 0.5, 0.5]).log(), torch.tensor([0.5, 0.5]).log()])
 
     def rows(**chosen):
-        credit = CreditSettings(kind="counterfactual", **chosen)
-        arguments = advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, 1, log_probs
-        return [row.tolist() for row in shaped_by_credit(*arguments)[0]]
+        return [row.tolist() for row in shape(advantages, infos, log_probs=log_probs, **chosen)[0]]
 
     # 0.5, 0.5, 0, 0, -0.5, -0.5 have mean 0 and variance 1 / 5.
     one = 0.5 * 5**0.5
@@ -146,7 +145,7 @@ def run(tmp_path: Path) -> RunDirectory:
 def causes(**counts: int) -> list[dict]:
     """Samples by the reason why they have no credit; `none`: samples with credit."""
     return [
-        info([], [], "" if cause == "none" else cause) | {"credit_reason": "a reason" if cause == "failed" else ""}
+        info([], [], "" if cause == "none" else cause, reason="a reason" if cause == "failed" else "")
         for cause, count in counts.items()
         for _ in range(count)
     ]
@@ -188,11 +187,8 @@ def test_the_trainer_looks_before_it_shapes(run):
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
     """Three tokens, one step each, of a sample with an advantage of 0."""
-    credit = CreditSettings(kind="counterfactual", strength=0.5, **(WITHIN | keys))
-    advantages = jagged([torch.zeros(3)])
-    rows, metrics = shaped_by_credit(
-        advantages, torch.ones_like(advantages), ["a"], [info(values, range(3))], credit, step=1
-    )
+    infos = [info(values, range(3))]
+    rows, metrics = shape(jagged([torch.zeros(3)]), infos, ["a"], strength=0.5, **(WITHIN | keys))
     return rows[0].tolist(), metrics
 
 
@@ -213,14 +209,10 @@ def test_how_many_credits_a_contrast_needs_is_a_key():
 
 
 def test_equal_keys_of_a_group_are_equal_numbers_and_a_missing_key_is_none():
-    infos: list[dict] = [
-        {"credit_keys": ["a", "", "b"]},
-        {"credit_keys": np.array(["b", "a"], dtype=object)},
-        {"credit_keys": ["a", "b", "c", "d"]},
-        {},
-    ]
-    assert step_keys(infos, ["x", "x", "y", "y"], 3).tolist() == [[0, -1, 1], [1, 0, -1], [2, 3, 4], [-1, -1, -1]]
-    assert step_keys([{}], ["x"], 0).shape == (1, 0)
+    named = (["a", "", "b"], np.array(["b", "a"], dtype=object), ["a", "b", "c", "d"])
+    samples = [*(credit([], [], keys=keys) for keys in named), None]
+    assert step_keys(samples, ["x", "x", "y", "y"], 3).tolist() == [[0, -1, 1], [1, 0, -1], [2, 3, 4], [-1, -1, -1]]
+    assert step_keys([None], ["x"], 0).shape == (1, 0)
 
 
 def test_the_pass_ratio_counts_before_the_score():
@@ -230,19 +222,18 @@ def test_the_pass_ratio_counts_before_the_score():
 
 
 def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
-    credit = CreditSettings(kind="counterfactual")
     infos: list[dict] = [
         info([0.0, 0.5], [0, 1]) | {"credit_keys": ["x", "y"], "pass_ratio": 0.5},
         info([0.0, 0.0], [0, 1]) | {"credit_keys": ["y", "x"], "pass_ratio": 0.0},
     ]
     advantages = jagged([torch.zeros(2), torch.zeros(2)])
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], infos, credit, step=1)
+    rows, metrics = shape(advantages, infos)
     assert metrics["credit/shared_share"] == 1.0
     # y is worth 0.5 in one and 0 in the other: deviation 0.25, std 0.35355, delta 0.35355 / sqrt(2).
     assert rows[0].tolist() == pytest.approx([0.0, 0.41421], abs=1e-4)
     assert rows[1].tolist() == pytest.approx([-0.41421, 0.0], abs=1e-4)
-    without = [{key: value for key, value in one.items() if key != "credit_keys"} for one in infos]
-    rows, metrics = shaped_by_credit(advantages, torch.ones_like(advantages), ["a", "a"], without, credit, step=1)
+    without = [one | {"credit_keys": []} for one in infos]
+    rows, metrics = shape(advantages, without)
     assert metrics["credit/shared_share"] == 0.0
     assert rows[0][1] > 0 > rows[0][0]
     assert rows[1].tolist() == [0.0, 0.0]
@@ -260,8 +251,7 @@ def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
         advantages, _ = compute_grpo_outcome_advantage(
             rewards, torch.ones(8, 3), np.array(uids), norm_adv_by_std_in_grpo=norm_adv_by_std_in_grpo
         )
-        credit = CreditSettings(kind="counterfactual")
-        rows, _ = shaped_by_credit(jagged(advantages), jagged(torch.ones(8, 3)), uids, infos, credit, 1)
+        rows, _ = shape(jagged(advantages), infos, uids)
         assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)  # credit changes them
         return torch.stack(rows)
 

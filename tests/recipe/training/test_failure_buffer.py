@@ -16,20 +16,20 @@ from rewards.skills import task_of
 
 def filled(*tasks: str, capacity: int = 10) -> FailureBuffer:
     buffer = FailureBuffer(capacity)
-    buffer.see((task, False) for task in tasks)
+    buffer.record((task, False) for task in tasks)
     return buffer
 
 
 def test_a_task_is_kept_once_however_often_it_fails():
     buffer = filled("a", "b", "a", "a")
-    buffer.see([("a", False)])
+    buffer.record([("a", False)])
     assert len(buffer) == 2
     assert buffer.draw(10) == ["a", "b"]
 
 
 def test_one_right_sample_of_a_group_is_no_failure_and_takes_the_task_out():
     buffer = filled("a", "b")
-    buffer.see([("a", False), ("a", True), ("a", False), ("c", True), ("c", False)])
+    buffer.record([("a", False), ("a", True), ("a", False), ("c", True), ("c", False)])
     assert buffer.draw(10) == ["b"]
 
 

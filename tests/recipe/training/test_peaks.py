@@ -8,7 +8,7 @@ from recipe.training.protector import Peaks
 def seen(*accuracies: float | None, average: float = 0.0) -> Peaks:
     peaks = Peaks(average)
     for accuracy in accuracies:
-        peaks.see({"sql": accuracy})
+        peaks.record({"sql": accuracy})
     return peaks
 
 
@@ -36,5 +36,5 @@ def test_it_goes_on_after_a_checkpoint_as_it_would_have_without():
     again.restore(json.loads(json.dumps(first.state())))
     for peaks in (first, again):
         for accuracy in (0.4, 0.8, 0.1):
-            peaks.see({"sql": accuracy})
+            peaks.record({"sql": accuracy})
     assert again.state() == first.state()

@@ -57,7 +57,7 @@ def validation(**accuracies: float) -> dict[str, float]:
 
 def test_nothing_is_protected_without_projection():
     protector = Protector(changed({"method": "off"}))
-    protector.see_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
+    protector.record_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
     assert protector.protection() is None
     assert protector.metrics() == {}
 
@@ -66,7 +66,7 @@ def test_forgotten_is_what_a_validation_lies_below_the_best_one():
     protector = Protector(changed({"method": "off"}))
     first = validation(write=0.5, sql=0.5)
     assert protector.forgotten(first) == {"skill/write/below_peak": 0.0, "skill/sql/below_peak": 0.0}
-    protector.see_validation(first)
+    protector.record_validation(first)
     later = validation(write=0.25, sql=0.75)
     assert protector.forgotten(later) == {"skill/write/below_peak": 0.25, "skill/sql/below_peak": 0.0}
 
@@ -75,12 +75,12 @@ def test_what_lies_below_the_peak_is_the_forgetting_of_the_stages_so_far():
     """The same peak, over the start and all earlier stages; `below_peak` is at least 0."""
     initial, stages = [0.9, 0.2, 0.5, 0.4], [[0.3, 0.8, 0.5, 0.4], [0.6, 0.5, 0.7, 0.1], [0.3, 0.9, 0.2, 0.1]]
     protector = Protector(changed({"method": "off"}))
-    protector.see_validation(validation(**dict(zip(SKILLS, initial, strict=True))))
+    protector.record_validation(validation(**dict(zip(SKILLS, initial, strict=True))))
     for number, accuracies in enumerate(stages, start=1):
         measured = validation(**dict(zip(SKILLS, accuracies, strict=True)))
         below = [protector.forgotten(measured)[f"skill/{skill}/below_peak"] for skill in SKILLS]
         assert below == pytest.approx(np.maximum(forgetting(stages[:number], initial), 0))
-        protector.see_validation(measured)
+        protector.record_validation(measured)
     assert below == pytest.approx([0.6, 0.0, 0.5, 0.3])
 
 
@@ -134,25 +134,25 @@ def test_with_stages_only_skills_that_the_plan_guards_are_protected():
 def test_forgetting_protects_what_fell_below_its_peak_and_lets_it_go_when_it_is_back():
     protector = Protector(changed({"when": "forgetting"}))
     assert protector.protection() is None
-    protector.see_validation(validation(write=0.9, repair=0.5, sql=0.4))
-    protector.see_validation(validation(write=0.7, repair=0.46, sql=0.6))
+    protector.record_validation(validation(write=0.9, repair=0.5, sql=0.4))
+    protector.record_validation(validation(write=0.7, repair=0.46, sql=0.6))
     assert protector.active() == ["write"]
     assert protector.metrics()["projection/below_peak/write"] == pytest.approx(0.2)
-    protector.see_validation(validation(write=0.88, repair=0.4))
+    protector.record_validation(validation(write=0.88, repair=0.4))
     assert protector.active() == ["repair"]
 
 
 def test_forgetting_can_be_seen_in_the_steps_own_samples_without_a_validation():
     protector = Protector(changed({"when": "forgetting", "forgetting_accuracy": "training", "forgetting_average": 0.5}))
     for accuracy in (0.8, 0.8, 0.8):
-        protector.see_training({"train_skill/write/accuracy": accuracy})
-    protector.see_validation(validation(sql=0.9))
-    protector.see_validation(validation(sql=0.1))  # has no effect here
+        protector.record_training({"train_skill/write/accuracy": accuracy})
+    protector.record_validation(validation(sql=0.9))
+    protector.record_validation(validation(sql=0.1))  # has no effect here
     assert protector.active() == []
-    protector.see_training({"train_skill/write/accuracy": 0.6})
+    protector.record_training({"train_skill/write/accuracy": 0.6})
     assert protector.active() == ["write"]
     assert protector.metrics()["projection/below_peak/write"] == pytest.approx(0.1)
-    protector.see_training({"train_skill/write/accuracy": 0.9})
+    protector.record_training({"train_skill/write/accuracy": 0.9})
     assert protector.active() == []
 
 
@@ -195,7 +195,7 @@ def loop(**projection) -> Protector:
 
 
 def measured(protector: Protector, **levels: float) -> None:
-    protector.see_update({f"actor/projection/level/{name}": level for name, level in levels.items()})
+    protector.record_update({f"actor/projection/level/{name}": level for name, level in levels.items()})
 
 
 def test_an_anchor_set_is_frozen_when_protection_begins_and_comes_first():
@@ -264,12 +264,12 @@ def test_a_level_that_is_not_a_number_becomes_no_anchor():
 def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
     protector = loop(constraint_source="rollouts")
     infos = [{"skill": "sql", "score": score} for score in (1.0, 0.0, 1.0, 1.0)]
-    protector.see_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
     (constraint,) = protection_of(protector, ["sql"]).constraints
     assert (constraint.level, constraint.anchor) == (0.75, 0.75)
     assert constraint.error == pytest.approx(2**0.5 * 0.25)
     assert constraint.unit == pytest.approx(0.5**0.5)  # the standard deviation of the only group that has one
-    protector.see_rewards(skill_rewards(infos[:2], ["a", "a"], standardized=False))
+    protector.record_rewards(skill_rewards(infos[:2], ["a", "a"], standardized=False))
     (later,) = protection_of(protector, ["sql"]).constraints
     assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
 
@@ -315,8 +315,8 @@ def test_measure_is_what_the_projection_calls_none():
 def test_what_it_knows_survives_a_checkpoint():
     settings = changed({"when": "forgetting", "constraint_source": "solutions"})
     protector, restored = Protector(settings), Protector(settings)
-    protector.see_validation(validation(write=0.9))
-    protector.see_validation(validation(write=0.5))
+    protector.record_validation(validation(write=0.9))
+    protector.record_validation(validation(write=0.5))
     solutions_of(protector).add("write", "p", SOLUTIONS[2])
     restored.restore(json.loads(json.dumps(protector.state())))
     assert restored.active() == ["write"]

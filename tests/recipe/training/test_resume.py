@@ -21,9 +21,9 @@ def test_a_run_goes_on_from_its_own_checkpoint_or_from_the_one_that_is_named():
 def test_what_was_saved_is_taken_over_and_a_checkpoint_of_plain_verl_has_nothing(tmp_path):
     settings = read_settings(composed("experiment=quickstart", "projection=qp"))
     protector, failures = Protector(settings), FailureBuffer(4)
-    protector.see_validation({"skill/sql/accuracy": 0.75})
-    protector.see_training({"train_skill/sql/accuracy": 0.25})
-    failures.see([("t/1", False)])
+    protector.record_validation({"skill/sql/accuracy": 0.75})
+    protector.record_training({"train_skill/sql/accuracy": 0.25})
+    failures.record([("t/1", False)])
     save_state(tmp_path / "global_step_3", protector, failures)
     again, buffer = Protector(settings), FailureBuffer(4)
     load_state(tmp_path / "global_step_3", again, buffer)

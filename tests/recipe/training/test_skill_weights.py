@@ -24,18 +24,20 @@ def test_the_weights_move_against_the_better_skill_by_hand():
 
 def test_a_step_is_judged_by_its_gain_and_by_the_accuracy_times_the_trade():
     made = weights(trade=0.5)
-    made.see({"a": 0.4, "b": 0.4}, {})  # the first step: no gain, and equal
+    made.update({"a": 0.4, "b": 0.4}, {})  # the first step: no gain, and equal
     assert made.weights.tolist() == [0.0, 0.0]
-    made.see({"a": 0.8, "b": 0.4}, {})  # J_a = 0.6: delta = (0.2 + 0.3, 0.2), half of whose difference times p is 0.075
+    made.update(
+        {"a": 0.8, "b": 0.4}, {}
+    )  # J_a = 0.6: delta = (0.2 + 0.3, 0.2), half of whose difference times p is 0.075
     assert made.weights.tolist() == pytest.approx([-0.075, 0.075])
-    made.see({}, {})  # nothing was verified: no gain, the same accuracies
+    made.update({}, {})  # nothing was verified: no gain, the same accuracies
     assert made.accuracy == pytest.approx({"a": 0.6, "b": 0.4})
 
 
 def test_prompts_make_up_for_groups_without_gradient_by_hand():
     made = weights()
     assert made.prompts(12) == [6, 6]
-    made.see({}, {"a": 0.0, "b": 0.5})
+    made.update({}, {"a": 0.0, "b": 0.5})
     assert made.prompts(12) == [4, 8]
     made.zero["b"] = 1.0  # ten times its share at most
     assert made.prompts(11) == [1, 10]
@@ -64,7 +66,7 @@ def see(schedule: PromptSchedule, step: int) -> list[int]:
     """One step, in which `a` is right and `b` is not; its rows."""
     rows = schedule.at(step).rows
     infos = [{"skill": "ab"[row // 100], "acc": float(row < 100), "score": float(row < 100)} for row in rows]
-    schedule.see(infos, [str(row) for row in rows], [str(row) for row in rows])
+    schedule.record(infos, [str(row) for row in rows], [str(row) for row in rows])
     return rows
 
 
@@ -89,20 +91,20 @@ def results(skill: str, /, **right: int) -> list[tuple[str, str, bool | None]]:
 
 def test_a_prompt_is_mastered_when_every_sample_is_right_and_no_more_when_one_fails():
     mastered = MasteredPrompts(2)
-    mastered.see(results("s", a=8, b=7))
+    mastered.record(results("s", a=8, b=7))
     assert mastered.of("s") == ["a"]
-    mastered.see(results("s", a=7))
+    mastered.record(results("s", a=7))
     assert mastered.of("s") == []
-    mastered.see([("s", "c", True), ("s", "c", None)])  # one was not verified: not known to be right
+    mastered.record([("s", "c", True), ("s", "c", None)])  # one was not verified: not known to be right
     assert mastered.of("s") == []
 
 
 def test_the_oldest_mastered_prompt_goes_first_and_each_skill_has_its_own():
     mastered = MasteredPrompts(2)
     for task in "abc":
-        mastered.see(results("s", **{task: 8}))
-    mastered.see(results("t", x=8))
-    mastered.see(results("s", b=8))  # right again: it stays in its place
+        mastered.record(results("s", **{task: 8}))
+    mastered.record(results("t", x=8))
+    mastered.record(results("s", b=8))  # right again: it stays in its place
     assert (mastered.of("s"), mastered.of("t"), mastered.of("u")) == (["b", "c"], ["x"], [])
     again = MasteredPrompts(2)
     again.restore(mastered.state())
@@ -121,14 +123,14 @@ def test_replay_takes_mastered_prompts_in_turn_and_what_is_missing_from_the_stor
     stored = [row for row in made.at(step).rows if row < 100]
     assert len(stored) == 4
     assert made.mastered is not None
-    made.mastered.see(results("a", t30=8, t31=8, gone=8))
+    made.mastered.record(results("a", t30=8, t31=8, gone=8))
     replayed = [row for row in made.at(step).rows if row < 100]
     assert sorted(replayed)[-2:] == [30, 31]
     assert len({*replayed} & {*stored}) >= 2
-    made.mastered.see(results("a", **{f"t{stored[0]}": 8}))  # it is in the store, too
+    made.mastered.record(results("a", **{f"t{stored[0]}": 8}))  # it is in the store, too
     assert len({row for row in made.at(step).rows if row < 100}) == 4
-    made.mastered.see(results("a", **{f"t{stored[0]}": 7}))
-    made.mastered.see(results("a", **{f"t{row}": 8 for row in range(32, 38)}))
+    made.mastered.record(results("a", **{f"t{stored[0]}": 7}))
+    made.mastered.record(results("a", **{f"t{row}": 8 for row in range(32, 38)}))
     turns = [{row for row in made.at(number).rows if row < 100} for number in (step - 1, step)]
     assert turns[0] != turns[1]
     assert turns[0] | turns[1] == set(range(30, 38))

@@ -6,7 +6,7 @@ import torch
 from omegaconf import OmegaConf
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-from rewards.counterfactual.groups import GROUP_RELATIVE, group_advantage, skips, wanted
+from rewards.counterfactual.groups import GROUP_RELATIVE, group_advantage, needs_siblings, skips
 from tests.composing import composed
 
 GATE_SHUT = "credit.zero_advantage=false"
@@ -51,11 +51,11 @@ def test_scores_of_a_group_decide_nothing_for_other_estimators_or_with_kl_in_the
 def test_a_run_skips_equal_groups_where_credit_would_move_nothing(arguments, replays_equal_groups):
     config = composed("experiment=quickstart", "credit=counterfactual", *arguments)
     assert (skips(config) is None) == replays_equal_groups
-    assert wanted(config) != replays_equal_groups
+    assert needs_siblings(config) != replays_equal_groups
     config.credit.methods = ["delete", "replace"]
-    assert wanted(config)
+    assert needs_siblings(config)
     config.credit.methods, config.credit.choice = ["delete"], "informative"
-    assert wanted(config)
+    assert needs_siblings(config)
     config.credit.choice, config.credit.align = "longest", True
-    assert wanted(config)
-    assert not wanted(composed("experiment=quickstart"))
+    assert needs_siblings(config)
+    assert not needs_siblings(composed("experiment=quickstart"))

@@ -10,12 +10,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from data_prep.micro.model import make_tokenizer
-from rewards import compute_score, what_is_read
+from rewards import compute_score, verifier_inputs
 from rewards.counterfactual.groups import GroupBoard, group_advantage
 from rewards.counterfactual.judging import reward_of
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.service import CreditService, RolloutSample
 from rewards.environments import Observation
+from rewards.sample_credit import SampleCredit
 from rewards.sandbox.client.accounting import capped, note
 
 TOKENIZER = make_tokenizer()
@@ -51,7 +52,9 @@ def service(size=1, **options):
     return CreditService(Plan(**options.pop("plan", {})), GroupBoard(size, patience=0.2), **options)
 
 
-def run(*samples, service, judge):
+def run(*samples, service, judge=None):
+    judge = judge or Judge()
+
     async def together():
         return await asyncio.gather(*(service.credit(one, TOKENIZER, judge) for one in samples))
 
@@ -59,11 +62,11 @@ def run(*samples, service, judge):
 
 
 def test_credits_come_with_the_step_of_every_token():
-    (found,) = run(sample(ratio=1.0), service=service(), judge=Judge())
-    assert found["credit_values"].tolist() == [0.5, 0.5]
-    assert found["credit_steps"].tolist() == [0] * 5 + [-1] + [1] * 5 + [-1]
-    assert found["credit_spans"].tolist() == [[0, 5], [6, 11]]
-    assert (found["credit_cause"], found["credit_replays"], found["credit_asked"]) == ("", 2, 2)
+    (found,) = run(sample(ratio=1.0), service=service())
+    assert found.values.tolist() == [0.5, 0.5]
+    assert found.steps.tolist() == [0] * 5 + [-1] + [1] * 5 + [-1]
+    assert found.spans.tolist() == [[0, 5], [6, 11]]
+    assert (found.cause, found.replays, found.asked) == ("", 2, 2)
 
 
 def test_steps_of_siblings_have_equal_keys_where_they_are_the_same_step():
@@ -71,53 +74,49 @@ def test_steps_of_siblings_have_equal_keys_where_they_are_the_same_step():
     group = [
         sample(number, text, ratio) for number, (text, ratio) in enumerate(zip(texts, (1.0, 0.5, 0.0), strict=True))
     ]
-    found = run(*group, service=service(size=3, has_advantage=differ), judge=Judge())
-    assert [one["credit_keys"] for one in found] == [["a =", "b ="], ["b =", "a ="], [""]]
-    alone = run(*group, service=service(), judge=Judge())
-    assert [one["credit_keys"] for one in alone] == [one["credit_keys"] for one in found]
+    found = run(*group, service=service(size=3, has_advantage=differ))
+    assert [one.keys for one in found] == [["a =", "b ="], ["b =", "a ="], [""]]
+    alone = run(*group, service=service())
+    assert [one.keys for one in alone] == [one.keys for one in found]
 
 
 def test_steps_of_other_names_have_equal_keys_where_alignment_is_asked_for():
     texts = [f"def f(n):\n    {name} = n\n    return {name} + {number}" for number, name in enumerate("kt")]
     group = [sample(number, text, 0.0) for number, text in enumerate(texts)]
-    alone = [one["credit_keys"] for one in run(*group, service=service(size=2), judge=Judge())]
+    alone = [one.keys for one in run(*group, service=service(size=2))]
     assert [keys[1] for keys in alone] == ["define f/k =", "define f/t ="]
-    found = run(*group, service=service(size=2, plan={"align": True}), judge=Judge())
-    assert [one["credit_keys"] for one in found] == [["define f", "define f/k =", "define f/return"]] * 2
-    assert [one["credit_replays"] for one in found] == [3, 3]
+    found = run(*group, service=service(size=2, plan={"align": True}))
+    assert [one.keys for one in found] == [["define f", "define f/k =", "define f/return"]] * 2
+    assert [one.replays for one in found] == [3, 3]
 
 
 def test_a_sibling_that_passed_shows_which_step_is_wrong():
     plan = {"methods": ("delete", "replace")}
     group = [sample(0, "b = 3\na = 1", 0.5), sample(1, "a = 1\nb = 2", 1.0)]
-    wrong, passed = run(*group, service=service(size=2, has_advantage=differ, plan=plan), judge=Judge())
-    assert wrong["credit_values"].tolist() == [-0.5, 0.5]
-    assert passed["credit_values"].tolist() == [0.5, 0.5]
+    wrong, passed = run(*group, service=service(size=2, has_advantage=differ, plan=plan))
+    assert wrong.values.tolist() == [-0.5, 0.5]
+    assert passed.values.tolist() == [0.5, 0.5]
 
 
 def test_steps_that_all_siblings_have_are_left_out_and_counted():
     group = [sample(0, "b = 3\na = 1", 0.5), sample(1, "a = 1\nb = 2", 1.0), sample(2, "a = 1\nb = 2", 1.0)]
     credits = service(size=3, has_advantage=differ, plan={"choice": "informative"})
-    found = run(*group, service=credits, judge=Judge())
-    assert [one["credit_equal_steps"] for one in found] == [1, 1, 1]
-    assert [np.isfinite(one["credit_values"]).tolist() for one in found] == [
-        [True, False],
-        [False, True],
-        [False, True],
-    ]
-    assert [one["credit_replays"] for one in found] == [1, 1, 1]
+    found = run(*group, service=credits)
+    assert [one.equal_steps for one in found] == [1, 1, 1]
+    assert [np.isfinite(one.values).tolist() for one in found] == [[True, False]] + [[False, True]] * 2
+    assert [one.replays for one in found] == [1, 1, 1]
 
 
 def test_a_group_that_scored_alike_is_not_replayed_and_leaves_its_budget_to_others():
     judge, group = Judge(), [sample(number, ratio=1.0) for number in range(2)]
     credits = service(size=2, plan={"budget": 1}, has_advantage=differ)
     for found in run(*group, service=credits, judge=judge):
-        assert found["credit_cause"] == "equal_group"
-        assert found["credit_steps"].tolist() == [-1] * 12
+        assert found.cause == "equal_group"
+        assert found.steps.tolist() == [-1] * 12
     assert judge.calls == 0
     others = [sample(0, ratio=1.0, group="h"), sample(1, text="a = 1\nb = 3", ratio=0.5, group="h")]
     found = run(*others, service=credits, judge=judge)
-    assert [np.isfinite(one["credit_values"]).sum() for one in found] == [2, 2]
+    assert [np.isfinite(one.values).sum() for one in found] == [2, 2]
 
 
 def test_equal_programs_of_a_step_are_verified_once():
@@ -125,9 +124,9 @@ def test_equal_programs_of_a_step_are_verified_once():
     group = [sample(number, ratio=1.0) for number in range(4)] + [sample(4, text="x = 1", ratio=0.0)]
     found = run(*group, service=service(size=5, has_advantage=differ), judge=judge)
     assert judge.calls == 3  # the program itself, and without each line
-    assert sum(one["credit_cache_hits"] for one in found) == 9
-    assert sum(one["credit_requests"] for one in found) == 12  # of four samples: the check and two replays
-    assert sum(one["credit_busy_seconds"] for one in found) == 0.75  # what the cache knew cost nothing
+    assert sum(one.cache_hits for one in found) == 9
+    assert sum(one.requests for one in found) == 12  # of four samples: the check and two replays
+    assert sum(one.busy_seconds for one in found) == 0.75  # what the cache knew cost nothing
 
 
 async def test_equal_answers_of_a_group_are_verified_once_and_checked_for_flakiness_all_the_same():
@@ -159,17 +158,17 @@ async def test_an_answer_that_could_not_be_judged_is_not_taken_for_its_equals():
 
 
 def test_siblings_that_never_arrive_are_not_waited_for_forever():
-    (found,) = run(sample(ratio=1.0), service=service(size=8, has_advantage=differ), judge=Judge())
-    assert found["credit_values"].tolist() == [0.5, 0.5]
-    assert found["credit_unmet"] == 1
+    (found,) = run(sample(ratio=1.0), service=service(size=8, has_advantage=differ))
+    assert found.values.tolist() == [0.5, 0.5]
+    assert found.unmet == 1
 
 
 def test_a_masked_sample_has_no_credit_and_does_not_count_as_a_different_score():
     group = [sample(0, ratio=1.0), sample(1, ratio=math.nan, error="infrastructure")]
-    found = run(*group, service=service(size=2, has_advantage=differ), judge=Judge())
-    assert [one["credit_cause"] for one in found] == ["equal_group", "masked"]
-    (alone,) = run(group[1], service=service(), judge=Judge())
-    assert alone["credit_cause"] == "masked"
+    found = run(*group, service=service(size=2, has_advantage=differ))
+    assert [one.cause for one in found] == ["equal_group", "masked"]
+    (alone,) = run(group[1], service=service())
+    assert alone.cause == "masked"
 
 
 def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
@@ -178,18 +177,19 @@ def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
             raise ConnectionError("the board is gone")
 
     credits = CreditService(Plan(), Broken(), has_advantage=differ)
-    (found,) = run(sample(), service=credits, judge=Judge())
-    assert found["credit_cause"] == "failed"
-    assert found["credit_reason"] == "ConnectionError: the board is gone"
-    assert found["credit_steps"].tolist() == [-1] * 12
+    (found,) = run(sample(), service=credits)
+    assert found.cause == "failed"
+    assert found.reason == "ConnectionError: the board is gone"
+    assert found.steps.tolist() == [-1] * 12
     assert "the board is gone" in caplog.text
 
 
-def test_keys_are_the_same_on_every_path():
-    credits = service()
-    paths = [sample(ratio=1.0), sample(text=""), sample(text="x = 1"), sample(error="infrastructure")]
-    keys = {frozenset(found) for found in run(*paths, service=credits, judge=Judge())}
-    assert len(keys) == 1
+def test_a_credit_is_read_from_the_reward_components_as_it_was_written():
+    (found,) = run(sample(ratio=1.0), service=service())
+    info = found.as_info()
+    assert (len(info), info["credit_replays"]) == (21, 2)
+    assert SampleCredit.of_info({"score": 1.0} | info) == found
+    assert SampleCredit.of_info({"score": 1.0}) is None
 
 
 @pytest.mark.parametrize(
@@ -208,15 +208,10 @@ def test_the_reward_of_credit_is_the_share_of_tests(info, expected):
 def test_choices_do_not_depend_on_the_order_of_arrival():
     text = "\n".join(f"a{index} = {index}" for index in range(9))
     first, second = (
-        run(
-            sample(text=text),
-            sample(1, text=PROGRAM),
-            service=service(plan=plan),
-            judge=Judge(),
-        )
+        run(sample(text=text), sample(1, text=PROGRAM), service=service(plan=plan))
         for plan in [{"choice": "uniform", "budget": 3}] * 2
     )
-    assert np.array_equal(first[0]["credit_values"], second[0]["credit_values"], equal_nan=True)
+    assert np.array_equal(first[0].values, second[0].values, equal_nan=True)
 
 
 class Counter:
@@ -251,35 +246,35 @@ def test_turns_in_the_same_state_have_one_key_and_are_replaced_by_what_a_sibling
     texts = ("a = 9", "no\nno\nno", "a = 1"), ("x", "yes", "a = 1\nb = 2")
     group = [trajectory(), trajectory(0.5, 1, texts[0]), trajectory(1.0, 2, texts[1])]
     plan = {"unit": "turn", "methods": ("replace",)}
-    found = run(*group, service=service(size=3, plan=plan), judge=Judge())
-    keys = [one["credit_keys"] for one in found]
+    found = run(*group, service=service(size=3, plan=plan))
+    keys = [one.keys for one in found]
     assert keys[0] == keys[1]
     assert keys[0][0] == keys[2][0] != keys[2][1] != keys[0][1]
     # Only the last action counts: the second sample's is worse than what the first did in the same state.
-    assert found[1]["credit_values"].tolist() == [0.0, -0.5]
-    assert found[0]["credit_values"].tolist() == [0.0, 0.5]
-    assert found[2]["credit_values"][0] == 0.0
-    assert math.isnan(found[2]["credit_values"][1])
+    assert found[1].values.tolist() == [0.0, -0.5]
+    assert found[0].values.tolist() == [0.0, 0.5]
+    assert found[2].values[0] == 0.0
+    assert math.isnan(found[2].values[1])
 
 
 def test_turns_get_credit_by_replay_against_fresh_environments_and_tool_output_gets_none():
     Counter.made = 0
     plan = {"unit": "turn", "methods": ("truncate",)}
-    (found,) = run(trajectory(), service=service(plan=plan), judge=Judge())
-    assert found["credit_values"].tolist() == [0.5, 0.5]
-    assert found["credit_steps"].tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
-    assert found["credit_spans"].tolist() == [[0, 5], [13, 24]]
+    (found,) = run(trajectory(), service=service(plan=plan))
+    assert found.values.tolist() == [0.5, 0.5]
+    assert found.steps.tolist() == [0] * 5 + [-1] * 9 + [1] * 11 + [-1]
+    assert found.spans.tolist() == [[0, 5], [13, 24]]
     assert Counter.made == 3  # the whole, nothing, and the first turn alone
     assert (
-        found["credit_busy_seconds"] == 3 * 0.25 + 3 * 0.25
+        found.busy_seconds == 3 * 0.25 + 3 * 0.25
     )  # of the judge, and of the sandbox that the environments asked, too
 
 
 def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
-    (found,) = run(trajectory(), service=service(), judge=Judge())
-    assert found["credit_values"].tolist() == [0.5, 0.5]
-    assert found["credit_steps"].tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
-    assert found["credit_spans"].tolist() == [[13, 18], [19, 24]]
+    (found,) = run(trajectory(), service=service())
+    assert found.values.tolist() == [0.5, 0.5]
+    assert found.steps.tolist() == [-1] * 14 + [0] * 5 + [-1] + [1] * 5 + [-1]
+    assert found.spans.tolist() == [[13, 18], [19, 24]]
 
 
 async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
@@ -293,8 +288,8 @@ async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_w
     found = await credits.credit(replace(sample(ratio=1.0), continue_prefix=continue_prefix), TOKENIZER, Judge())
     number = sample().number
     assert sorted(given) == [(prefix, (number, draw)) for prefix in ("", "a = 1\n") for draw in (1, 2)]
-    assert found["credit_values"].tolist() == [0.5, 0.0]
-    assert found["credit_generated"] == 24
+    assert found.values.tolist() == [0.5, 0.0]
+    assert found.generated == 24
 
 
 async def test_spo_values_prefixes_at_even_token_counts_and_each_token_has_the_gain_of_its_segment():
@@ -309,8 +304,8 @@ async def test_spo_values_prefixes_at_even_token_counts_and_each_token_has_the_g
     found = await service(plan=plan).credit(one, TOKENIZER, Judge())
     # Eleven tokens in segments of 5 and 6: V(nothing) = 0.5, V(`a = 1`) = 1, and R = 1.
     assert sorted(prefixes) == ["", "", "a = 1", "a = 1"]
-    assert found["credit_values"].tolist() == [0.5] * 5 + [0.0] * 6
-    assert found["credit_steps"].tolist() == [*range(11), -1]
+    assert found.values.tolist() == [0.5] * 5 + [0.0] * 6
+    assert found.steps.tolist() == [*range(11), -1]
 
 
 def test_gigpo_returns_are_discounted_per_turn_and_need_no_replays():
@@ -318,11 +313,11 @@ def test_gigpo_returns_are_discounted_per_turn_and_need_no_replays():
     judge, Counter.made = Judge(), 0
     at_once = replace(trajectory(1.0, 1), turns=trajectory().turns[:1], answer=0)
     found = run(trajectory(0.8), at_once, service=service(size=2, plan=plan), judge=judge)
-    assert found[0]["credit_values"].tolist() == pytest.approx([0.4, 0.8])
-    assert found[1]["credit_values"].tolist() == [1.0]  # of one turn: the others in its state are compared with it
-    assert found[0]["credit_keys"][0] == found[1]["credit_keys"][0]
+    assert found[0].values.tolist() == pytest.approx([0.4, 0.8])
+    assert found[1].values.tolist() == [1.0]  # of one turn: the others in its state are compared with it
+    assert found[0].keys[0] == found[1].keys[0]
     assert (judge.calls, Counter.made) == (0, 0)
-    assert [one["credit_cause"] for one in found] == ["", ""]
+    assert [one.cause for one in found] == ["", ""]
 
 
 class TimeLimited:
@@ -355,10 +350,10 @@ async def test_replays_have_a_few_times_the_answers_own_time_and_a_time_out_is_n
     judge = TimeLimited()
     found = await replayed(judge)
     assert judge.limits == [5.0] + [0.5] * 3
-    assert found["credit_values"][0] == 1.0
-    assert math.isnan(found["credit_values"][1])
-    assert (found["credit_timeouts"], found["credit_unjudged"], found["credit_replays"]) == (1, 0, 2)
-    assert found["credit_busy_seconds"] == pytest.approx(0.5 + 2 * 0.01)
+    assert found.values[0] == 1.0
+    assert math.isnan(found.values[1])
+    assert (found.timeouts, found.unjudged, found.replays) == (1, 0, 2)
+    assert found.busy_seconds == pytest.approx(0.5 + 2 * 0.01)
 
 
 async def test_a_slow_answer_leaves_its_replays_as_much_time():
@@ -371,15 +366,15 @@ async def test_the_time_outs_of_an_answer_that_has_its_own_are_scores():
     judge = TimeLimited(own_times_out=True)
     found = await replayed(judge)
     assert set(judge.limits) == {5.0}
-    assert found["credit_values"].tolist() == [1.0, 0.0]
-    assert found["credit_timeouts"] == 0
+    assert found.values.tolist() == [1.0, 0.0]
+    assert found.timeouts == 0
 
 
 async def test_more_time_outs_than_the_answer_has_are_no_failure_of_the_step():
     found = await replayed(TimeLimited(own_times_out=True, more=1))
-    assert found["credit_values"][0] == 1.0
-    assert math.isnan(found["credit_values"][1])
-    assert found["credit_timeouts"] == 1
+    assert found.values[0] == 1.0
+    assert math.isnan(found.values[1])
+    assert found.timeouts == 1
 
 
 def test_an_answer_beside_a_program_has_its_own_credit():
@@ -390,14 +385,14 @@ def test_an_answer_beside_a_program_has_its_own_credit():
 
     one = RolloutSample("g", 0, ["gsm8k", "42"], text, TOKENIZER.encode(text), {"score": 1.0})
     (found,) = run(one, service=service(plan={"unit": "paragraph"}), judge=judge)
-    assert found["credit_values"].tolist() == [0.0, 1.0]
+    assert found.values.tolist() == [0.0, 1.0]
 
 
 def test_texts_that_read_the_same_are_verified_once():
     judge = Judge()
     texts = [f"{word}\n```python\n{PROGRAM}\n```" for word in ("x", "y")]
     group = [
-        replace(sample(number, text), reads=lambda text: what_is_read("code", text))
+        replace(sample(number, text), reads=lambda text: verifier_inputs("code", text))
         for number, text in enumerate(texts)
     ]
     run(*[replace(one, info={"score": 1.0, "pass_ratio": 1.0}) for one in group], service=service(), judge=judge)
@@ -406,10 +401,10 @@ def test_texts_that_read_the_same_are_verified_once():
 
 def test_one_sample_a_prompt_is_credited_where_the_estimator_gives_it_an_advantage():
     rule = {"has_advantage": group_advantage(GRPO)}
-    (right,) = run(sample(ratio=1.0), service=service(**rule), judge=Judge())
-    assert right["credit_values"].tolist() == [0.5, 0.5]
-    (failed,) = run(sample(ratio=0.0), service=service(**rule), judge=Judge())
-    assert failed["credit_cause"] == "equal_group"
+    (right,) = run(sample(ratio=1.0), service=service(**rule))
+    assert right.values.tolist() == [0.5, 0.5]
+    (failed,) = run(sample(ratio=0.0), service=service(**rule))
+    assert failed.cause == "equal_group"
 
 
 def test_the_score_decides_and_not_the_share_of_tests():
@@ -417,10 +412,10 @@ def test_the_score_decides_and_not_the_share_of_tests():
     shaped = [
         replace(sample(number), info={"score": score, "pass_ratio": 1.0}) for number, score in enumerate([1, 1.5])
     ]
-    assert [one["credit_cause"] for one in run(*shaped, service=service(**rule), judge=Judge())] == ["", ""]
+    assert [one.cause for one in run(*shaped, service=service(**rule))] == ["", ""]
     judge = Judge()
     strict = [replace(sample(number), info={"score": 0.0, "pass_ratio": number / 2}) for number in range(2)]
-    assert [one["credit_cause"] for one in run(*strict, service=service(**rule), judge=judge)] == ["equal_group"] * 2
+    assert [one.cause for one in run(*strict, service=service(**rule), judge=judge)] == ["equal_group"] * 2
     assert judge.calls == 0
 
 
@@ -431,10 +426,10 @@ def test_what_a_step_leaves_of_its_budget_is_not_for_later_steps():
         credits = service(size=2, plan={"budget": 1, "check_flaky": False}, has_advantage=differ)
         for number, step in enumerate(steps[:-1]):
             equal = [replace(sample(one, group=f"equal{number}"), step=step) for one in range(2)]
-            run(*equal, service=credits, judge=Judge())
+            run(*equal, service=credits)
         pair = [sample(0, text, 0.0, "h"), sample(1, text, 1.0, "h")]
-        found = run(*(replace(one, step=steps[-1]) for one in pair), service=credits, judge=Judge())
-        return [int(np.isfinite(one["credit_values"]).sum()) for one in found]
+        found = run(*(replace(one, step=steps[-1]) for one in pair), service=credits)
+        return [int(np.isfinite(one.values).sum()) for one in found]
 
     assert credited(1, 1) == [2, 2]
     assert credited(1, 2) == [1, 1]
@@ -446,10 +441,10 @@ async def test_a_worker_full_of_waiting_samples_lets_further_ones_go_on(monkeypa
     credits = CreditService(Plan(), GroupBoard(8, patience=1e9), has_advantage=differ)
     waiting = [asyncio.create_task(credits.credit(sample(number), TOKENIZER, Judge())) for number in range(2)]
     await asyncio.sleep(0)
-    assert (await credits.credit(sample(2, ratio=1.0), TOKENIZER, Judge()))["credit_unmet"] == 1
+    assert (await credits.credit(sample(2, ratio=1.0), TOKENIZER, Judge())).unmet == 1
     rest = [sample(number, ratio=1.0) for number in range(3, 8)]
     together = await asyncio.gather(*(credits.credit(one, TOKENIZER, Judge()) for one in rest), *waiting)
-    assert [one["credit_unmet"] for one in together] == [1, 1, 1, 1, 0, 0, 0]
+    assert [one.unmet for one in together] == [1, 1, 1, 1, 0, 0, 0]
 
 
 async def test_the_tests_that_each_step_decides_come_with_its_credit():
@@ -464,9 +459,9 @@ async def test_the_tests_that_each_step_decides_come_with_its_credit():
     info = await credits.answers.verdict("g", text, judge)
     one = RolloutSample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
     found = await credits.credit(one, TOKENIZER, judge)
-    assert found["credit_keys"] == ["define f", "define f/if", "define f/if/parameter 1.0 =", "define f/return"]
-    assert found["credit_tests"].tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
-    assert found["credit_values"] == pytest.approx([2 / 3, 1 / 3, 1 / 3, 2 / 3])
+    assert found.keys == ["define f", "define f/if", "define f/if/parameter 1.0 =", "define f/return"]
+    assert found.tests.tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
+    assert found.values == pytest.approx([2 / 3, 1 / 3, 1 / 3, 2 / 3])
 
 
 async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_little_time():
@@ -482,9 +477,9 @@ async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_li
     info = await credits.answers.verdict("g", text, judge)
     one = RolloutSample("g", 0, ["code", truth], text, TOKENIZER.encode(text), info)
     found = await credits.credit(one, TOKENIZER, judge)
-    values = dict(zip((text[start:end] for start, end in found["credit_spans"]), found["credit_values"], strict=True))
+    values = dict(zip((text[start:end] for start, end in found.spans), found.values, strict=True))
     assert math.isnan(values["i += 1"])
     assert values["return i"] == 1.0
-    assert found["credit_timeouts"] == 1
+    assert found.timeouts == 1
     assert limits[0] == 5.0
     assert max(limits[1:]) < 5.0

@@ -107,8 +107,8 @@ async def test_credit_spares_the_replays_of_what_no_test_executed(server: Server
     sample = RolloutSample("g", 0, ["code", truth], code, tokenizer.encode(code), await judge(code))
     service = CreditService(Plan(budget=8, coverage=coverage_on), GroupBoard(1, 1.0))
     found = await service.credit(sample, tokenizer, judge)
-    assert found["credit_values"].tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
-    assert (found["credit_asked"], found["credit_unexecuted"]) == (asked, 5 - asked)
+    assert found.values.tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
+    assert (found.asked, found.unexecuted) == (asked, 5 - asked)
 
 
 PIECES = ["x = 1", "if x:\n    y = 2\nelse:\n    y = 3", "def f():\n    'Text.'", "class C:\n    'Text.'\n    z = 1",

@@ -21,8 +21,8 @@ from rewards.sandbox.inside.outcomes import OUTCOMES, classify_end
 from rewards.sandbox.inside.proxies import Unverifiable
 from rewards.sandbox.inside.remote import ProgramGone, RemoteProgram
 from rewards.sandbox.inside.replies import CalledBack, read_loaded, read_reply, read_verdict
-from rewards.sandbox.worker import calls
-from rewards.sandbox.worker.calls import Call
+from rewards.sandbox.worker import direct_calls
+from rewards.sandbox.worker.direct_calls import Call
 from rewards.sandbox.worker.execution import Child
 from rewards.sandbox.worker.streams import MAX_ANSWER
 from tests.rewards.sandbox.hostile_frames import FIXED, mutated
@@ -49,10 +49,10 @@ def read_by_worker(body: bytes) -> None:
     try:
         reply = read_reply(parse(body))
         if not isinstance(reply, CalledBack):
-            verdict = calls._verdict(CALL, reply)
+            verdict = direct_calls._verdict(CALL, reply)
             assert verdict["outcome"] in OUTCOMES
             assert len(str(verdict)) < 6000
-    except (BadFrame, calls.NeedsJudge):
+    except (BadFrame, direct_calls.NeedsJudge):
         pass
 
 

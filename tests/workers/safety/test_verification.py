@@ -167,7 +167,7 @@ def test_a_skill_that_no_solution_supports_yet_lets_every_step_through_and_has_n
     shards = [torch.tensor([0.0, 0.0])]
     gradients = [torch.tensor([[0.0, 0.0], [1.0, 0.0]])]
     update = SafeUpdate(protection, gradients, snapshot(shards))
-    update.see_levels([math.nan, -0.5])
+    update.record_levels([math.nan, -0.5])
     update.verify([math.nan, -0.5], tries=2)
     assert update.verification is not None
     assert update.verification.floors == [-math.inf, pytest.approx(-0.6)]

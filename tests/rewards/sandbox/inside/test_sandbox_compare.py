@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rewards.sandbox.inside.codec import UNREADABLE, NotData, decode, encode
 from rewards.sandbox.inside.compare import same_output, same_value
 from rewards.sandbox.inside.frames import FrameBuffer, FrameTooLarge, frame, parse, receive_frame
-from rewards.sandbox.worker.calls import as_calls, parse_assert
+from rewards.sandbox.worker.direct_calls import as_calls, parse_assert
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=8)
 hashables = st.recursive(

@@ -19,9 +19,9 @@ from rewards.sandbox.inside.outcomes import KNOWN_GOOD
 from rewards.sandbox.server import metrics, wire
 from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
-from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotFailed, SlotSettings
+from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotSettings, WorkerFailed
 from rewards.sandbox.worker import zygote
-from rewards.sandbox.worker.execution import Child, End, Limits, Server, SlotBroken
+from rewards.sandbox.worker.execution import Child, End, Limits, Server, WorkerUnusable
 from tests.rewards.sandbox.conftest import ServerProcess
 
 Script = Callable[["Worker"], Awaitable[None]]
@@ -233,7 +233,7 @@ async def test_half_an_answer_is_a_failure_and_the_next_worker_starts_afresh(pla
     played += [half, honest]
     slot = Slot(0, SlotSettings())
     await slot.start()
-    with pytest.raises(SlotFailed):
+    with pytest.raises(WorkerFailed):
         await printed(slot, job(1))
     slot.kill()
     await slot.start()
@@ -270,7 +270,7 @@ async def test_a_slot_takes_no_second_job(played: list[Script]) -> None:
     await slot.start()
     first = asyncio.create_task(printed(slot, job(1)))
     await asyncio.sleep(0.01)
-    with pytest.raises(SlotFailed, match="another job"):
+    with pytest.raises(WorkerFailed, match="another job"):
         await printed(slot, job(2))
     first.cancel()
     slot.kill()
@@ -324,7 +324,7 @@ async def test_a_worker_stops_at_a_message_that_its_job_does_not_expect() -> Non
             running = asyncio.create_task(printed(slot, job(1, sleep=5.0)))
             await asyncio.sleep(0.3)
             slot._link.transport.write(frame(message))
-            with pytest.raises(SlotFailed, match="another message"):
+            with pytest.raises(WorkerFailed, match="another message"):
                 await asyncio.wait_for(running, 4)
 
 
@@ -368,7 +368,7 @@ def test_another_childs_report_breaks_the_slot(ask: Callable[[Child], object], k
     with launched() as (_, _, before), launched() as (child, link, token):
         assert token != before
         link.send(zygote.REPORT.pack(before, kind, 0, zygote.NOT_KILLED, 0.5))
-        with pytest.raises(SlotBroken):
+        with pytest.raises(WorkerUnusable):
             ask(child)
         assert child.report is None
 

@@ -29,7 +29,7 @@ from rewards.sandbox.server import pool as pool_module
 from rewards.sandbox.server import slot, wire
 from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
-from rewards.sandbox.server.slot import SlotFailed, SlotSettings
+from rewards.sandbox.server.slot import SlotSettings, WorkerFailed
 from rewards.sandbox.worker.folders import empty_folder, open_inside
 from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, ServerProcess, locked, start_server, user_kinds
 
@@ -162,7 +162,7 @@ async def test_a_stalled_worker_is_replaced_and_its_program_runs_again(
             assert worker.process is not None
             os.kill(worker.process.pid, signal.SIGSTOP)
         outcomes = []
-        with contextlib.nullcontext() if stalled < 3 else pytest.raises(SlotFailed, match="stalled"):
+        with contextlib.nullcontext() if stalled < 3 else pytest.raises(WorkerFailed, match="stalled"):
             # Where it meets stalled workers only, nothing needs the time.
             async for results, _ in pool.results(run_job(request(1.0 if stalled == 1 else 0.1), 512)):
                 outcomes += [(result["outcome"], result["stdout"]) for result in results]
