@@ -24,6 +24,8 @@ from recipe.records.versions import KEY, VERSION, RecordsError, check_version
 SUFFIX = ".jsonl.xz"
 EARLIER_SUFFIX = ".jsonl.gz"
 """Of files that were gzipped, which are still read and added to."""
+# pb=0: digits of a text are at no multiple of four bytes, which the default expects; 2% smaller.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0}]
 FORMAT = "verl-skillcredit runs"
 
 # A configuration or part of one.
@@ -103,7 +105,7 @@ def write(path: Path, runs: Sequence[KeptRun]) -> None:
     metrics = sorted({name for column in columns for name in column})
     lines += [{"metric": name, "runs": [column.get(name) for column in columns]} for name in metrics]
     text = _lines(lines, separators=(",", ":")).encode()
-    packed = gzip.compress(text, mtime=0) if is_earlier(path) else lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)
+    packed = gzip.compress(text, mtime=0) if is_earlier(path) else lzma.compress(text, filters=FILTERS)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_bytes(packed)
