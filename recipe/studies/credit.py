@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known_stage, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
+from recipe.studies.experiments import stated
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
@@ -176,10 +175,7 @@ STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
 
 def _rate(name: str) -> float:
     """The learning rate that the task's experiment states."""
-    folder = Path(__file__).parents[2] / "configs" / "experiment"
-    files = (folder / f"credit_{name}.yaml", folder / "evidence_a.yaml")
-    found = [OmegaConf.select(OmegaConf.load(file), RATE) for file in files]
-    return float(next(rate for rate in found if rate is not None))
+    return float(stated(f"credit_{name}", RATE))
 
 
 def _compare(
