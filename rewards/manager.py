@@ -1,5 +1,6 @@
-"""Reward manager for verl: samples that could not be verified are masked and counted, never scored, and the samples
-of a training step get credits for their steps.
+"""Reward manager for verl: it scores samples, and gives those of a training step credits for their steps.
+
+Samples that could not be verified are masked and counted, never scored.
 """
 
 import logging
