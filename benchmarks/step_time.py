@@ -1,14 +1,14 @@
 """Cost of some overrides per training step: alternating pairs of whole runs on the real stack.
 
-    python benchmarks/step_time.py --other "credit=counterfactual credit.budget=4" experiment=quickstart
-    python benchmarks/step_time.py --other projection=qp experiment=quickstart
-    python benchmarks/step_time.py --base projection=off --other "projection=qp projection.protected=[write,repair]" \
+    python -m benchmarks.step_time --other "credit=counterfactual credit.budget=4" experiment=quickstart
+    python -m benchmarks.step_time --other projection=qp experiment=quickstart
+    python -m benchmarks.step_time --base projection=off --other "projection=qp projection.protected=[write,repair]" \
         experiment=paper_b protocol.skill_sequence=[sql] protocol.stage_steps=12
     # a closed loop, verification included: two protected skills (steps 17 to 24 of three stages of 8), and all mixed
     # (once 16 solutions of each skill are stored)
-    python benchmarks/step_time.py --steps 24 --skip 18 --test-freq 8 --base arm=grpo --other arm=closed_loop \
+    python -m benchmarks.step_time --steps 24 --skip 18 --test-freq 8 --base arm=grpo --other arm=closed_loop \
         experiment=paper_b protocol.skill_sequence=[write,repair,sql]
-    python benchmarks/step_time.py --steps 24 --skip 14 --base arm=grpo --other arm=closed_loop experiment=quickstart \
+    python -m benchmarks.step_time --steps 24 --skip 14 --base arm=grpo --other arm=closed_loop experiment=quickstart \
         protocol.every_skill=true
 
 Each pair is a run with the base overrides and one with the others, in alternating order, on the same prompts (same
@@ -32,11 +32,9 @@ from pathlib import Path
 
 import psutil
 
+from recipe.records.run_directory import RunDirectory
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from recipe.records.run_directory import RunDirectory  # noqa: E402
-
 SKIPPED = 2
 STEP = "timing_s/step"
 PROCESSOR = "processor_seconds.json"
