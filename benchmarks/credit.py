@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks.step_time import processor_seconds
+from benchmarks.sandbox_server import processor_seconds
 from data_prep.micro.lines import NAMES, line_tests, random_lines, source_of, with_wrong_lines
 from data_prep.micro.model import make_tokenizer
 from rewards import compute_score, what_is_read

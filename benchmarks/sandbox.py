@@ -91,12 +91,12 @@ async def repeated(
 ) -> float:
     """Print the median of several runs; `once` returns a rate and the number of units it ran."""
     await once()
-    before, count, rates = processor_seconds(pid), 0, []
+    before, count, rates = processor_seconds(pid) + time.process_time(), 0, []
     for _ in range(runs):
         rate, units = await once()
         rates.append(rate)
         count += units
-    cost = (processor_seconds(pid) - before) / count
+    cost = (processor_seconds(pid) + time.process_time() - before) / count
     free = len(os.sched_getaffinity(0)) / cost
     print(f"{name:46s} {spread(rates)} {unit}; {cost * 1e3:.2f} ms of processor each: {free:.0f} with free processors")
     return statistics.median(rates)

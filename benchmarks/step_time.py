@@ -20,7 +20,6 @@ from run to run. Finished runs are reused.
 """
 
 import argparse
-import contextlib
 import json
 import re
 import statistics
@@ -30,8 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
+from benchmarks.sandbox_server import processor_seconds
 from recipe.records.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,15 +111,6 @@ def train(command: Sequence[str], run: RunDirectory, steps: int, skip: int = SKI
         raise subprocess.CalledProcessError(process.returncode, command)
     seconds = (spent[steps] - spent[skip]) / (steps - skip)
     (run.path / PROCESSOR).write_text(json.dumps(seconds))
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor seconds used so far by a process and its descendants, including terminated children."""
-    total = 0.0
-    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # user, system, and both of children
-    return total
 
 
 def median_of(run: RunDirectory, metric: str, skip: int) -> float:
