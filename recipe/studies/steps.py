@@ -189,7 +189,7 @@ class Steps:
                         return
                 run()
                 return
-            with alone(files.folder):
+            with alone(files.folder, files.folder / ".lock"):
                 files.make(run)
         except (MadeFilesError, OSError) as error:
             raise Stopped(str(error)) from error
