@@ -109,14 +109,14 @@ def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
         f"arm={listed(given.arms or 'grpo')}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
-    return _compare(steps, name, f"{name}_rates", [chosen], overrides)
+    return _start_and_compare(steps, name, f"{name}_rates", [chosen], overrides)
 
 
 def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
     given, task = steps.options, TASKS[name]
     runs = list(_at_their_rates(task, (given.arms or task.arms).split(), (given.seeds or task.seeds).split()))
-    return _compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
+    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
 
 
 def _at_their_rates(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -146,7 +146,7 @@ def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     plain = [arm for arm in arms if arm not in changed]
     runs = list(_at_their_rates(TASKS[name], plain, seeds.split())) if plain else []
     runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
-    return _compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
+    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
 
 
 def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
@@ -161,7 +161,7 @@ def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         f"data.seed={listed(given.seeds or AGENTS.seeds)}", f"arm={listed(given.arms or AGENTS.arms)}",
         f"run.name={ARM}.{SEED}",
     )  # fmt: skip
-    return _compared(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
+    return _compare(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
 
 
 STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
@@ -178,16 +178,16 @@ def _rate(name: str) -> float:
     return float(stated(f"credit_{name}", RATE))
 
 
-def _compare(
+def _start_and_compare(
     steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
 ) -> int:
-    """Make the task's start and compare runs from it; see `_compared`."""
+    """Make the task's start and compare runs from it; see `_compare`."""
     task, earlier = TASKS[name], Path(steps.options.start, name, "model")
     steps.micro_start(task.data, *task.start, *(("--model", str(earlier)) if steps.options.start else ()))
-    return _compared(steps, task, f"credit_{name}", title, runs, overrides, *report)
+    return _compare(steps, task, f"credit_{name}", title, runs, overrides, *report)
 
 
-def _compared(
+def _compare(
     steps: Steps, task: CreditTask, experiment: str, title: str, runs: Sequence[tuple[str, ...]],
     overrides: tuple[str, ...], *report: str,
 ) -> int:  # fmt: skip
