@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,21 @@ class TrainedModel:
     optimizer_offload: bool
     offload_policy: bool
     resharded: bool
+
+
+@dataclass(frozen=True)
+class EngineSizes:
+    """Sizes of one vLLM engine. share: of a GPU's memory. sleeps: frees its cache while the trainer works."""
+
+    tensor_parallel: int
+    weight_bytes: int
+    share: float
+    sleeps: bool
+    cuda_graphs: bool
+    max_model_len: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    cpu_cache_gib: float
 
 
 @dataclass(frozen=True)
@@ -78,15 +94,7 @@ class RunSizes(PassSizes):
     prompts: int
     mini_batch_prompts: int
     answers: int
-    tensor_parallel: int
-    rollout_bytes: int
-    rollout_share: float
-    rollout_sleeps: bool
-    cuda_graphs: bool
-    max_model_len: int | None
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    cpu_cache_gib: float
+    engine: EngineSizes
 
     @property
     def world(self) -> int:
@@ -105,7 +113,7 @@ class RunSizes(PassSizes):
     @property
     def replicas(self) -> int:
         """Number of vLLM engines."""
-        return max(self.world // self.tensor_parallel, 1)
+        return max(self.world // self.engine.tensor_parallel, 1)
 
     @property
     def samples_per_rank(self) -> int:
@@ -200,21 +208,27 @@ def read_sizes(config: DictConfig) -> RunSizes:
         prompts=config.data.train_batch_size,
         mini_batch_prompts=actor.ppo_mini_batch_size,
         answers=rollout.n,
-        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
-        rollout_bytes=BYTES[rollout.dtype],
-        rollout_share=rollout.gpu_memory_utilization,
-        rollout_sleeps=rollout.free_cache_engine,
-        cuda_graphs=not rollout.enforce_eager,
-        max_model_len=rollout.max_model_len,
-        max_num_seqs=rollout.max_num_seqs,
-        max_num_batched_tokens=rollout.max_num_batched_tokens,
-        cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
+        engine=_engine_sizes(rollout, environment),
     )
     if dynamic:
         return sizes
     update, log_prob = actor.ppo_micro_batch_size_per_gpu, rollout.log_prob_micro_batch_size_per_gpu
     counted = sizes.with_micro_batches(update or 1, log_prob or 1)
     return replace(counted, micro_batch=update, log_prob_micro_batch=log_prob)
+
+
+def _engine_sizes(rollout: DictConfig, environment: Mapping[str, str]) -> EngineSizes:
+    return EngineSizes(
+        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
+        weight_bytes=BYTES[rollout.dtype],
+        share=rollout.gpu_memory_utilization,
+        sleeps=rollout.free_cache_engine,
+        cuda_graphs=not rollout.enforce_eager,
+        max_model_len=rollout.max_model_len,
+        max_num_seqs=rollout.max_num_seqs,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
+    )
 
 
 def is_packed(model: DictConfig, device: str) -> bool:
