@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,15 +165,14 @@ def read_sizes(config: DictConfig) -> RunSizes:
         warnings.simplefilter("ignore")  # verl warns that GRPO has no critic
         has_critic = need_critic(config)
     actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
-    engine = actor.fsdp_config
+    fsdp = actor.fsdp_config
     sequence = config.data.max_prompt_length + config.data.max_response_length
     dynamic = actor.use_dynamic_bsz
-    sequence_parallel = max(actor.ulysses_sequence_parallel_size, engine.ulysses_sequence_parallel_size)
-    trained = training_options(model, engine)
+    sequence_parallel = max(actor.ulysses_sequence_parallel_size, fsdp.ulysses_sequence_parallel_size)
+    trained = training_options(model, fsdp)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
-    environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
     packed = is_packed(model, config.trainer.device)
     sizes = RunSizes(
         on_cpu=config.trainer.device == "cpu",
@@ -189,10 +187,10 @@ def read_sizes(config: DictConfig) -> RunSizes:
         random_signs=settings.projection.control == "random_signs",
         penalty=settings.penalty.kind,
         agop_parts=settings.agop.parts if settings.agop.every else 0,
-        fsdp_size=engine.fsdp_size,
+        fsdp_size=fsdp.fsdp_size,
         sequence_parallel=sequence_parallel,
         checkpointing=model.enable_gradient_checkpointing,
-        deferred_gradients=engine.use_no_sync_for_gradient_accumulation,
+        deferred_gradients=fsdp.use_no_sync_for_gradient_accumulation,
         fused_logits=model.use_fused_kernels,
         chunked_entropy=actor.entropy_from_logits_with_chunking,
         entropy_in_loss=bool(actor.entropy_coeff) or actor.calculate_entropy,
@@ -208,7 +206,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         prompts=config.data.train_batch_size,
         mini_batch_prompts=actor.ppo_mini_batch_size,
         answers=rollout.n,
-        engine=_engine_sizes(rollout, environment),
+        engine=_engine_sizes(config),
     )
     if dynamic:
         return sizes
@@ -217,7 +215,9 @@ def read_sizes(config: DictConfig) -> RunSizes:
     return replace(counted, micro_batch=update, log_prob_micro_batch=log_prob)
 
 
-def _engine_sizes(rollout: DictConfig, environment: Mapping[str, str]) -> EngineSizes:
+def _engine_sizes(config: DictConfig) -> EngineSizes:
+    rollout = config.actor_rollout_ref.rollout
+    environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
     return EngineSizes(
         tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
         weight_bytes=BYTES[rollout.dtype],
