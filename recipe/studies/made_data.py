@@ -11,12 +11,13 @@ MICRO_ROWS = ("train.parquet", "val.parquet", "test.parquet", "sft_*.parquet")
 """Files of data_prep.micro; its folder may also hold models and demonstrations of episodes."""
 
 
-def judge_files(options: Sequence[str]) -> tuple[Path, ...]:
+def judge_files(options: Sequence[str], configs: Path = CONFIGS) -> tuple[Path, ...]:
     """The files that settle how solutions are judged, if the options of a module of data_prep name an experiment."""
     if "--experiment" not in options:
         return ()
     name = options[options.index("--experiment") + 1]
-    return (CONFIGS / "train.yaml", *config_files("reward/verified"), *config_files(f"experiment/{name}"))
+    inherited = (*config_files("reward/verified", configs), *config_files(f"experiment/{name}", configs))
+    return (configs / "train.yaml", *inherited)
 
 
 def left_out_rows(options: Sequence[str]) -> tuple[Path, ...]:
