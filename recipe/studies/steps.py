@@ -232,7 +232,7 @@ class Steps:
         given = self.options
         how = ["--experiment", experiment, "--max-tokens", given.length, *self.thinking]
         settings = {"evaluate": f"{' '.join(how)} {' '.join(options)} {given.evaluate}"}
-        self.claim(MadeWith(out, {"model": model}, data | _files(experiment), settings))
+        self.claim(MadeWith(out, {"model": model}, {**data, **_files(experiment)}, settings))
         if self.have(out, "metrics.json"):
             return
         files = [f"{name}={path}" for name, path in data.items()]
