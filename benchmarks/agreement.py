@@ -1,7 +1,7 @@
 """Agreement of the sandbox's `check` with a plain `exec` harness: share of equal verdicts, and all differences.
 
-    python benchmarks/agreement.py                                   # the project's own sets
-    python benchmarks/agreement.py --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
+    python -m benchmarks.agreement                                   # the project's own sets
+    python -m benchmarks.agreement --mbpp FILE [FILE] --humaneval FILE --mutants 2000 --out FOLDER
 
 FILE: MBPP as JSON Lines (full) or JSON (sanitized), HumanEval as JSON Lines. All reference solutions run, and mutants
 of them (data_prep/sources/bugs.py). The harness (agreements/plain.py) runs them unprotected: trusted programs only.
@@ -25,13 +25,10 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binomtest
 
-# Replaces this file's folder, which has modules with the same names as the packages.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-
-from benchmarks.agreements.rows import AgreementRow, as_printed, humaneval, idioms, mbpp, mutated, own  # noqa: E402
-from benchmarks.agreements.verdicts import Comparison, VerdictDifference, Verdicts, differences, tests_run  # noqa: E402
-from benchmarks.sandbox_server import running_server  # noqa: E402
-from rewards.sandbox import Sandbox  # noqa: E402
+from benchmarks.agreements.rows import AgreementRow, as_printed, humaneval, idioms, mbpp, mutated, own
+from benchmarks.agreements.verdicts import Comparison, VerdictDifference, Verdicts, differences, tests_run
+from benchmarks.sandbox_server import running_server
+from rewards.sandbox import Sandbox
 
 SECONDS = 3.0
 GOAL = 0.998

@@ -1,6 +1,6 @@
 """Kill a process of a run with SIGKILL at a random time, start the run again, and compare it with one left alone.
 
-    python benchmarks/chaos.py --runs 30
+    python -m benchmarks.chaos --runs 30
 
 Victims in turn: the command, verl's task runner, the actor, vLLM's engine, a reward worker, the sandbox's server, the
 raylet. A run either continues or ends with a message; the same command then resumes from its last checkpoint. Printed
@@ -23,11 +23,9 @@ from pathlib import Path
 
 import psutil
 
+from recipe.records.run_directory import RunDirectory
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from recipe.records.run_directory import RunDirectory  # noqa: E402
-
 NAME = "chaos"
 MARK = "SKILLCREDIT_CHAOS"
 STEPS, SAVED_EVERY = 6, 2

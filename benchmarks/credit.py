@@ -1,7 +1,7 @@
 """Cost of counterfactual replay: replays per second, time by K and length, and time while samples are generated.
 
-    python benchmarks/credit.py [--samples 64] [--repeats 3]
-    python benchmarks/credit.py --step [--repeats 3]
+    python -m benchmarks.credit [--samples 64] [--repeats 3]
+    python -m benchmarks.credit --step [--repeats 3]
 
 Runs the real estimation and the real sandbox (embedded, isolation on) on synthetic solutions, no two alike, so that no
 cache helps; also by kind of intervention, in groups of eight of which half fail. In the last part samples arrive evenly
@@ -22,25 +22,20 @@ import asyncio
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.step_time import processor_seconds  # noqa: E402
-from data_prep.micro.lines import NAMES, line_tests, random_lines, source_of, with_wrong_lines  # noqa: E402
-from data_prep.micro.model import make_tokenizer  # noqa: E402
-from rewards import compute_score, verifier_inputs  # noqa: E402
-from rewards.counterfactual.groups import GroupBoard  # noqa: E402
-from rewards.counterfactual.plan import Plan  # noqa: E402
-from rewards.counterfactual.replay import Sibling, estimate  # noqa: E402
-from rewards.counterfactual.service import CreditService, RolloutSample  # noqa: E402
-from rewards.verifiers.code import CodeTruth  # noqa: E402
+from benchmarks.sandbox_server import processor_seconds
+from data_prep.micro.lines import NAMES, line_tests, random_lines, source_of, with_wrong_lines
+from data_prep.micro.model import make_tokenizer
+from rewards import compute_score, verifier_inputs
+from rewards.counterfactual.groups import GroupBoard
+from rewards.counterfactual.plan import Plan
+from rewards.counterfactual.replay import Sibling, estimate
+from rewards.counterfactual.service import CreditService, RolloutSample
+from rewards.verifiers.code import CodeTruth
 
 PROMPTS, ANSWERS, WRONG = 16, 8, 0.16
 BUDGETS = (0, 4, 20)

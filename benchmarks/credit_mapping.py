@@ -1,6 +1,6 @@
 """Time of ``shape_advantages`` on one CPU thread, for 1024 responses of 8192 tokens (the target is 150 ms).
 
-OMP_NUM_THREADS=1 python benchmarks/credit_mapping.py
+OMP_NUM_THREADS=1 python -m benchmarks.credit_mapping
 """
 
 import argparse

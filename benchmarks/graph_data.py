@@ -1,18 +1,14 @@
 """Time to make hard graph problems: processor seconds per task, and share of proved optima.
 
-    python benchmarks/graph_data.py
-    python benchmarks/graph_data.py --tasks ged --problems 100
+    python -m benchmarks.graph_data
+    python -m benchmarks.graph_data --tasks ged --problems 100
 
 The figure for 1,000 problems is for one core; `data_prep.graphs.suite` uses all cores. Levels 4 and 5 alternate.
 """
 
 import argparse
 import random
-import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_prep.graphs.problems import TASKS
 

@@ -1,7 +1,7 @@
 """Recall and false alarms of `data_prep.audit_tests` on weak suites that are planted: one test of each problem is kept.
 
-    python benchmarks/planted_tests.py
-    python benchmarks/planted_tests.py --problems 50 --line 0.9
+    python -m benchmarks.planted_tests
+    python -m benchmarks.planted_tests --problems 50 --line 0.9
 
 The problems are those of the micro and the English suite, whose tests reject every plausible wrong answer that their
 generators list. These answers, which the audit does not see, decide which planted suites are weak: those that accept
@@ -11,12 +11,8 @@ more than a share of 1 - line of them.
 import argparse
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from data_prep.english import coding
 from data_prep.english.problem import EnglishProblem, Unsuitable

@@ -1,7 +1,7 @@
 """Time of the projection, in multiples of t = one read of the S + 1 gradients in the same run.
 
-    OMP_NUM_THREADS=1 python benchmarks/projection.py
-    python benchmarks/projection.py --device cuda --parameters 1e6 1e7 1e8
+    OMP_NUM_THREADS=1 python -m benchmarks.projection
+    python -m benchmarks.projection --device cuda --parameters 1e6 1e7 1e8
 
 ``trigger``: a step that violates nothing, Gram matrix of the constraints known (they serve several steps).
 ``qp, known gram``: a step that violates every constraint, Gram matrix known. ``qp``: the same, with the Gram matrix

@@ -1,8 +1,8 @@
 """Speed of the verifiers on one core: checks per second of processor time, median and quartiles over several runs.
 
-    OMP_NUM_THREADS=1 python benchmarks/rewards.py
-    OMP_NUM_THREADS=1 python benchmarks/rewards.py --only tsp gsm8k --nodes 60 --runs 31
-    python benchmarks/rewards.py hostile
+    OMP_NUM_THREADS=1 python -m benchmarks.rewards
+    OMP_NUM_THREADS=1 python -m benchmarks.rewards --only tsp gsm8k --nodes 60 --runs 31
+    python -m benchmarks.rewards hostile
 
 `judge` is the verifier on a parsed row, `compute_score` the whole work of a reward worker for one more answer of a
 group: settings, guardrails, verdict. Programs and queries run in the sandbox: benchmarks/sandbox.py.
@@ -15,15 +15,10 @@ import asyncio
 import json
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
-
-# Before this file's folder, since this file has the same name as the package.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.answers import hostile
 from rewards import compute_score, registry

@@ -1,10 +1,10 @@
 """Speed and endurance of the sandbox. Not a test: it prints measurements.
 
-    python benchmarks/sandbox.py speed        # /run_code, /run_batch, the client; medians over several runs
-    python benchmarks/sandbox.py scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
-    python benchmarks/sandbox.py soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
-    python benchmarks/sandbox.py hostile      # honest callers next to hostile ones, one worker; the slowest frame
-    python benchmarks/sandbox.py pairs --other FOLDER   # /run_code, alternating with another checkout of the project
+    python -m benchmarks.sandbox speed        # /run_code, /run_batch, the client; medians over several runs
+    python -m benchmarks.sandbox scaling      # 1 and 2 workers, 1, 4, 16, 64 callers
+    python -m benchmarks.sandbox soak         # 20,000 programs, 1 in 10 hostile: classes, memory, processes left
+    python -m benchmarks.sandbox hostile      # honest callers next to hostile ones, one worker; the slowest frame
+    python -m benchmarks.sandbox pairs --other FOLDER   # /run_code, alternating with another checkout of the project
 
 The server runs in a separate process with isolation on; the load generator runs on the same machine and shares its
 cores. In addition to the rates, the total processor time per program is printed: on a shared machine it shows the rates
@@ -25,8 +25,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.sandbox_server import memory_mib, processor_seconds, running_server, tree
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
@@ -93,12 +91,12 @@ async def repeated(
 ) -> float:
     """Print the median of several runs; `once` returns a rate and the number of units it ran."""
     await once()
-    before, count, rates = processor_seconds(pid), 0, []
+    before, count, rates = processor_seconds(pid) + time.process_time(), 0, []
     for _ in range(runs):
         rate, units = await once()
         rates.append(rate)
         count += units
-    cost = (processor_seconds(pid) - before) / count
+    cost = (processor_seconds(pid) + time.process_time() - before) / count
     free = len(os.sched_getaffinity(0)) / cost
     print(f"{name:46s} {spread(rates)} {unit}; {cost * 1e3:.2f} ms of processor each: {free:.0f} with free processors")
     return statistics.median(rates)

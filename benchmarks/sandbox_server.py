@@ -6,10 +6,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,31 +35,18 @@ def running_server(workers: int, root: Path = ROOT) -> Iterator[tuple[str, int]]
         process.wait()
 
 
-def processor_seconds(pid: int) -> float:
-    """Processor time of a server, all its processes and programs, and of this load generator."""
-    ticks = 0
-    for process in tree(pid):
-        try:
-            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]))
-        except (OSError, ValueError):
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
-
-
-def tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[psutil.Process]:
     """A process and all its descendants."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-    found, layer = {pid}, {pid}
-    while layer:
-        layer = {child for child, parent in parents.items() if parent in layer} - found
-        found |= layer
-    return sorted(found)
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor seconds used so far by a process and its descendants, including terminated children."""
+    total = 0.0
+    for process in tree(pid):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])  # user, system, and both of children
+    return total
 
 
 def memory_mib(pid: int) -> float:
@@ -66,7 +54,7 @@ def memory_mib(pid: int) -> float:
     total = 0
     for process in tree(pid):
         try:
-            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+            text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
             total += int(re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE).group(1))  # type: ignore[union-attr]
         except OSError:
             continue

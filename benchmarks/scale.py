@@ -1,6 +1,6 @@
 """Where a step of a large run waits, and how many sandbox cores it needs: a discrete simulation.
 
-    python benchmarks/scale.py        # 1,024 prompts x 16 samples of up to 8,192 tokens on 256 GPUs (--help: others)
+    python -m benchmarks.scale        # 1,024 prompts x 16 samples of up to 8,192 tokens on 256 GPUs (--help: others)
 
 An answer is judged by the next free core of any node's sandbox, then its replays; `by group` once its whole group is
 judged. The update begins when nothing is left to judge. Costs of sandbox, replays and driver are this project's

@@ -1,6 +1,6 @@
 """Parts of a training step on a CPU, tokens per second, share of the processor's matrix throughput, and memory.
 
-    python benchmarks/step_parts.py outputs/three_questions/NAME outputs/pretrained/NAME
+    python -m benchmarks.step_parts outputs/three_questions/NAME outputs/pretrained/NAME
 
 Reads finished runs, without the first step of each. Medians over steps and the range; seconds until the first step.
 The throughput is that of one large product in the run's precision, measured here with all cores: run this on the
@@ -13,7 +13,6 @@ used at the end of an update, the largest of all steps.
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +21,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from recipe.capacity.model_shape import ModelShape, shape_of  # noqa: E402
-from recipe.records.run_directory import RunDirectory  # noqa: E402
-from workers.cpu.processor import threads_per_rank  # noqa: E402
+from recipe.capacity.model_shape import ModelShape, shape_of
+from recipe.records.run_directory import RunDirectory
+from workers.cpu.processor import threads_per_rank
 
 SKIPPED = 1
 MEMORY = {"trainer": "actor/perf/max_memory_allocated_gb", "machine": "actor/perf/cpu_memory_used_gb"}

@@ -1,14 +1,14 @@
 """Cost of some overrides per training step: alternating pairs of whole runs on the real stack.
 
-    python benchmarks/step_time.py --other "credit=counterfactual credit.budget=4" experiment=quickstart
-    python benchmarks/step_time.py --other projection=qp experiment=quickstart
-    python benchmarks/step_time.py --base projection=off --other "projection=qp projection.protected=[write,repair]" \
+    python -m benchmarks.step_time --other "credit=counterfactual credit.budget=4" experiment=quickstart
+    python -m benchmarks.step_time --other projection=qp experiment=quickstart
+    python -m benchmarks.step_time --base projection=off --other "projection=qp projection.protected=[write,repair]" \
         experiment=paper_b protocol.skill_sequence=[sql] protocol.stage_steps=12
     # a closed loop, verification included: two protected skills (steps 17 to 24 of three stages of 8), and all mixed
     # (once 16 solutions of each skill are stored)
-    python benchmarks/step_time.py --steps 24 --skip 18 --test-freq 8 --base arm=grpo --other arm=closed_loop \
+    python -m benchmarks.step_time --steps 24 --skip 18 --test-freq 8 --base arm=grpo --other arm=closed_loop \
         experiment=paper_b protocol.skill_sequence=[write,repair,sql]
-    python benchmarks/step_time.py --steps 24 --skip 14 --base arm=grpo --other arm=closed_loop experiment=quickstart \
+    python -m benchmarks.step_time --steps 24 --skip 14 --base arm=grpo --other arm=closed_loop experiment=quickstart \
         protocol.every_skill=true
 
 Each pair is a run with the base overrides and one with the others, in alternating order, on the same prompts (same
@@ -20,7 +20,6 @@ from run to run. Finished runs are reused.
 """
 
 import argparse
-import contextlib
 import json
 import re
 import statistics
@@ -30,13 +29,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
+from benchmarks.sandbox_server import processor_seconds
+from recipe.records.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from recipe.records.run_directory import RunDirectory  # noqa: E402
-
 SKIPPED = 2
 STEP = "timing_s/step"
 PROCESSOR = "processor_seconds.json"
@@ -115,15 +111,6 @@ def train(command: Sequence[str], run: RunDirectory, steps: int, skip: int = SKI
         raise subprocess.CalledProcessError(process.returncode, command)
     seconds = (spent[steps] - spent[skip]) / (steps - skip)
     (run.path / PROCESSOR).write_text(json.dumps(seconds))
-
-
-def processor_seconds(pid: int) -> float:
-    """Processor seconds used so far by a process and its descendants, including terminated children."""
-    total = 0.0
-    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # user, system, and both of children
-    return total
 
 
 def median_of(run: RunDirectory, metric: str, skip: int) -> float:

@@ -1,7 +1,7 @@
 """Agreement with verl's own scorers on answers without tricks, and seconds per answer of both.
 
-    python benchmarks/stock_scorers.py --answers 1000 --out DIR
-    python benchmarks/stock_scorers.py --answers 100 --sources math_dapo taco
+    python -m benchmarks.stock_scorers --answers 1000 --out DIR
+    python -m benchmarks.stock_scorers --answers 100 --sources math_dapo taco
 
 Prints a table per source, and every kind of answer on which the two differ with the scorer that is wrong. DIR keeps
 all verdicts as JSON Lines. verl's scorers run in a separate process that is stopped after --limit seconds for one
@@ -28,12 +28,10 @@ from statistics import median, quantiles
 from rich.console import Console
 from rich.table import Table
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-
-from benchmarks.agreements import stock  # noqa: E402
-from benchmarks.agreements.clean_answers import CleanAnswer, gsm8k, mathematics  # noqa: E402
-from benchmarks.agreements.clean_programs import program  # noqa: E402
-from rewards import compute_score  # noqa: E402
+from benchmarks.agreements import stock
+from benchmarks.agreements.clean_answers import CleanAnswer, gsm8k, mathematics
+from benchmarks.agreements.clean_programs import program
+from rewards import compute_score
 
 MAKERS: dict[str, Callable[[random.Random], CleanAnswer]] = {
     "openai/gsm8k": gsm8k,

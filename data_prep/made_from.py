@@ -136,14 +136,14 @@ class MadeFiles:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that commands which make files in it take turns. The folder is made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
+def alone(made: Path, file: Path) -> Iterator[None]:
+    """Hold a lock, so that processes which make the same take turns. file: of the lock; its folder is made."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another process is making {folder}; waiting for it", file=sys.stderr, flush=True)
+            print(f"another process is making {made}; waiting for it", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -145,7 +145,7 @@ def main(arguments: Sequence[str], run: Callable[[Sequence[str]], None] = _run) 
         print(__doc__ if wants_help else f"{arguments[0]}: name a folder before the options", file=sys.stderr)
         return 0 if wants_help else 2
     folder = Path(arguments[0] if arguments else "data/micro")
-    with alone(folder):
+    with alone(folder, folder / ".lock"):
         try:
             for part in parts(folder, arguments[1:]):
                 make(part, run)

@@ -1,5 +1,6 @@
-"""Reward manager for verl: samples that could not be verified are masked and counted, never scored, and the samples
-of a training step get credits for their steps.
+"""Reward manager for verl: it scores samples, and gives those of a training step credits for their steps.
+
+Samples that could not be verified are masked and counted, never scored.
 """
 
 import logging
@@ -34,13 +35,8 @@ def credit_service(config: Any) -> CreditService | None:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return None
-    plan = Plan(
-        tuple(credit.methods), credit.unit, credit.text_steps, credit.budget, credit.choice, credit.check_flaky,
-        credit.continuations, credit.prefixes, credit.discount, credit.coverage, credit.align,
-    )  # fmt: skip
-    return CreditService(
-        plan, SharedBoard(config), has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size
-    )
+    plan, board = Plan.of_config(credit), SharedBoard(config)
+    return CreditService(plan, board, has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size)
 
 
 def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:

@@ -54,7 +54,7 @@ DATA_PREP = (
     Layer("json_lines"),
     Layer("schema"),
     Layer("made_from"),
-    Layer("files", "splits", independent=True),
+    Layer("files", "machine", "splits", independent=True),
 )
 
 WORKERS = (

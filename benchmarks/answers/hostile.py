@@ -1,6 +1,6 @@
 """Time vs. length on hostile texts, for every regular expression of rewards/ and every function that reads an answer.
 
-`python benchmarks/rewards.py hostile` prints the time of the slowest text of each at three lengths and the fitted
+`python -m benchmarks.rewards hostile` prints the time of the slowest text of each at three lengths and the fitted
 exponent: 1 is linear. Only the slowest few texts at the shortest length are measured at the other lengths.
 """
 

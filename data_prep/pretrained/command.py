@@ -6,16 +6,15 @@ or a Hugging Face folder, which is checked and used as it is. Writes a Hugging F
 """
 
 import argparse
-import fcntl
 import importlib.metadata
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.files import file_hash
+from data_prep.made_from import alone
 from data_prep.pretrained.convert import convert
 from data_prep.pretrained.errors import PretrainedError
 from data_prep.pretrained.folders import Description, check_folder, hashes, made_before, write_description
@@ -67,8 +66,7 @@ def of_file(path: Path) -> Source:
 
 def make(source: Source, out: Path) -> Description:
     """Make the model's folder unless it is there; raises PretrainedError or OSError."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    with alone(out, out.with_name(f".{out.name}.lock")):
         description = made_before(out, source.origin)
         return description or _made(source, out)
 
@@ -103,19 +101,6 @@ def _made(source: Source, out: Path) -> Description:
     made.rename(out)
     shutil.rmtree(work)
     return description
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Only one process at a time makes a folder; another one waits and then finds it made."""
-    path = out.with_name(f".{out.name}.lock")
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another process is making {out}; waiting for it", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def run(source: str, out: Path | None, wheel: Path | None) -> tuple[Path, Description]:

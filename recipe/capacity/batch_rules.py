@@ -14,7 +14,7 @@ def batch_refusals(sizes: RunSizes, shape: ModelShape) -> list[str]:
 
 def _parallelism(sizes: RunSizes, shape: ModelShape) -> list[str]:
     found = []
-    tensor, key = sizes.tensor_parallel, f"{ROLLOUT}.tensor_model_parallel_size"
+    tensor, key = sizes.engine.tensor_parallel, f"{ROLLOUT}.tensor_model_parallel_size"
     heads, kv_heads = shape.num_attention_heads, shape.num_key_value_heads
     valid = [size for size in divisors(sizes.world) if _splits(shape, size)]
     if sizes.world % tensor:
@@ -69,9 +69,9 @@ def _batches(sizes: RunSizes) -> list[str]:
 
 def _lengths(sizes: RunSizes, shape: ModelShape) -> list[str]:
     found = []
-    longest = sizes.max_model_len or shape.max_position_embeddings
+    longest = sizes.engine.max_model_len or shape.max_position_embeddings
     if sizes.sequence > longest:
-        key = f"{ROLLOUT}.max_model_len" if sizes.max_model_len else "the model's max_position_embeddings"
+        key = f"{ROLLOUT}.max_model_len" if sizes.engine.max_model_len else "the model's max_position_embeddings"
         found.append(
             f"data.max_prompt_length + data.max_response_length = {sizes.sequence} is more than {key}={longest}. "
             "Lower one of the two"

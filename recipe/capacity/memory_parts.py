@@ -189,18 +189,18 @@ def logits(shape: ModelShape, sizes: PassSizes) -> int:
 def rollout_weights(shape: ModelShape, sizes: RunSizes) -> int:
     """vLLM's copy of the weights and space for one adapter, split over the tensor-parallel group."""
     adapter = shape.lora_parameters(sizes.actor.lora_rank, sizes.actor.target_modules) if sizes.actor.lora_rank else 0
-    return (shape.parameters + adapter) * sizes.rollout_bytes // sizes.tensor_parallel
+    return (shape.parameters + adapter) * sizes.engine.weight_bytes // sizes.engine.tensor_parallel
 
 
 def rollout_workspace(shape: ModelShape, sizes: RunSizes) -> int:
     """vLLM's activations at max_num_batched_tokens, two fp32 copies of max_num_seqs rows of logits, CUDA graphs."""
-    width = 2 * shape.hidden_size + 3 * shape.intermediate_size // sizes.tensor_parallel
-    tokens = sizes.max_num_batched_tokens * width * sizes.rollout_bytes
-    samples = sizes.max_num_seqs * shape.vocab_size * 4 * 2
-    return tokens + samples + (CUDA_GRAPHS if sizes.cuda_graphs and not sizes.on_cpu else 0)
+    width = 2 * shape.hidden_size + 3 * shape.intermediate_size // sizes.engine.tensor_parallel
+    tokens = sizes.engine.max_num_batched_tokens * width * sizes.engine.weight_bytes
+    samples = sizes.engine.max_num_seqs * shape.vocab_size * 4 * 2
+    return tokens + samples + (CUDA_GRAPHS if sizes.engine.cuda_graphs and not sizes.on_cpu else 0)
 
 
 def cache_bytes_per_token(shape: ModelShape, sizes: RunSizes) -> int:
     """Keys and values of one token on one GPU: 2 L (key-value heads of this GPU) head_dim bytes."""
-    heads = max(shape.num_key_value_heads // sizes.tensor_parallel, 1)
-    return 2 * shape.num_hidden_layers * heads * shape.head_dim * sizes.rollout_bytes
+    heads = max(shape.num_key_value_heads // sizes.engine.tensor_parallel, 1)
+    return 2 * shape.num_hidden_layers * heads * shape.head_dim * sizes.engine.weight_bytes

@@ -49,7 +49,7 @@ def lay_out(sizes: RunSizes, shape: ModelShape, capacity: int) -> Layout:
         )
         return Layout(capacity, together, together, cache, sum(together.values()))
     training |= {"reserve": RESERVE}
-    if sizes.rollout_sleeps:
+    if sizes.engine.sleeps:
         return Layout(
             capacity, training, _kept(sizes, shape) | engine | {"reserve": RESERVE}, cache, _host(sizes, shape)
         )
@@ -86,7 +86,7 @@ def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
 
 def _engine(sizes: RunSizes, shape: ModelShape, capacity: int) -> dict[str, int]:
     weights, workspace = parts.rollout_weights(shape, sizes), parts.rollout_workspace(shape, sizes)
-    share = sizes.cpu_cache_gib * GIB if sizes.on_cpu else capacity * sizes.rollout_share - weights - workspace
+    share = sizes.engine.cpu_cache_gib * GIB if sizes.on_cpu else capacity * sizes.engine.share - weights - workspace
     return {"vLLM weights": weights, "vLLM workspace": workspace, "KV cache": max(int(share), 0)}
 
 
@@ -126,7 +126,7 @@ def _host(sizes: RunSizes, shape: ModelShape) -> int:
     rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
     if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent again
         asleep = parts.rollout_weights(shape, sizes)
-        rank += parts.pinned(asleep, shape, sizes.rollout_bytes, sizes.tensor_parallel)
+        rank += parts.pinned(asleep, shape, sizes.engine.weight_bytes, sizes.engine.tensor_parallel)
     loaders = sizes.gpus_per_node if shape.tie_word_embeddings else 1  # verl reads a tied model in every rank
     # Averages and penalty are copied to the host for a checkpoint; with offload_policy they are there already.
     rank += 0 if sizes.actor.offload_policy else parts.averages(shape, sizes) + parts.penalty(shape, sizes)
@@ -146,7 +146,7 @@ class MemoryPlan:
     def concurrent_sequences(self) -> int:
         """Full sequences that one vLLM engine can process at a time."""
         per_sequence = cache_bytes_per_token(self.shape, self.sizes) * self.sizes.sequence
-        return min(self.sizes.max_num_seqs, self.layout.cache // per_sequence)
+        return min(self.sizes.engine.max_num_seqs, self.layout.cache // per_sequence)
 
     @property
     def kept_in_checkpoint(self) -> int:
@@ -159,7 +159,7 @@ class MemoryPlan:
     @property
     def longest(self) -> int:
         """Tokens of the longest sequence that vLLM must be able to serve."""
-        return self.sizes.max_model_len or self.shape.max_position_embeddings
+        return self.sizes.engine.max_model_len or self.shape.max_position_embeddings
 
     def render(self) -> Group:
         """Two small tables for a console: bytes by part and phase; batches and sequences."""
@@ -186,7 +186,7 @@ class MemoryPlan:
             "samples": f"{sizes.prompts} prompts x {sizes.answers} answers of up to {sizes.sequence} tokens",
             "optimiser steps": f"{sizes.prompts / sizes.mini_batch_prompts:g} on {sizes.data_parallel} ranks",
             "of one rank in each": f"{sizes.samples_per_rank} samples in {sizes.micro_batches} micro-batches, {kind}",
-            "vLLM": f"{sizes.replicas} engines of {sizes.tensor_parallel} GPUs"
+            "vLLM": f"{sizes.replicas} engines of {sizes.engine.tensor_parallel} GPUs"
             if not sizes.on_cpu
             else f"{sizes.replicas} engines",
             "full sequences at a time": f"{self.concurrent_sequences} per engine",
@@ -225,7 +225,7 @@ def _memory_refusals(plan: MemoryPlan) -> list[str]:
         fixes = [text for text, other in _changes(plan) if other.rollout_bytes <= capacity]
         found.append(
             f"generating needs {gib(layout.rollout_bytes)} of {gib(capacity)} GiB: vLLM takes its share in addition to "
-            f"the trainer's memory ({ROLLOUT}.gpu_memory_utilization={sizes.rollout_share:g}): "
+            f"the trainer's memory ({ROLLOUT}.gpu_memory_utilization={sizes.engine.share:g}): "
             f"{arithmetic(layout.rollout)}. {_advice(fixes)}"
         )
     needed = plan.longest * cache_bytes_per_token(plan.shape, sizes)
@@ -245,7 +245,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         yield from _changes_on_a_cpu(plan)
         return
     engine = f"{ACTOR}.fsdp_config"
-    room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.rollout_share * plan.layout.capacity
+    room = plan.layout.capacity - plan.layout.rollout_bytes + sizes.engine.share * plan.layout.capacity
     share = int(100 * room / plan.layout.capacity) / 100
     changes = {
         f"{ACTOR}.ppo_max_token_len_per_gpu={sizes.sequence}": replace(
@@ -262,7 +262,7 @@ def _changes(plan: MemoryPlan) -> Iterator[tuple[str, Layout]]:
         "agop.every=0": replace(sizes, agop_parts=0),
         "adaptation=lora": replace(sizes, actor=replace(actor, lora_rank=32, target_modules="all-linear")),
         f"trainer.nnodes={2 * sizes.nodes}": replace(sizes, nodes=2 * sizes.nodes),
-        f"{ROLLOUT}.gpu_memory_utilization={share:g}": replace(sizes, rollout_share=share),
+        f"{ROLLOUT}.gpu_memory_utilization={share:g}": replace(sizes, engine=replace(sizes.engine, share=share)),
     }
     for text, other in changes.items():
         if not (text == "adaptation=lora" and actor.lora_rank):

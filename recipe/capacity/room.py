@@ -6,8 +6,7 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig
 
-from data_prep.pretrained.errors import PretrainedError
-from data_prep.pretrained.room import available_memory, require_disk, total_memory
+from data_prep.machine import available_memory, disk_refusal, total_memory
 from recipe.capacity.memory_parts import training_state
 from recipe.capacity.memory_plan import MemoryPlan
 
@@ -67,8 +66,5 @@ def study_disk(config: DictConfig, plan: MemoryPlan, runs: int) -> dict[str, int
 
 def disk_refusals(folder: Path, parts: Mapping[str, int]) -> list[str]:
     """Why these parts do not fit on the disk of `folder`; empty if they do."""
-    try:
-        require_disk(folder, dict(parts), fix="free some or choose another folder")
-    except PretrainedError as error:
-        return [str(error)]
-    return []
+    why = disk_refusal(folder, parts, "free some or choose another folder")
+    return [why] if why else []

@@ -29,6 +29,21 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
+class EngineSizes:
+    """Sizes of one vLLM engine. share: of a GPU's memory. sleeps: frees its cache while the trainer works."""
+
+    tensor_parallel: int
+    weight_bytes: int
+    share: float
+    sleeps: bool
+    cuda_graphs: bool
+    max_model_len: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    cpu_cache_gib: float
+
+
+@dataclass(frozen=True)
 class PassSizes:
     """Sizes of a forward and backward pass over one micro-batch, in tokens of one rank.
 
@@ -78,15 +93,7 @@ class RunSizes(PassSizes):
     prompts: int
     mini_batch_prompts: int
     answers: int
-    tensor_parallel: int
-    rollout_bytes: int
-    rollout_share: float
-    rollout_sleeps: bool
-    cuda_graphs: bool
-    max_model_len: int | None
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    cpu_cache_gib: float
+    engine: EngineSizes
 
     @property
     def world(self) -> int:
@@ -105,7 +112,7 @@ class RunSizes(PassSizes):
     @property
     def replicas(self) -> int:
         """Number of vLLM engines."""
-        return max(self.world // self.tensor_parallel, 1)
+        return max(self.world // self.engine.tensor_parallel, 1)
 
     @property
     def samples_per_rank(self) -> int:
@@ -158,15 +165,14 @@ def read_sizes(config: DictConfig) -> RunSizes:
         warnings.simplefilter("ignore")  # verl warns that GRPO has no critic
         has_critic = need_critic(config)
     actor, rollout, model = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "model"))
-    engine = actor.fsdp_config
+    fsdp = actor.fsdp_config
     sequence = config.data.max_prompt_length + config.data.max_response_length
     dynamic = actor.use_dynamic_bsz
-    sequence_parallel = max(actor.ulysses_sequence_parallel_size, engine.ulysses_sequence_parallel_size)
-    trained = training_options(model, engine)
+    sequence_parallel = max(actor.ulysses_sequence_parallel_size, fsdp.ulysses_sequence_parallel_size)
+    trained = training_options(model, fsdp)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
-    environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
     packed = is_packed(model, config.trainer.device)
     sizes = RunSizes(
         on_cpu=config.trainer.device == "cpu",
@@ -181,10 +187,10 @@ def read_sizes(config: DictConfig) -> RunSizes:
         random_signs=settings.projection.control == "random_signs",
         penalty=settings.penalty.kind,
         agop_parts=settings.agop.parts if settings.agop.every else 0,
-        fsdp_size=engine.fsdp_size,
+        fsdp_size=fsdp.fsdp_size,
         sequence_parallel=sequence_parallel,
         checkpointing=model.enable_gradient_checkpointing,
-        deferred_gradients=engine.use_no_sync_for_gradient_accumulation,
+        deferred_gradients=fsdp.use_no_sync_for_gradient_accumulation,
         fused_logits=model.use_fused_kernels,
         chunked_entropy=actor.entropy_from_logits_with_chunking,
         entropy_in_loss=bool(actor.entropy_coeff) or actor.calculate_entropy,
@@ -200,21 +206,29 @@ def read_sizes(config: DictConfig) -> RunSizes:
         prompts=config.data.train_batch_size,
         mini_batch_prompts=actor.ppo_mini_batch_size,
         answers=rollout.n,
-        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
-        rollout_bytes=BYTES[rollout.dtype],
-        rollout_share=rollout.gpu_memory_utilization,
-        rollout_sleeps=rollout.free_cache_engine,
-        cuda_graphs=not rollout.enforce_eager,
-        max_model_len=rollout.max_model_len,
-        max_num_seqs=rollout.max_num_seqs,
-        max_num_batched_tokens=rollout.max_num_batched_tokens,
-        cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
+        engine=_engine_sizes(config),
     )
     if dynamic:
         return sizes
     update, log_prob = actor.ppo_micro_batch_size_per_gpu, rollout.log_prob_micro_batch_size_per_gpu
     counted = sizes.with_micro_batches(update or 1, log_prob or 1)
     return replace(counted, micro_batch=update, log_prob_micro_batch=log_prob)
+
+
+def _engine_sizes(config: DictConfig) -> EngineSizes:
+    rollout = config.actor_rollout_ref.rollout
+    environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
+    return EngineSizes(
+        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
+        weight_bytes=BYTES[rollout.dtype],
+        share=rollout.gpu_memory_utilization,
+        sleeps=rollout.free_cache_engine,
+        cuda_graphs=not rollout.enforce_eager,
+        max_model_len=rollout.max_model_len,
+        max_num_seqs=rollout.max_num_seqs,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
+    )
 
 
 def is_packed(model: DictConfig, device: str) -> bool:

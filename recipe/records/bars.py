@@ -22,7 +22,6 @@ UNDONE = 0.10
 """Largest share of verified steps that are undone."""
 LEVEL = 0.05
 """p after Holm below which a difference is beyond noise."""
-MEASURES = ("average", "forgetting", "new_skill")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Compare two evaluations: every metric of both, with mean score, entropy, cut share and tokens, and the paired
-differences; of a data set's parts (its skills, its sources) `accepted@1`.
+"""Compare two evaluations: every metric of both, and the paired differences.
 
+Metrics include mean score, entropy, cut share and tokens; of a data set's parts (its skills, its sources) `accepted@1`.
 Uses the problems judged in both folders (of ``recipe.evaluate``). A difference has the 95% bootstrap interval of the
 differences paired by problem. ``--out`` also writes them as JSON; ``--answers`` writes a page of answers of both.
 """

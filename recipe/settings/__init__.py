@@ -5,7 +5,6 @@ Defaults here equal those of the YAML files (tests/configs/test_defaults.py) and
 (credit=off).
 """
 
-import dataclasses
 import difflib
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -107,8 +106,7 @@ class CreditSettings(Group):
 
     @model_validator(mode="after")
     def _replays_can_be_made(self) -> "CreditSettings":
-        chosen = {field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)}
-        Plan(**chosen)
+        Plan.of_config(self)
         if self.mapping == "values" and self.strength != 1.0:
             raise ValueError(f"mapping=values takes advantages from credits alone: strength is {self.strength}, set 1")
         if self.max_probability < 1.0 and self.mapping != "values":

@@ -38,12 +38,15 @@ def known_stage(stage: str, stages: Iterable[str]) -> str:
     return stage
 
 
-def tuned_arms(given: str, tuned: str) -> list[str]:
-    """The named arms, or all of `tuned`; Stopped for one that the study does not tune."""
+def tuning_runs(given: str | None, tuned: str) -> list[tuple[str, str, str]]:
+    """Overrides that run the named arms, or all of `tuned`, with each strength; Stopped for one that is not tuned."""
     arms, valid = (given or tuned).split(), tuned.split()
     if unknown := set(arms) - set(valid):
         raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(valid)}")
-    return arms
+    return [
+        (f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}")
+        for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
+    ]
 
 
 def stop_if_a_run_failed(status: int) -> None:

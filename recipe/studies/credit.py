@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known_stage, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
+from recipe.studies.experiments import stated
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
@@ -110,14 +109,14 @@ def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
         f"arm={listed(given.arms or 'grpo')}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
-    return _compare(steps, name, f"{name}_rates", [chosen], overrides)
+    return _start_and_compare(steps, name, f"{name}_rates", [chosen], overrides)
 
 
 def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
     given, task = steps.options, TASKS[name]
     runs = list(_at_their_rates(task, (given.arms or task.arms).split(), (given.seeds or task.seeds).split()))
-    return _compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
+    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
 
 
 def _at_their_rates(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -147,7 +146,7 @@ def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     plain = [arm for arm in arms if arm not in changed]
     runs = list(_at_their_rates(TASKS[name], plain, seeds.split())) if plain else []
     runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
-    return _compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
+    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
 
 
 def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
@@ -162,7 +161,7 @@ def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         f"data.seed={listed(given.seeds or AGENTS.seeds)}", f"arm={listed(given.arms or AGENTS.arms)}",
         f"run.name={ARM}.{SEED}",
     )  # fmt: skip
-    return _compared(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
+    return _compare(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
 
 
 STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
@@ -176,22 +175,19 @@ STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
 
 def _rate(name: str) -> float:
     """The learning rate that the task's experiment states."""
-    folder = Path(__file__).parents[2] / "configs" / "experiment"
-    files = (folder / f"credit_{name}.yaml", folder / "evidence_a.yaml")
-    found = [OmegaConf.select(OmegaConf.load(file), RATE) for file in files]
-    return float(next(rate for rate in found if rate is not None))
+    return float(stated(f"credit_{name}", RATE))
+
+
+def _start_and_compare(
+    steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
+) -> int:
+    """Make the task's start and compare runs from it; see `_compare`."""
+    task, earlier = TASKS[name], Path(steps.options.start, name, "model")
+    steps.micro_start(task.data, *task.start, *(("--model", str(earlier)) if steps.options.start else ()))
+    return _compare(steps, task, f"credit_{name}", title, runs, overrides, *report)
 
 
 def _compare(
-    steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
-) -> int:
-    """Make the task's start and compare runs from it; see `_compared`."""
-    task, earlier = TASKS[name], Path(steps.options.start, name, "model")
-    steps.micro_start(task.data, *task.start, *(("--model", str(earlier)) if steps.options.start else ()))
-    return _compared(steps, task, f"credit_{name}", title, runs, overrides, *report)
-
-
-def _compared(
     steps: Steps, task: CreditTask, experiment: str, title: str, runs: Sequence[tuple[str, ...]],
     overrides: tuple[str, ...], *report: str,
 ) -> int:  # fmt: skip

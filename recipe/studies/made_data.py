@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_prep.made_from import ROOT
-
-CONFIGS = ROOT / "configs"
+from recipe.studies.experiments import CONFIGS, config_files
 
 ROWS = ("*.parquet", "*.jsonl", "manifest.json", "origin.json", "run_info.json")
 """Files that a module of data_prep makes in a folder for it alone."""
@@ -13,12 +11,13 @@ MICRO_ROWS = ("train.parquet", "val.parquet", "test.parquet", "sft_*.parquet")
 """Files of data_prep.micro; its folder may also hold models and demonstrations of episodes."""
 
 
-def judge_files(options: Sequence[str]) -> tuple[Path, ...]:
+def judge_files(options: Sequence[str], configs: Path = CONFIGS) -> tuple[Path, ...]:
     """The files that settle how solutions are judged, if the options of a module of data_prep name an experiment."""
     if "--experiment" not in options:
         return ()
     name = options[options.index("--experiment") + 1]
-    return (CONFIGS / "train.yaml", CONFIGS / "reward/verified.yaml", CONFIGS / f"experiment/{name}.yaml")
+    inherited = (*config_files("reward/verified", configs), *config_files(f"experiment/{name}", configs))
+    return (configs / "train.yaml", *inherited)
 
 
 def left_out_rows(options: Sequence[str]) -> tuple[Path, ...]:
@@ -31,4 +30,5 @@ def left_out_rows(options: Sequence[str]) -> tuple[Path, ...]:
 
 def sft_files(experiment: str) -> tuple[Path, ...]:
     """The files that recipe.sft composes for an experiment on a CPU."""
-    return (CONFIGS / "sft.yaml", CONFIGS / f"sft_experiment/{experiment}.yaml", CONFIGS / "sft_platform/cpu.yaml")
+    inherited = (*config_files(f"sft_experiment/{experiment}"), *config_files("sft_platform/cpu"))
+    return (CONFIGS / "sft.yaml", *inherited)

@@ -5,11 +5,9 @@ file, and each setting. A claim adds new names. It is refused, without changes, 
 if the folder has results but no record.
 """
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -17,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from data_prep.files import file_hash
+from data_prep.made_from import alone
 from recipe.checks.model import ModelError, model_folder, weights_digest
 from recipe.records.run_directory import write_atomically
 
@@ -62,7 +61,7 @@ def claim(
         raise StudyError(
             f"{folder} has {found[0]} but no {FILE} that says what it was made with; remove the folder or use another"
         )
-    with _alone(folder):
+    with alone(folder, folder / f".{FILE}.lock"):
         kept = read(folder)
         if differing := list(_differences(kept, entries)):
             raise StudyError("\n".join(f"{folder} was made with {difference}" for difference in differing))
@@ -134,11 +133,3 @@ def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
 
 def _described(kind: str, entry: Entry) -> str:
     return repr(entry["digest"]) if kind == "setting" else f"{entry['place']} ({entry['digest']})"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that parallel jobs of one study take turns."""
-    with open(folder / f".{FILE}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

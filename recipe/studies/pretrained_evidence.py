@@ -14,12 +14,11 @@ from recipe.studies.arm_options import (
     RATE,
     SAMPLES,
     SEED,
-    STRENGTHS,
     known_stage,
     listed,
     orders_of,
     stop_if_a_run_failed,
-    tuned_arms,
+    tuning_runs,
 )
 from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_english, supervised_start
 from recipe.studies.steps import MadeWith, Steps, Stopped
@@ -79,13 +78,8 @@ def _rates(stage: Stage, steps: Steps) -> list[Words]:
 
 def _strengths(stage: Stage, steps: Steps) -> list[Words]:
     """Every arm that has a strength, at three values of it."""
-    arms = tuned_arms(steps.options.arms or "", TUNED)
-    return [
-        (seed, f"protocol.skill_sequence={ORDERS['forward']}", f"arm={arm}", f"{key}={values}",
-         f"run.name={arm}_${{{key}}}.forward.{SEED}")
-        for seed in _seeds(stage, steps)
-        for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
-    ]  # fmt: skip
+    runs = [(f"protocol.skill_sequence={ORDERS['forward']}", *run) for run in tuning_runs(steps.options.arms, TUNED)]
+    return [(seed, *run) for seed in _seeds(stage, steps) for run in runs]
 
 
 def _seeds(stage: Stage, steps: Steps) -> list[str]:

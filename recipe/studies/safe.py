@@ -9,12 +9,11 @@ mixed, and one after the other; `six` has six skills. A stopped study resumes.
 from recipe.studies.arm_options import (
     ARM,
     SEED,
-    STRENGTHS,
     known_stage,
     listed,
     orders_of,
     stop_if_a_run_failed,
-    tuned_arms,
+    tuning_runs,
 )
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
@@ -93,13 +92,8 @@ Runs = list[tuple[str, tuple[str, ...]]]
 
 def _tune(steps: Steps) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
-    seeds = (steps.options.seeds or TUNING_SEEDS).split()
-    arms = tuned_arms(steps.options.arms or "", TUNED)
-    return [
-        (seed, (*_in_order("forward"), f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}"))
-        for seed in seeds
-        for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
-    ]
+    runs = [(*_in_order("forward"), *run) for run in tuning_runs(steps.options.arms, TUNED)]
+    return [(seed, run) for seed in (steps.options.seeds or TUNING_SEEDS).split() for run in runs]
 
 
 def _arms(steps: Steps) -> Runs:

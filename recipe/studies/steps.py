@@ -15,17 +15,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-import yaml
-
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder, opens_thinking
 from recipe.runtime.options import Options
 from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
 from recipe.studies import manifest
+from recipe.studies.experiments import config_files, stated
 from recipe.studies.made_data import ROWS, judge_files, left_out_rows
 
 REFUSED = 2
+CONFIGS = Path("configs")
+"""A study runs in the project's folder; relative, as its claims show files."""
 
 
 class Stopped(Exception):
@@ -188,7 +189,7 @@ class Steps:
                         return
                 run()
                 return
-            with alone(files.folder):
+            with alone(files.folder, files.folder / ".lock"):
                 files.make(run)
         except (MadeFilesError, OSError) as error:
             raise Stopped(str(error)) from error
@@ -231,7 +232,7 @@ class Steps:
         given = self.options
         how = ["--experiment", experiment, "--max-tokens", given.length, *self.thinking]
         settings = {"evaluate": f"{' '.join(how)} {' '.join(options)} {given.evaluate}"}
-        self.claim(MadeWith(out, {"model": model}, {**data, "experiment": _file(experiment)}, settings))
+        self.claim(MadeWith(out, {"model": model}, {**data, **_files(experiment)}, settings))
         if self.have(out, "metrics.json"):
             return
         files = [f"{name}={path}" for name, path in data.items()]
@@ -246,7 +247,7 @@ class Steps:
         length = " ".join([f"data.max_response_length={given.length}", *self.template_overrides])
         files = [one for one in overrides if one.startswith(("data.train_files=", "data.val_files="))]
         settings = " ".join(one for one in overrides if one not in files)
-        data = {"experiment": _file(experiment)}
+        data = _files(experiment)
         for one in files:
             data |= files_in(one)
         self.claim(MadeWith(folder, {"start": model}, data, {"train": f"{length} {settings} {given.train}"}))
@@ -362,16 +363,19 @@ def _quoted(word: str) -> str:
     return f"$'{escaped}'"
 
 
-def _file(experiment: str) -> str:
-    return f"configs/experiment/{experiment}.yaml"
+def _files(experiment: str) -> dict[str, str]:
+    """The experiment's file and those that it inherits, by name."""
+    inherited = config_files(f"experiment/{experiment}", CONFIGS)[1:]
+    named = {str(path.relative_to(CONFIGS).with_suffix("")): str(path) for path in inherited}
+    return {"experiment": f"{CONFIGS}/experiment/{experiment}.yaml"} | named
 
 
 def _answer_length(experiment: str) -> str:
-    path = Path(_file(experiment))
+    path = CONFIGS / f"experiment/{experiment}.yaml"
     if not path.exists():
         raise Stopped(
             f"no {path}; valid experiments: {', '.join(sorted(one.stem for one in path.parent.glob('*.yaml')))}"
         )
-    with suppress(KeyError, TypeError):
-        return str(yaml.safe_load(path.read_text())["data"]["max_response_length"])
+    if found := stated(experiment, "data.max_response_length", CONFIGS):
+        return str(found)
     raise Stopped(f"{path} has no data.max_response_length: name it, LENGTH=TOKENS")

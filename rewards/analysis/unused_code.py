@@ -1,5 +1,7 @@
-"""Removal of statements that only serve unused names. Names must be unique in the program
-(rewards/analysis/renaming.py), so that one graph of names and statements determines what is used.
+"""Removal of statements that only serve unused names.
+
+Names must be unique in the program (rewards/analysis/renaming.py), so that one graph of names and statements determines
+what is used.
 """
 
 import ast

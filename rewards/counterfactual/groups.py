@@ -15,6 +15,7 @@ import ray
 import torch
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
+from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.siblings import Sibling
 
 # Whether any sample of a group with these scores (of the judged samples) has a nonzero advantage.
@@ -126,8 +127,7 @@ def needs_siblings(config: Any) -> bool:
     credit = config.get("credit")
     if credit is None or credit.kind == "off":
         return False
-    by_siblings = "replace" in credit.methods or credit.choice == "informative" or credit.align
-    return by_siblings or skips(config) is not None
+    return Plan.of_config(credit).needs_siblings or skips(config) is not None
 
 
 class SharedBoard:

@@ -1,7 +1,7 @@
 """Settings of the estimation of credits (config group `credit`)."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 from rewards.counterfactual.segments import UNITS, Unit
 
@@ -49,6 +49,12 @@ class Plan:
     discount: float = 1.0
     coverage: bool = False
     align: bool = False
+
+    @classmethod
+    def of_config(cls, credit: Any) -> "Plan":
+        """The plan of the config group `credit`, composed by Hydra or typed. ValueError if it is invalid."""
+        chosen = {field.name: getattr(credit, field.name) for field in fields(cls)}
+        return cls(**chosen | {"methods": tuple(credit.methods)})
 
     def __post_init__(self) -> None:
         if self.budget < 1:

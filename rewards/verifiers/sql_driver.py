@@ -1,5 +1,6 @@
-"""Driver of SQL queries: a program that runs one query on several databases inside the sandbox. It needs only the
-standard library, and the package `duckdb` if the engine is DuckDB.
+"""Driver of SQL queries: a program that runs one query on several databases inside the sandbox.
+
+It needs only the standard library, and the package `duckdb` if the engine is DuckDB.
 
 Reads {"engine": "sqlite" | "duckdb", "setups": [script], "query": text, "row_limit": n, "seconds": s} from standard
 input and writes one JSON line: {"results": [[row, ...], ...]} or {"error": "syntax" | "runtime" | "timeout",

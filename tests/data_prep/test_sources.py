@@ -1,5 +1,6 @@
-"""Laws of every source's command: the same arguments give the same files and a smaller limit a subset; it prints
-progress and a summary; an interrupted run leaves no partial file and resumes where it stopped.
+"""Laws of every source's command: the same arguments give the same files.
+
+A smaller limit gives a subset; an interrupted run leaves no partial file and resumes where it stopped.
 """
 
 import json

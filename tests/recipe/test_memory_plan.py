@@ -57,7 +57,9 @@ def sizes_of(*overrides: str) -> RunSizes:
 
 
 def seven(**changes: object) -> RunSizes:
-    return replace(sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=lora"), **changes)  # type: ignore[arg-type]
+    sizes = sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "adaptation=lora")
+    engine = {name: changes.pop(name) for name in [*changes] if hasattr(sizes.engine, name)}
+    return replace(sizes, engine=replace(sizes.engine, **engine), **changes)  # type: ignore[arg-type]
 
 
 def seven_full(**changes: object) -> RunSizes:
@@ -483,7 +485,7 @@ def test_what_does_not_divide_is_refused_with_what_would(change: dict, refusal: 
 
 
 def test_a_cache_that_cannot_hold_the_longest_sequence_is_refused() -> None:
-    (refusal,) = plan_sizes(seven(rollout_share=0.12), SEVEN, 80).refusals
+    (refusal,) = plan_sizes(seven(share=0.12), SEVEN, 80).refusals
     assert "vLLM would not start: 0." in refusal
     assert "one sequence of 32768 tokens needs 0.9" in refusal
     assert "max_model_len=4096" in refusal

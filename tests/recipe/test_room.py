@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 import recipe.sft
-from data_prep.pretrained import room as machine_room
+from data_prep import machine as machine_room
 from data_prep.schema import Demonstration, write_rows
 from recipe.capacity import room, supervised
 from recipe.capacity.memory_plan import plan_memory

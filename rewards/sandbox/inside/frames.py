@@ -1,5 +1,8 @@
-"""Messages on a socket: length-prefixed JSON. Sizes are checked before anything is stored and content before it is
-used: received data stays bytes until `parse` accepts it."""
+"""Messages on a socket: length-prefixed JSON.
+
+Sizes are checked before anything is stored and content before it is used: received data stays bytes until `parse`
+accepts it.
+"""
 
 from __future__ import annotations
 

@@ -12,15 +12,16 @@ import torch
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from data_prep import machine
 from data_prep.files import file_hash
-from data_prep.pretrained import command, releases, room
+from data_prep.pretrained import command, releases
 from data_prep.pretrained.command import main, make, of_file, of_release
 from data_prep.pretrained.convert import convert
 from data_prep.pretrained.errors import PretrainedError
 from data_prep.pretrained.folders import DESCRIPTION, check_folder
 from data_prep.pretrained.gguf_files import read_header
 from data_prep.pretrained.releases import RELEASES, Release, gguf_of
-from data_prep.pretrained.room import available_memory, require_disk, require_memory
+from data_prep.pretrained.room import require_disk, require_memory
 
 gguf = pytest.importorskip("gguf", reason="needs the extra gguf")
 
@@ -296,7 +297,7 @@ def test_memory_and_disk_are_checked_before_the_download(tiny, tmp_path, monkeyp
 
 def test_available_memory_is_that_of_the_system(tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal:  100 kB\nMemAvailable:   7 kB\n")
-    assert available_memory(tmp_path / "meminfo") == 7 * 1024
+    assert machine.available_memory(tmp_path / "meminfo") == 7 * 1024
 
 
 @pytest.mark.parametrize(("limit", "total", "available"), [("max", 900, 700), ("600", 600, 500), ("5000", 900, 700)])
@@ -306,9 +307,9 @@ def test_a_containers_limit_counts_where_it_is_below_the_machines(tmp_path, monk
     files = (tmp_path / "memory.max", tmp_path / "memory.current")
     files[0].write_text(limit if limit == "max" else str(int(limit) * 1024))
     files[1].write_text(str(100 * 1024))
-    monkeypatch.setattr(room, "_CGROUPS", (files,))
-    assert room.total_memory(meminfo) == total * 1024
-    assert available_memory(meminfo) == available * 1024
+    monkeypatch.setattr(machine, "_CGROUPS", (files,))
+    assert machine.total_memory(meminfo) == total * 1024
+    assert machine.available_memory(meminfo) == available * 1024
 
 
 def test_a_folder_is_checked_and_used_as_it_is(folder, tmp_path, capsys):

@@ -15,7 +15,7 @@ def test_this_checkout_is_accepted() -> None:
     assert f"rewards from {packages.CHECKOUT / 'rewards'}" in packages.describe()
 
 
-@pytest.mark.parametrize("name", ["workers", "rewards", "data_prep"])
+@pytest.mark.parametrize("name", ["workers", "rewards", "data_prep", "configs"])
 def test_a_foreign_package_in_the_working_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()

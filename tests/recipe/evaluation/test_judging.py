@@ -1,6 +1,4 @@
-"""Every command that verifies answers uses the experiment's settings: training's limits and settings reach the
-verifier, and the command's run_info.json records them.
-"""
+"""Every command that verifies answers uses the experiment's settings, and its run_info.json records them."""
 
 import json
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""Frames as a program could send them: made at random, and mutated from those that it may send. The tests send them,
-and the benchmark, which prints the slowest."""
+"""Frames as a program could send them: made at random, and mutated from those that it may send."""
 
 from __future__ import annotations
 

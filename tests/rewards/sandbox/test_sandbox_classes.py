@@ -1,5 +1,4 @@
-"""Every way to end has its class, with exception type and last line, and the same program gets the same class each
-time."""
+"""Every way to end has its class, with exception type and last line, the same each time."""
 
 from __future__ import annotations
 

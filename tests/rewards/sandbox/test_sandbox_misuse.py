@@ -1,5 +1,4 @@
-"""What a program does to its process, its channels and its children is its own failure: no worker dies of it, no sample is
-masked, and the next program finds nothing of it."""
+"""What a program does to its process, its channels and its children is its own failure, and none of the next."""
 
 # Programs stand here as they are sent, in one piece.
 # ruff: noqa: E501

@@ -1,5 +1,4 @@
-"""The client against servers that misbehave as SandboxFusion does: what is retried, what is a result, what is
-neither."""
+"""The client against servers that misbehave as SandboxFusion does: what is retried, what is a result."""
 
 # ruff: noqa: E501
 

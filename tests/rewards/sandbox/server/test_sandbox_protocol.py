@@ -1,5 +1,4 @@
-"""SandboxFusion's protocol: judged by its official client, by its documented answers, and by what our additions
-promise."""
+"""SandboxFusion's protocol: judged by its official client, its documented answers, and our additions."""
 
 # Programs stand here as they are sent; either branch of a try is an outcome.
 # ruff: noqa: E501, PT017, RUF015
