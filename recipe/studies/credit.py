@@ -44,9 +44,10 @@ TASKS = {
          "--demonstrations", "51840", "data.max_length=512", "data.train_batch_size=32",
          "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1620"),
         "grpo partial credit credit_shuffled",
-        "20 21 22 23 24 25 26 27",
+        "30 31 32 33 34 35 36 37",
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
+        {"credit": "8e-3", "credit_shuffled": "8e-3"},
     ),
     "parts4": CreditTask(
         "data/parts",
@@ -69,7 +70,7 @@ TASKS = {
 
 
 RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples"
-RIVAL_SEEDS = "20 21 22"
+RIVAL_SEEDS = "30 31 32"
 MORE_SAMPLES = "16"  # per prompt, for grpo_more_samples; the experiment has 8
 RIVAL_CONTRASTS = tuple(
     f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples")

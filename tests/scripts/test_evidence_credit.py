@@ -74,11 +74,14 @@ def test_another_stage_or_task_is_refused():
 
 def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     commands = dry("evidence_credit", "rivals", KEPT="kept")
-    plain, *others = of_module(commands, "recipe.train")
-    common = "experiment=credit_parts16 run.experiment=evidence_credit.parts16 data.seed=20,21,22 "
-    assert f"{common}arm=grpo,partial,credit,credit_shuffled,vineppo,spo run.name={ARM}.{SEED}" in plain
-    assert [one.split("data.seed=20,21,22 ")[1] for one in others] == [
-        f"arm=credit credit.ablation=inverted run.name=credit_inverted.{SEED}",
+    *plain, inverted, twice, more = of_module(commands, "recipe.train")
+    assert [one.split("run.experiment=evidence_credit.parts16 ")[1] for one in plain] == [
+        f"data.seed={seed} {arms} run.name={ARM}.{SEED}"
+        for seed in ("30", "31", "32")
+        for arms in ("arm=grpo,partial,vineppo,spo", f"arm=credit,credit_shuffled {LR}=8e-3")
+    ]
+    assert [one.split("data.seed=30,31,32 ")[1] for one in (inverted, twice, more)] == [
+        f"arm=credit credit.ablation=inverted {LR}=8e-3 run.name=credit_inverted.{SEED}",
         f"arm=grpo {LR}=0.008 run.name=grpo_twice_rate.{SEED}",
         f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
     ]
