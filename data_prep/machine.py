@@ -4,9 +4,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+# Files with a container's limit and use, and the name in memory.stat of the cached files that the system drops first.
 _CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"), "inactive_file"),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+        "total_inactive_file",
+    ),
 )
 
 
@@ -39,12 +44,17 @@ def _stated(meminfo: Path, name: str) -> list[int]:
 
 
 def _containers() -> list[tuple[int, int]]:
-    """(limit, used) of the container's memory; empty outside one."""
+    """(limit, used) of the container's memory; empty outside one. Files that are only cached are not used."""
     return [
-        (int(text), int(used.read_text()))
-        for limit, used in _CGROUPS
+        (int(text), int(used.read_text()) - _cached(used.with_name("memory.stat"), cached))
+        for limit, used, cached in _CGROUPS
         if limit.is_file() and used.is_file() and (text := limit.read_text().strip()).isdigit()
     ]
+
+
+def _cached(stat: Path, name: str) -> int:
+    lines = stat.read_text().splitlines() if stat.is_file() else []
+    return next((int(size) for key, size in map(str.split, lines) if key == name), 0)
 
 
 def gigabytes(size: int) -> str:

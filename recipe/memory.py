@@ -2,9 +2,10 @@
 
     python -m recipe.memory experiment=NAME platform=gpu_1x8 model_preset=qwen2_5_7b     one run, in full
     python -m recipe.memory --presets platform=gpu_1x8                                   every preset, LoRA and full
+    python -m recipe.memory --supervised 512 sft_experiment=english model.path=FOLDER    a supervised training on a CPU
 
-Further arguments are overrides, as for recipe.train. ``--gib N`` is the memory of a GPU (79: what torch sees of an
-A100 or H100 with 80 GB); the CPU platform uses the machine's own memory.
+Further arguments are overrides, as for recipe.train or recipe.sft. ``--gib N`` is the memory of a GPU (79: what torch
+sees of an A100 or H100 with 80 GB); the CPU platform uses the machine's own memory.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 
 import configs
@@ -21,6 +23,7 @@ from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.room import disk_refusals, machine_memory, study_disk
+from recipe.capacity.supervised import supervised_disk, supervised_parts, supervised_refusals
 from recipe.records.tables import table_console
 from recipe.runtime.command_line import program
 from recipe.settings import SettingsError
@@ -87,21 +90,40 @@ def main() -> int:
     parser.add_argument(
         "--runs", type=int, default=0, help="on a CPU, also the disk of this many runs and their models"
     )
+    parser.add_argument(
+        "--supervised", type=int, metavar="TOKENS", help="of recipe.sft, whose longest demonstrations have these tokens"
+    )
     arguments, overrides = parser.parse_known_args()
     console = table_console()
     if arguments.presets:
         console.print(preset_table(overrides, arguments.gib))
         return 0
+    summary: RenderableType
     try:
-        config, plan = _read_plan(overrides, arguments.gib)
+        if arguments.supervised:
+            summary, refusals = _read_supervised(overrides, arguments.supervised)
+        else:
+            config, plan = _read_plan(overrides, arguments.gib)
+            summary, refusals = plan.render(), plan.refusals or _disk_refusals(config, plan, arguments.runs)
     except (UnknownShapeError, SettingsError) as error:
         console.print(f"no plan: {error}", markup=False, soft_wrap=True)
         return 2
-    console.print(plan.render())
-    refusals = plan.refusals or _disk_refusals(config, plan, arguments.runs)
+    console.print(summary)
     for refusal in refusals:
         console.print(f"does not work: {refusal}", markup=False, highlight=False, soft_wrap=True)
     return 2 if refusals else 0
+
+
+def _read_supervised(overrides: list[str], longest: int) -> tuple[str, list[str]]:
+    """What a supervised training needs, and why it does not fit; longest: tokens of its longest demonstrations."""
+    with initialize_config_module("configs", version_base=None):
+        config: DictConfig = compose("sft", overrides)
+    settle_precision(config, "precision")
+    shape, tokens = shape_of(config.model.path), longest * int(config.data.micro_batch_size_per_gpu)
+    memory = sum(supervised_parts(config, shape, tokens).values())
+    disk = sum(supervised_disk(config, shape).values())
+    summary = f"supervised training of {config.model.path}: {gib(memory)} GiB of memory, {gib(disk)} GiB of disk"
+    return summary, supervised_refusals(config, shape, tokens)
 
 
 def _disk_refusals(config: DictConfig, plan: MemoryPlan, runs: int) -> list[str]:

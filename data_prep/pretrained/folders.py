@@ -67,12 +67,13 @@ def made_before(folder: Path, origin: dict[str, str]) -> Description | None:
     other = "remove it or choose another --out"
     try:
         description = Description(**json.loads((folder / DESCRIPTION).read_text()))
+        stated = dict(description.files)
     except (OSError, ValueError, TypeError) as error:
         raise PretrainedError(f"{folder} exists and was not made by this command; {other}") from error
     if description.origin != origin:
         raise PretrainedError(f"{folder} holds another model ({description.name}, from {description.origin}); {other}")
     digests = hashes(folder)
-    if changed := sorted(name for name, digest in description.files.items() if digests.get(name) != digest):
+    if changed := sorted(name for name, digest in stated.items() if digests.get(name) != digest):
         raise PretrainedError(f"{folder}: {', '.join(changed)} changed after the conversion; {other}")
     return description
 
@@ -90,7 +91,10 @@ def check_folder(folder: Path) -> Description:
     if not weights:
         raise PretrainedError(f"{folder}: no weights ({' or '.join(_WEIGHTS)}); {fix}")
     for index in folder.glob("*.index.json"):
-        parts = set(json.loads(index.read_text())["weight_map"].values())
+        try:
+            parts = set(json.loads(index.read_text())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PretrainedError(f"{index}: no readable list of weights; {fix}") from error
         if missing := sorted(parts - {path.name for path in weights}):
             raise PretrainedError(f"{folder}: {', '.join(missing)} of {index.name} are missing; copy them there")
     _require_chat_template(folder)

@@ -8,6 +8,7 @@ from recipe.capacity.model_shape import KNOWN_SHAPES, UnknownShapeError, shape_o
 from recipe.checks.model import ModelError, described_model
 from recipe.records.run_directory import RunDirectory
 from recipe.studies import manifest
+from recipe.studies.made_data import sft_files
 from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 MODEL = "data/pretrained/smollm2"
@@ -15,6 +16,8 @@ DATA, OUT = "data/english", "outputs/pretrained"
 EXPERIMENT = "pretrained"
 RUNS = f"outputs/{EXPERIMENT}"
 LEVELS = ("1", "sql=1,2")
+DEMONSTRATION_TOKENS = "215"  # of the longest, by SmolLM2's tokenizer
+NAME = "study"
 MISREAD = "0.4"  # share of the demonstrations that misread their problem: what training can then unlearn
 AS_TRAINED = ("--sampling", "eval@k", "--samples", "1")  # temperature 1
 
@@ -31,8 +34,7 @@ def pretrained(steps: Steps, model: str = "") -> None:
     start = supervised_start(steps, model, data, f"{out}/start")
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
-    name = given.name or "study"
-    runs = {seed: f"{name}.s{seed}" for seed in (given.seeds or "0").split()}
+    name, runs = _name(steps, out), _runs(steps, out)
     steps.take_kept(RUNS)
     for seed, run in runs.items():
         words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
@@ -41,11 +43,21 @@ def pretrained(steps: Steps, model: str = "") -> None:
             steps.settle(EXPERIMENT, start, f"{name}.s${{data.seed}}", *words)
             continue
         steps.grpo(EXPERIMENT, start, run, *words)
-        after = f"{out}/after.s{seed}"
+        after = f"{out}/after.s{seed}" if name == NAME else f"{out}/after.{run}"
         steps.evaluate(EXPERIMENT, f"{RUNS}/{run}/model", after, test, *AS_TRAINED)
         steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")
     steps.keep_runs(RUNS, *runs.values())
     steps.module("recipe.report", "summary", *(f"{RUNS}/{run}" for run in runs.values()))
+
+
+def _name(steps: Steps, out: str) -> str:
+    """Of the runs: NAME; another OUT names its runs, which all studies keep in one folder."""
+    return steps.options.name or (NAME if out == OUT else Path(out).name)
+
+
+def _runs(steps: Steps, out: str) -> dict[str, str]:
+    """The run of each seed."""
+    return {seed: f"{_name(steps, out)}.s{seed}" for seed in (steps.options.seeds or "0").split()}
 
 
 def _was_kept(folder: str) -> bool:
@@ -74,7 +86,8 @@ def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
     """Train all weights on demonstrations of the suite; returns the folder of the model."""
     given = steps.options
     demonstrations = {split: f"{data}/{split}.parquet" for split in ("sft_train", "sft_val")}
-    steps.claim(MadeWith(out, {"base": model}, demonstrations, {"sft": given.sft}))
+    settings = {f"settings {path.stem}": str(path) for path in sft_files("english")}
+    steps.claim(MadeWith(out, {"base": model}, demonstrations | settings, {"sft": given.sft}))
     folder = f"{out}/model"
     if not steps.have(folder):
         steps.module(
@@ -89,9 +102,12 @@ def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
 
 
 def _require_room(steps: Steps, model: str, out: str) -> None:
-    """Plan the memory and disk of all runs before anything large is fetched or trained; refused if they do not fit."""
+    """Plan the memory and disk of what is missing before anything large is fetched or trained.
+
+    Refused if it does not fit.
+    """
     given = steps.options
-    if steps.on_gpus or Path(f"{out}/start/model").exists():
+    if steps.on_gpus:
         return
     if not steps.dry and model not in KNOWN_SHAPES:
         try:
@@ -102,7 +118,12 @@ def _require_room(steps: Steps, model: str, out: str) -> None:
         except UnknownShapeError as error:
             say(f"no memory plan: {error}")
             return
-    runs = len((given.seeds or "0").split())
+    runs = sum(not Path(RUNS, run, "model").exists() for run in _runs(steps, out).values())
+    if not Path(f"{out}/start/model").exists():
+        steps.module(
+            "recipe.memory", "--supervised", DEMONSTRATION_TOKENS, "sft_experiment=english", f"model.path={model}",
+            f"trainer.default_local_dir={out}/start/sft", *given.sft.split(),
+        )  # fmt: skip
     steps.module(
         "recipe.memory", "--runs", str(runs), f"experiment={EXPERIMENT}", f"actor_rollout_ref.model.path={model}",
         f"data.max_response_length={given.length}", *given.train.split(),

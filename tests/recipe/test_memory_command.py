@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipe import memory
+from recipe.capacity import supervised
 from recipe.memory import main, preset_table, read_plan
 
 pytestmark = pytest.mark.slow  # each composes a configuration
@@ -64,6 +65,20 @@ def test_settings_that_cannot_be_used_are_a_message_and_not_a_traceback(
     monkeypatch.setattr(sys, "argv", ["memory", *words, "skills=any", "projection=qp"])
     assert main() == 2
     assert "projection needs skills.names" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("capacity", "status"), [(10**12, 0), (10**9, 2)])
+def test_a_supervised_training_is_planned_without_its_rows(tmp_path, monkeypatch, capsys, capacity, status):
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    more = {"num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 512, "model_type": "qwen2"}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | more))
+    monkeypatch.setattr(supervised, "machine_memory", lambda: capacity)
+    words = ["--supervised", "215", "sft_experiment=english", f"model.path={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", ["memory", *words, f"trainer.default_local_dir={tmp_path}/out"])
+    assert main() == status
+    printed = capsys.readouterr().out
+    assert f"supervised training of {tmp_path}: " in printed
+    assert ("does not work: the supervised training" in printed) == (status == 2)
 
 
 def test_the_cpu_platform_is_planned_with_the_machines_own_memory(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gib: float) -> None
     files = (tmp_path / "memory.max", tmp_path / "memory.current")
     files[0].write_text(str(int(gib * GIB)))
     files[1].write_text("0")
-    monkeypatch.setattr(machine_room, "_CGROUPS", (files,))
+    monkeypatch.setattr(machine_room, "_CGROUPS", ((*files, "inactive_file"),))
     monkeypatch.setattr(machine_room, "_stated", lambda *_: [])
 
 

@@ -461,13 +461,17 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
     order = [
         "data_prep.pretrained",
         "recipe.memory",
+        "recipe.memory",
         "data_prep.english",
         "recipe.sft",
         "recipe.train",
         "recipe.export",
     ]
     done = [one.split()[0] for one in commands if one.split()[0] in order]
-    assert of_module(commands, "recipe.memory")[0].startswith("recipe.memory --runs 2 experiment=pretrained ")
+    supervised, runs = of_module(commands, "recipe.memory")
+    assert supervised.startswith("recipe.memory --supervised 215 sft_experiment=english model.path=data/pretrained/")
+    assert supervised.endswith(f"trainer.default_local_dir={tmp_path}/o/start/sft optim.lr=1e-5")
+    assert runs.startswith("recipe.memory --runs 2 experiment=pretrained ")
     assert done == [*order, "recipe.train", "recipe.export"]
     (rows,) = of_module(commands, "data_prep.english")
     assert rows.endswith("--levels 1 sql=1,2 --wrong-share 0.4")
@@ -480,11 +484,23 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
         assert "micro_batch_size_per_gpu" not in training  # the experiment's own are of this machine
     before, *after = of_module(commands, "recipe.evaluate")
     assert f"--model {tmp_path}/o/start/model " in before
-    assert [f"--model outputs/pretrained/study.s{seed}/model " in one for seed, one in zip("12", after, strict=True)]
+    assert [f"--model outputs/pretrained/o.s{seed}/model " in one for seed, one in zip("12", after, strict=True)]
     assert all("test.parquet" in command for command in (before, *after))
     reports = of_module(commands, "recipe.report")
-    assert f"--answers {tmp_path}/o/after.s1/answers.md" in reports[0]
-    assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/study.s1", "outputs/pretrained/study.s2"]
+    assert f"--answers {tmp_path}/o/after.o.s1/answers.md" in reports[0]
+    assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/o.s1", "outputs/pretrained/o.s2"]
+    _, commands, _ = study("pretrained", NAME="x")
+    assert "--answers outputs/pretrained/after.x.s0/answers.md" in of_module(commands, "recipe.report")[0]
+    assert "run.name=x.s0 " in of_module(commands, "recipe.train")[0]
+
+
+def test_runs_that_are_added_to_a_study_are_planned_without_its_start(tmp_path):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for folder in ("outputs/pretrained/start/model", "outputs/pretrained/study.s1/model"):
+        (tmp_path / folder).mkdir(parents=True)
+    _, commands, printed = study("pretrained", folder=tmp_path, SEEDS="1 2 3")
+    (plan,) = of_module(commands, "recipe.memory")
+    assert plan.startswith("recipe.memory --runs 2 experiment=pretrained "), printed
 
 
 def test_a_seed_from_the_file_of_kept_runs_is_compared_with_the_settings_and_not_trained_again(tmp_path):
@@ -529,7 +545,7 @@ def test_a_model_without_a_chat_template_stops_the_study_before_anything_is_made
     (model / "chat_template.jinja").unlink()
     status, commands, printed = study("pretrained", str(model), dry=False, OUT=f"{tmp_path}/o", FOLDER=f"{tmp_path}/d")
     assert status == 2, printed
-    assert [command.split()[0] for command in commands] == ["recipe.memory"]
+    assert [command.split()[0] for command in commands] == ["recipe.memory", "recipe.memory"]
     assert f"stopped: {model}: the tokenizer has no chat template; take an instruct version of the model" in printed
     assert not (tmp_path / "o").exists()
     assert not (tmp_path / "d").exists()

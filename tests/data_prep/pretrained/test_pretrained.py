@@ -18,7 +18,7 @@ from data_prep.pretrained import command, releases
 from data_prep.pretrained.command import main, make, of_file, of_release
 from data_prep.pretrained.convert import convert
 from data_prep.pretrained.errors import PretrainedError
-from data_prep.pretrained.folders import DESCRIPTION, check_folder
+from data_prep.pretrained.folders import DESCRIPTION, check_folder, made_before
 from data_prep.pretrained.gguf_files import read_header
 from data_prep.pretrained.releases import RELEASES, Release, gguf_of
 from data_prep.pretrained.room import require_disk, require_memory
@@ -304,9 +304,10 @@ def test_available_memory_is_that_of_the_system(tmp_path):
 def test_a_containers_limit_counts_where_it_is_below_the_machines(tmp_path, monkeypatch, limit, total, available):
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  900 kB\nMemAvailable:   700 kB\n")
-    files = (tmp_path / "memory.max", tmp_path / "memory.current")
+    files = (tmp_path / "memory.max", tmp_path / "memory.current", "inactive_file")
     files[0].write_text(limit if limit == "max" else str(int(limit) * 1024))
-    files[1].write_text(str(100 * 1024))
+    files[1].write_text(str(150 * 1024))
+    (tmp_path / "memory.stat").write_text(f"file {90 * 1024}\ninactive_file {50 * 1024}\n")  # dropped when needed
     monkeypatch.setattr(machine, "_CGROUPS", (files,))
     assert machine.total_memory(meminfo) == total * 1024
     assert machine.available_memory(meminfo) == available * 1024
@@ -327,6 +328,22 @@ def test_a_foreign_folder_has_the_licence_of_its_card(folder, tmp_path):
     assert check_folder(tmp_path).licence == "not stated; see the model's page"
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
     assert check_folder(tmp_path).licence == "mit"
+
+
+@pytest.mark.parametrize("index", ["no JSON", "{}", '{"weight_map": []}'])
+def test_an_unreadable_list_of_weights_is_refused(folder, tmp_path, index):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(PretrainedError, match=r"index\.json: no readable list of weights; save model and"):
+        check_folder(tmp_path)
+
+
+def test_a_description_without_hashes_is_refused(folder, tmp_path):
+    (tmp_path / DESCRIPTION).write_text((folder / DESCRIPTION).read_text().replace('"files": {', '"files": 0, "x": {'))
+    origin = json.loads((folder / DESCRIPTION).read_text())["origin"]
+    with pytest.raises(PretrainedError, match="was not made by this command"):
+        made_before(tmp_path, origin)
 
 
 @pytest.mark.parametrize(
