@@ -31,7 +31,8 @@ LEFT_OUT = (
     "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl", "actor/projection/gradient_norm",
     "actor/projection/module_cosine", "actor/projection/pair_cosine", "critic/advantages", "critic/returns",
     "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length/min",
-    "response_length_non_aborted", "reward/busy_seconds", "reward/judge_seconds", "rollout_corr",
+    "response_length_non_aborted", "reward/busy_seconds", "reward/feasible", "reward/judge_seconds",
+    "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr",
     "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
