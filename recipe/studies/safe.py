@@ -22,7 +22,7 @@ from recipe.studies.steps import MadeWith, Steps
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
     "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient "
-    "trigger_forgetting"
+    "review trigger_forgetting"
 )
 MEMORY = "grpo qp_rollouts qp_both"
 # 3 protected skills x 8 memory prompts leave 16 prompts to train on in the last stage; an arm without memory gets 40.
