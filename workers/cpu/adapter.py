@@ -10,24 +10,25 @@ from typing import Any
 import torch
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 
 class _LoraProduct(torch.autograd.Function):
-    """y = x W' + scale (x A') B', for inputs (rows, inputs); W is frozen."""
+    """y = x W' + bias + scale (x A') B', for inputs (rows, inputs); W and the bias, if any, are frozen."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float) -> Tensor:
         low = x @ a.T
         ctx.save_for_backward(x, weight, a, b, low)
         ctx.scale = scale
-        return (x @ weight.T).addmm_(low, b.T, alpha=scale)
+        return linear(x, weight, bias).addmm_(low, b.T, alpha=scale)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, a, b, low = ctx.saved_tensors
         d_low = (dy @ b).mul_(ctx.scale)
         dx = (dy @ weight).addmm_(d_low, a) if ctx.needs_input_grad[0] else None
-        return dx, None, d_low.T @ x, (dy.T @ low).mul_(ctx.scale), None
+        return dx, None, None, d_low.T @ x, (dy.T @ low).mul_(ctx.scale), None
 
 
 def use_lora_products(model: nn.Module) -> None:
@@ -46,15 +47,15 @@ def _forward(self: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
         and name in self.lora_A
         and name not in self.lora_variant
         and isinstance(self.lora_dropout[name], nn.Identity)
-        and base.bias is None
         and not self.lora_bias[name]
-        and not base.weight.requires_grad
+        and not any(parameter.requires_grad for parameter in base.parameters())
     )
     if not plain:
         result: Tensor = Linear.forward(self, x, *arguments, **options)
         return result
     kind = x.device.type  # products in place are not autocast: their factors have one precision before
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else base.weight.dtype
-    factors = (x.reshape(-1, x.shape[-1]), base.weight, self.lora_A[name].weight, self.lora_B[name].weight)
-    product: Tensor = _LoraProduct.apply(*(factor.to(dtype) for factor in factors), self.scaling[name])  # type: ignore[no-untyped-call]
+    rows, a, b = x.reshape(-1, x.shape[-1]), self.lora_A[name].weight, self.lora_B[name].weight
+    factors = (None if one is None else one.to(dtype) for one in (rows, base.weight, base.bias, a, b))
+    product: Tensor = _LoraProduct.apply(*factors, self.scaling[name])  # type: ignore[no-untyped-call]
     return product.view(*x.shape[:-1], product.shape[-1])

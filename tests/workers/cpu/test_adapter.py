@@ -231,9 +231,10 @@ def test_mixed_batches_are_left_to_peft(products: Products):
         ("llama", {"use_dora": True}, 0),
         ("llama", {"use_rslora": True}, 14),
         ("llama", {"lora_bias": True}, 0),
-        ("qwen2", {}, 8),  # query, key and value have biases
+        ("qwen2", {}, 14),
+        ("qwen2", {"bias": "all"}, 8),  # those of query, key and value
     ],
-    ids=["dropout", "DoRA", "rank-stabilized", "adapter with bias", "base with bias"],
+    ids=["dropout", "DoRA", "rank-stabilized", "adapter with bias", "base with biases", "biases that are trained"],
 )
 def test_other_kinds_of_adapters_agree_with_peft(
     kind: str, settings: dict[str, Any], by_products: int, products: Products
