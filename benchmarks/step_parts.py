@@ -2,7 +2,8 @@
 
     python -m benchmarks.step_parts outputs/three_questions/NAME outputs/pretrained/NAME
 
-Reads finished runs, without the first step of each. Medians over steps and the range; seconds until the first step.
+Reads finished runs, without the first step of each. Medians over steps, of rates too, and the range of seconds;
+seconds until the first step.
 The throughput is that of one large product in the run's precision, measured here with all cores: run this on the
 machine of the runs, with nothing beside it. Operations are those of the weights' products alone: the forward pass over
 prompts and responses, the head over responses; an update with adapters has twice, one of all weights three times as
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from recipe.capacity.model_shape import ModelShape, shape_of
+from recipe.capacity.model_shape import ModelShape, UnknownShapeError, shape_of
 from recipe.records.run_directory import RunDirectory
 from workers.cpu.processor import threads_per_rank
 
@@ -45,7 +46,10 @@ def main() -> None:
         rows = [row for row in run.metrics() if row["step"] > SKIPPED]
         if not rows:
             parser.error(f"{path}: no step after the first {SKIPPED}")
-        print("\n".join(table(run, rows)), flush=True)
+        try:
+            print("\n".join(table(run, rows)), flush=True)
+        except UnknownShapeError as error:
+            parser.error(f"{path}: {error}")
 
 
 def table(run: RunDirectory, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -53,20 +57,21 @@ def table(run: RunDirectory, rows: Sequence[dict[str, Any]]) -> list[str]:
     config = run.read_config()
     precision = getattr(torch, str(config.run.precision))
     peak = matrix_throughput(precision)
-    work = operations(config, rows)
+    shape = shape_of(config.actor_rollout_ref.model.path)
     lines = [
         f"{run.path}: {config.run.precision}, {peak / 1e9:.0f} GFLOP/s in one product, "
         f"{seconds_to_ready(run):.0f} s until the first step, {len(rows)} steps"
     ]
     for title, metric in PARTS.items():
-        seconds = [row[metric] for row in rows if metric in row]
-        if not seconds:
+        timed = [row for row in rows if metric in row]
+        if not timed:
             continue
+        seconds = [row[metric] for row in timed]
         line = f"  {title:28s} {statistics.median(seconds):7.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
-        if title in work:
-            tokens, flops = work[title]
-            rate = statistics.median(seconds)
-            line += f"  {tokens / rate:7.0f} tokens/s  {flops / rate / peak:5.1%} of the throughput"
+        if work := [found[title] for row in timed if title in (found := operations(config, shape, row))]:
+            rates = [(tokens / spent, flops / spent) for (tokens, flops), spent in zip(work, seconds, strict=True)]
+            per_second, throughput = (statistics.median(of_steps) for of_steps in zip(*rates, strict=True))
+            line += f"  {per_second:7.0f} tokens/s  {throughput / peak:5.1%} of the throughput"
         lines.append(line)
     return [*lines, memory(rows)]
 
@@ -77,16 +82,14 @@ def memory(rows: Sequence[dict[str, Any]]) -> str:
     return "  memory " + ", ".join(f"{name} {max(sizes):.1f} GiB" for name, sizes in found.items() if sizes)
 
 
-def operations(config: DictConfig, rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Tokens and floating-point operations of a mean step, by part."""
-    shape = shape_of(config.actor_rollout_ref.model.path)
-    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-    responses = samples * statistics.mean(row["response_length/mean"] for row in rows)
-    tokens = responses + config.data.train_batch_size * statistics.mean(row["prompt_length/mean"] for row in rows)
+def operations(config: DictConfig, shape: ModelShape, row: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Tokens and floating-point operations of a step, by part; of generation the generated tokens."""
+    responses = config.data.train_batch_size * config.actor_rollout_ref.rollout.n * row["response_length/mean"]
+    tokens = responses + config.data.train_batch_size * row["prompt_length/mean"]
     forward = forward_operations(shape, tokens, responses)
     passes = 2 if config.actor_rollout_ref.model.lora_rank > 0 else 3
     return {
-        "generation and verification": (responses, forward_operations(shape, responses, responses)),
+        "generation and verification": (responses, forward),
         "old log-probabilities": (tokens, forward),
         "update": (tokens, passes * forward),
     }

@@ -27,18 +27,16 @@ def test_memory_is_the_largest_of_all_steps():
 
 
 @pytest.mark.parametrize(("rank", "passes"), [(16, 2), (0, 3)])
-def test_operations_of_a_step(rank: int, passes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(step_parts, "shape_of", lambda _: SHAPE)
+def test_operations_of_a_step(rank: int, passes: int):
     config = OmegaConf.create(
         {
             "data": {"train_batch_size": 2},
             "actor_rollout_ref": {"model": {"path": "m", "lora_rank": rank}, "rollout": {"n": 4}},
         }
     )
-    rows = [{"response_length/mean": 10.0, "prompt_length/mean": 5.0}]
-    work = step_parts.operations(config, rows)
+    work = step_parts.operations(config, SHAPE, {"response_length/mean": 10.0, "prompt_length/mean": 5.0})
     forward = 2 * (3 * 144 * 90 + 10 * 4 * 80)  # 8 answers, and 2 prompts that engine and trainer compute once
-    assert work["generation and verification"] == (80, 2 * (3 * 144 * 80 + 10 * 4 * 80))
+    assert work["generation and verification"] == (80, forward)
     assert work["old log-probabilities"] == (90, forward)
     assert work["update"] == (90, passes * forward)
 
