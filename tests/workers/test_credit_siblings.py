@@ -254,6 +254,27 @@ def test_no_token_moves_beyond_the_bound(drawn: dict[str, Any], rule: tuple[str,
     assert (change <= strength * size + own + 1e-5).all()
 
 
+def test_a_response_without_the_step_that_differs_blames_no_step_that_all_have() -> None:
+    """The second step differs between three answers, and the fourth, which failed, lacks it."""
+    arguments = group(
+        [[0.5, 0.5], [0.5, 0.5], [0.5, 0.0], [0.5, NAN]], [0.866, 0.866, -0.866, -0.866], [1, 1, 0.5, 0.5]
+    )
+    arguments["step_keys"][3, 1] = -1
+    result = shaped(arguments, "redistribute")
+    assert result[:, 0].tolist() == [0.0] * 4
+    assert result[:3, 1].sum().item() == pytest.approx(0, abs=1e-6)
+    assert result[2, 1] < -0.3
+
+
+def test_a_credit_at_its_siblings_mean_moves_as_one_beside_it() -> None:
+    """The signal has no jump where a response's credit is the mean of its key."""
+    at_mean, beside = (
+        shaped(group([[0.0], [middle], [1.0]], [-1.0, 0.2, 0.8], [0.0, 0.5, 1.0]), "redistribute")
+        for middle in (0.5, 0.5001)
+    )
+    torch.testing.assert_close(at_mean, beside, atol=1e-3, rtol=0)
+
+
 @given(batches)
 @settings(max_examples=40, deadline=None)
 def test_siblings_lose_what_a_step_gains(drawn: dict[str, Any]) -> None:

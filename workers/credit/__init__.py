@@ -174,7 +174,7 @@ def _causes_of_fallback(
     - ``no_steps``: none of its tokens belongs to a step;
     - ``too_few_valid``: too few of its steps have a credit to compare (``siblings``: none can be compared);
     - ``zero``: every credit (``siblings``: of its group) is below ``tolerance``;
-    - ``constant``: every credit is within ``tolerance`` of the mean, so none stands out;
+    - ``constant``: every credit (``siblings``: of its group) is within ``tolerance`` of the mean: none stands out;
     - ``zero_advantage``: all its advantages (``siblings``: of its group) are 0 and ``zero_advantage`` is off.
     """
     return {
