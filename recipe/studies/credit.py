@@ -69,11 +69,13 @@ TASKS = {
 }  # fmt: skip
 
 
-RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples"
+RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples grpo_sandbox_samples"
 RIVAL_SEEDS = "30 31 32"
-MORE_SAMPLES = "16"  # per prompt, for grpo_more_samples; the experiment has 8
+# Per prompt; the experiment has 8: more than credit's tokens (none) buy, and what its sandbox seconds buy.
+MORE_SAMPLES, SANDBOX_SAMPLES = "16", "40"
 RIVAL_CONTRASTS = tuple(
-    f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples")
+    f"credit:{arm}"
+    for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples", "grpo_sandbox_samples")
 )
 
 # The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
@@ -141,13 +143,15 @@ def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
         "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_rate(TASKS[name], "credit")),
         "grpo_twice_rate": ("arm=grpo", f"{RATE}={2 * _rate(name):g}"),
         "grpo_more_samples": ("arm=grpo", f"{SAMPLES}={given.samples or MORE_SAMPLES}"),
+        "grpo_sandbox_samples": ("arm=grpo", f"{SAMPLES}={SANDBOX_SAMPLES}"),
     }
     arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
     seeds = given.seeds or RIVAL_SEEDS
     plain = [arm for arm in arms if arm not in changed]
     runs = list(_at_their_rates(TASKS[name], plain, seeds.split())) if plain else []
     runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
-    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *RIVAL_CONTRASTS)
+    apart = ("--out", f"outputs/evidence_credit.{name}/rivals")  # the arms' table keeps its own family of contrasts
+    return _start_and_compare(steps, name, name, runs, overrides, *apart, "--contrasts", *RIVAL_CONTRASTS)
 
 
 def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
