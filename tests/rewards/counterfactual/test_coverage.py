@@ -94,8 +94,13 @@ def test_unexecuted_steps_are_spared_where_no_executed_code_depends_on_them(code
 
 @pytest.mark.parametrize("executed", [frozenset([0, 1, 2]), frozenset([0])], ids=["entered", "not entered"])
 def test_a_scope_is_read_once_however_many_of_its_statements_did_not_run(executed, monkeypatch):
-    children, visited = ast.iter_child_nodes, []
-    monkeypatch.setattr(ast, "iter_child_nodes", lambda node: visited.append(node) or children(node))
+    children, visited = ast.iter_child_nodes, list[ast.AST]()
+
+    def visit(node: ast.AST):
+        visited.append(node)
+        return children(node)
+
+    monkeypatch.setattr(ast, "iter_child_nodes", visit)
 
     def visits(statements: int) -> int:
         code = "def f(n):\n    if n:\n        return n" + "".join(f"\n    x{i} = g(n)" for i in range(statements))
