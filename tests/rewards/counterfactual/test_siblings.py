@@ -65,6 +65,12 @@ def test_code_that_reads_what_the_solution_lacks_is_no_replacement():
     assert best("a = 1\nb = 2", {"a = [c for c in b]": 1.0}) == {"a = [c for c in b]"}
 
 
+def test_a_step_of_other_names_in_another_order_is_replaced_by_its_own_version():
+    solution = "def f(r):\n t = 9\n s = 1\n for i in r:\n  s += abs(i)\n return s"
+    sibling = "def f(r):\n total = 0\n for i in r:\n  total += i\n return total"
+    assert [best(solution, {sibling: 1.0}, index) for index in (1, 2, 4)] == [{None}, {"s = 0"}, {"s += i"}]
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
