@@ -9,9 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from rewards.analysis.parsing import parse
 from rewards.analysis.renaming import Renaming
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Fields that are evaluated before the others of their node.
+_FIRST = ("generators", "iter", "value", "defaults", "kw_defaults")
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -20,6 +24,32 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def names_in(text: str) -> list[str]:
     """Every word of a text that could be a name."""
     return _NAME.findall(text)
+
+
+def names_read(piece: str) -> set[str]:
+    """The names that a statement, or a header of one, reads before it binds them; none if that is not known."""
+    tree = parse(piece.strip()) or parse(f"{piece.strip()} pass")
+    try:
+        return set(_reads(tree, set())) if tree else set()
+    except RecursionError:
+        return set()
+
+
+def _reads(node: ast.AST, bound: set[str]) -> Iterator[str]:
+    """What a node reads of names that are not bound yet; those that it binds are added."""
+    bound.update(_bound_otherwise(node))
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield from {node.target.id} - bound
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        bound.add(node.id)
+    elif isinstance(node, ast.Name):
+        yield from {node.id} - bound
+    inner = set(bound) if isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS)) else bound
+    for field in sorted(node._fields, key=lambda field: _FIRST.index(field) if field in _FIRST else len(_FIRST)):
+        parts = getattr(node, field, None)
+        for part in parts if isinstance(parts, list) else [parts]:
+            if isinstance(part, ast.AST):
+                yield from _reads(part, inner)
 
 
 def rename_by_place(tree: ast.Module, kept: Collection[str] = ()) -> None:

@@ -5,9 +5,10 @@ A key is made of the keys of the headers around a step, its role, and a number i
 definitions of a name the one in force has the name's key: a line that overrides another is not mistaken for it.
 
 Beside siblings, order matters less: of several steps of a role that define nothing, one takes the number of a
-sibling's step with equal code. And a step that no sibling has under its key, such as an assignment to a local name, is
-aligned: it takes the key of an earlier solution's step of the same kind that stands at the same distance after the same
-common step, unless some solution has both.
+sibling's step with equal code. Roles have an earlier solution's names where equal code shows which variable is which
+(`SharedNames`). And a step that no sibling has under its key is aligned: it takes the key of an earlier solution's step
+of the same kind that stands at the same distance after the same common step, unless some solution has both steps, or
+both of their names.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from rewards.analysis.shared_names import SharedNames
 from rewards.counterfactual.step_keys import StepContent
 
 # Longer keys are replaced by a digest: deep nesting must not make them grow.
@@ -22,23 +24,32 @@ _LONGEST = 64
 # An alignment gives the next steps a common one to stand after, so it is repeated at most this often.
 _PASSES = 3
 
+_DEFINITIONS = ("FunctionDef", "AsyncFunctionDef", "ClassDef")
+_NO_VARIABLES = (*_DEFINITIONS, "Import", "ImportFrom")
+
 Keys = list[str]
+Parts = Sequence[StepContent | None]
+# For each step the names of the scope that it stands in.
+Names = list[dict[int, SharedNames]]
 
 
-def aligned_keys(group: Sequence[Sequence[StepContent | None]]) -> list[Keys]:
+def aligned_keys(group: Sequence[Parts]) -> list[Keys]:
     """The keys of each solution's steps; "" for a step without a part. Within a solution no two steps share a key."""
     keys = [[""] * len(parts) for parts in group]
     levels = [_by_level(parts) for parts in group]
+    scopes = [_by_scope(parts) for parts in group]
+    names: Names = [{} for _ in group]
     for level in range(max(map(len, levels), default=0)):
         here = [found[level] if level < len(found) else [] for found in levels]
-        _name(group, keys, here)
+        _share_names(group, keys, here, scopes, names)
+        _name(group, keys, here, names)
         for _ in range(_PASSES if len(group) > 1 else 0):
-            if not _align(group, keys, here):
+            if not _align(group, keys, here, names):
                 break
     return keys
 
 
-def _by_level(parts: Sequence[StepContent | None]) -> list[list[int]]:
+def _by_level(parts: Parts) -> list[list[int]]:
     """The steps at each depth of nesting, in order."""
     depths: list[int] = []
     levels: list[list[int]] = []
@@ -50,7 +61,47 @@ def _by_level(parts: Sequence[StepContent | None]) -> list[list[int]]:
     return levels
 
 
-def _name(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here: Sequence[Sequence[int]]) -> None:
+def _by_scope(parts: Parts) -> dict[int, list[int]]:
+    """The steps in each function or class, without those of inner ones; -1: the module."""
+    scopes: list[int] = []
+    inside: dict[int, list[int]] = {}
+    for index, part in enumerate(parts):
+        parent = part.parent if part else -1
+        around = parts[parent] if parent >= 0 else None
+        scopes.append(parent if around is None or around.kind in _DEFINITIONS else scopes[parent])
+        inside.setdefault(scopes[-1], []).append(index)
+    return inside
+
+
+def _variables(part: StepContent) -> tuple[str, ...]:
+    return () if part.kind in _NO_VARIABLES else part.binds
+
+
+def _share_names(
+    group: Sequence[Parts],
+    keys: list[Keys],
+    here: Sequence[Sequence[int]],
+    scopes: Sequence[Mapping[int, Sequence[int]]],
+    names: Names,
+) -> None:
+    """Set the names of the scopes whose first steps are at this level."""
+    members: defaultdict[str, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    for solution, (parts, steps) in enumerate(zip(group, here, strict=True)):
+        for scope in {part.parent for index in steps if (part := parts[index])} & scopes[solution].keys():
+            key = keys[solution][scope] if scope >= 0 else ""
+            members[key].append((solution, scopes[solution][scope]))
+    for found in members.values():
+        programs = [[part for index in steps if (part := group[solution][index])] for solution, steps in found]
+        shared = SharedNames(
+            [[part.code for part in parts] for parts in programs],
+            [{name for part in parts for name in _variables(part)} for parts in programs],
+            {name for parts in programs for part in parts if part.fixed for name in part.binds},
+        )
+        for solution, steps in found:
+            names[solution].update(dict.fromkeys(steps, shared))
+
+
+def _name(group: Sequence[Parts], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> None:
     """Set the keys of the steps of one level, given those of the levels above."""
     members: defaultdict[str, dict[int, list[tuple[int, StepContent]]]] = defaultdict(dict)
     for solution, steps in enumerate(here):
@@ -58,7 +109,8 @@ def _name(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here:
             part = group[solution][index]
             assert part is not None
             place = f"{keys[solution][part.parent]}/" if part.parent >= 0 else ""
-            role = f"{place}{part.branch + ': ' if part.branch else ''}{part.role}"
+            own = names[solution][index].translated(part.role, part.code)
+            role = f"{place}{part.branch + ': ' if part.branch else ''}{own}"
             members[role].setdefault(solution, []).append((index, part))
     for role, by_solution in members.items():
         for solution, index, number in _numbered(by_solution):
@@ -103,7 +155,7 @@ def _short(key: str) -> str:
 _Slot = tuple[str, str, str, str, int]
 
 
-def _align(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here: Sequence[Sequence[int]]) -> bool:
+def _align(group: Sequence[Parts], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> bool:
     """Give steps of one level the keys of earlier solutions' steps in the same slots; returns whether any changed."""
     held = [{own[index] for index in steps} for own, steps in zip(keys, here, strict=True)]
     fixed = {
@@ -113,14 +165,19 @@ def _align(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here
         if (part := parts[index]) is not None and part.fixed
     }
     common = _common(held)
-    first: dict[_Slot, str] = {}
+    first: dict[_Slot, tuple[str, StepContent]] = {}
     renamed: dict[str, str] = {}
-    for parts, own, steps in zip(group, keys, here, strict=True):
+    for parts, own, shared, steps in zip(group, keys, names, here, strict=True):
         for index, slot in _slots(parts, own, steps, common):
-            key, earlier = (_latest(renamed, name) for name in (own[index], first.setdefault(slot, own[index])))
+            part = parts[index]
+            assert part is not None
+            named, model = first.setdefault(slot, (own[index], part))
+            key, earlier = _latest(renamed, own[index]), _latest(renamed, named)
             if earlier == key or key in fixed or earlier in fixed:
                 continue
             if any(earlier in solution and key in solution for solution in held):
+                continue
+            if not _same_variables(shared[index], part, model):
                 continue
             renamed[key] = earlier
             for solution in held:
@@ -131,6 +188,13 @@ def _align(group: Sequence[Sequence[StepContent | None]], keys: list[Keys], here
         for index in steps:
             own[index] = _latest(renamed, own[index])
     return bool(renamed)
+
+
+def _same_variables(shared: SharedNames, part: StepContent, model: StepContent) -> bool:
+    """Whether what the steps assign may be the same variables; from then on they are."""
+    if part.role == model.role or part.kind in _NO_VARIABLES or len(part.binds) != len(model.binds):
+        return True
+    return shared.unite(part.binds, model.binds)
 
 
 def _latest(renamed: Mapping[str, str], key: str) -> str:
@@ -146,9 +210,7 @@ def _common(held: Sequence[set[str]]) -> set[str]:
     return {key for key, number in counts.items() if 2 * number > solutions}
 
 
-def _slots(
-    parts: Sequence[StepContent | None], keys: Keys, steps: Sequence[int], common: set[str]
-) -> Iterator[tuple[int, _Slot]]:
+def _slots(parts: Parts, keys: Keys, steps: Sequence[int], common: set[str]) -> Iterator[tuple[int, _Slot]]:
     anchors: dict[tuple[str, str], str] = {}
     numbers: defaultdict[tuple[str, str, str, str], count[int]] = defaultdict(count)
     for index in steps:

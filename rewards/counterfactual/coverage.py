@@ -6,8 +6,10 @@ a generator, and a program may look at its own code. Such steps are replayed as 
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from rewards.analysis.parsing import is_bare_constant, parse, statements
 from rewards.counterfactual.interventions import tree_of
@@ -23,6 +25,7 @@ _INTROSPECTION = frozenset((
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
+_Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -31,8 +34,17 @@ class _StatementPlace:
     """A statement, the function or class around it, and whether names there are settled when it is compiled."""
 
     node: ast.stmt
-    scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None = None
+    scope: _Scope | None = None
     settled: bool = False
+
+
+@dataclass(frozen=True)
+class _ScopeNames:
+    """What executed code of a scope mentions, how often the scope binds each name, and whether `nonlocal` is in it."""
+
+    alive: set[str]
+    binders: Counter[str]
+    has_nonlocal: bool
 
 
 def unexecuted_steps(solution: str, steps: Sequence[Step], executed: ExecutedProgram | None) -> frozenset[int]:
@@ -48,7 +60,16 @@ def unexecuted_steps(solution: str, steps: Sequence[Step], executed: ExecutedPro
         return frozenset()
     numbers = {node: number for number, node in enumerate(statements(tree))}
     ran = {node for node, number in numbers.items() if number in executed.statements}
-    return frozenset(positions[numbers[place.node]] for place in _places(tree) if _is_idle(place, ran))
+
+    @cache
+    def names_of(scope: _Scope) -> _ScopeNames:
+        arguments = ast.walk(scope.args) if isinstance(scope, _FUNCTIONS) else ()
+        parameters = [part for part in arguments if isinstance(part, ast.arg)]
+        binders = _binders([*parameters, *scope.body])
+        has_nonlocal = any(isinstance(part, ast.Nonlocal) for part in ast.walk(scope))
+        return _ScopeNames(_mentioned(_alive(scope, ran)), binders, has_nonlocal)
+
+    return frozenset(positions[numbers[place.node]] for place in _places(tree) if _is_idle(place, ran, names_of))
 
 
 def _places(node: ast.AST, around: _StatementPlace | None = None) -> Iterator[_StatementPlace]:
@@ -66,7 +87,7 @@ def _places(node: ast.AST, around: _StatementPlace | None = None) -> Iterator[_S
             yield from _places(child, around)
 
 
-def _is_idle(place: _StatementPlace, ran: set[ast.stmt]) -> bool:
+def _is_idle(place: _StatementPlace, ran: set[ast.stmt], names_of: Callable[[_Scope], _ScopeNames]) -> bool:
     """Whether this statement was not executed, and what was compiles to the same without it."""
     node, scope = place.node, place.scope
     if node in ran or is_bare_constant(node):
@@ -79,11 +100,12 @@ def _is_idle(place: _StatementPlace, ran: set[ast.stmt]) -> bool:
     was_entered = scope.body[0] in ran or is_bare_constant(scope.body[0])
     if not was_entered:
         # Nothing in this scope ran. But `nonlocal` of a name that is nowhere bound is an error of syntax.
-        return not any(isinstance(part, ast.Nonlocal) for part in ast.walk(scope))
+        return not names_of(scope).has_nonlocal
     if any(isinstance(part, ast.Global | ast.Nonlocal) for part in inside):
         return False
-    shared = _mentioned(inside, bound=True) & _mentioned(_alive(scope, ran))
-    return shared <= _bound_in(scope, node)
+    names, own = names_of(scope), _binders([node])
+    shared = _mentioned(inside, bound=True) & names.alive
+    return all(names.binders[name] > own[name] for name in shared)
 
 
 def _alive(scope: ast.AST, ran: set[ast.stmt]) -> Iterator[ast.AST]:
@@ -110,19 +132,18 @@ def _mentioned(nodes: Iterable[ast.AST], *, bound: bool = False) -> set[str]:
     return {part for word in mentioned for part in word.split(".")}
 
 
-def _bound_in(scope: ast.AST, left_out: ast.stmt) -> set[str]:
-    """Names that the parameters of a scope and its statements, but for one, bind without doubt."""
-    arguments = getattr(scope, "args", None)
-    names = {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)} if arguments else set()
-    waiting: list[ast.AST] = list(getattr(scope, "body", []))
+def _binders(nodes: Iterable[ast.AST]) -> Counter[str]:
+    """How many parts of these nodes bind each name of their scope without doubt."""
+    binders: Counter[str] = Counter()
+    waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node is left_out:
-            continue
         if isinstance(node, _SCOPES):
-            names.add(node.name)
+            binders[node.name] += 1
+        elif isinstance(node, ast.arg):
+            binders[node.arg] += 1
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
+            binders[node.id] += 1
         if not isinstance(node, (*_SCOPES, *_OWN_NAMES)):
             waiting += ast.iter_child_nodes(node)
-    return names
+    return binders

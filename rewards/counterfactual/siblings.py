@@ -3,7 +3,6 @@
 Sources of the same step: `step_keys` for programs and texts; for turns the state before the action.
 """
 
-import ast
 import builtins
 import io
 import math
@@ -16,8 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rewards.analysis.local_names import names_in
-from rewards.analysis.parsing import parse
+from rewards.analysis.local_names import names_in, names_read
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.interventions import WrittenSolution
 from rewards.counterfactual.replayer import Array
@@ -247,16 +245,6 @@ class Alternatives:
 def _ranked(reward: float) -> float:
     """A reward for sorting; one that is not known comes last."""
     return reward if math.isfinite(reward) else -math.inf
-
-
-def names_read(piece: str) -> set[str]:
-    """The names that a statement, or a header of one, reads and does not bind; none if that is not known."""
-    tree = parse(piece.strip()) or parse(f"{piece.strip()} pass")
-    nodes = list(ast.walk(tree)) if tree else []
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return {node.id for node in names} - bound
 
 
 def _names(other: Keyed, own: Keyed) -> dict[str, str]:

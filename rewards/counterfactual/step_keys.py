@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rewards.analysis.idle_code import truth_of
 from rewards.analysis.local_names import rename_by_place
-from rewards.analysis.parsing import LineOffsets, parse
+from rewards.analysis.parsing import LineOffsets, parse, written
 from rewards.counterfactual.segments import Step
 from rewards.extraction import find_block
 
@@ -49,7 +49,7 @@ class StepContent:
     @property
     def defines(self) -> bool:
         """Whether a later step of the same role replaces it."""
-        return self.role.endswith(" =") or self.role.startswith(("define ", "import "))
+        return (self.role.endswith(" =") and "[]" not in self.role) or self.role.startswith(("define ", "import "))
 
 
 def parts_of(solution: str, steps: Sequence[Step], asked: frozenset[str] = frozenset()) -> list[StepContent | None]:
@@ -223,13 +223,14 @@ def _role(node: ast.stmt) -> str:
 
 
 def _named(node: ast.expr) -> str:
-    """A target or a called function without its indices and arguments."""
+    """A target or a called function without its arguments and its indices that are not constant."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{_named(node.value)}.{node.attr}"
     if isinstance(node, ast.Subscript):
-        return f"{_named(node.value)}[]"
+        constant = not any(isinstance(part, ast.Name) for part in ast.walk(node.slice))
+        return f"{_named(node.value)}[{(written(node.slice) or '') if constant else ''}]"
     if isinstance(node, ast.Call):
         return f"{_named(node.func)}()"
     if isinstance(node, ast.Tuple | ast.List):

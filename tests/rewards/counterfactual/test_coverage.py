@@ -92,6 +92,26 @@ def test_unexecuted_steps_are_spared_where_no_executed_code_depends_on_them(code
     assert idle(code) == expected
 
 
+@pytest.mark.parametrize("executed", [frozenset([0, 1, 2]), frozenset([0])], ids=["entered", "not entered"])
+def test_a_scope_is_read_once_however_many_of_its_statements_did_not_run(executed, monkeypatch):
+    children, visited = ast.iter_child_nodes, list[ast.AST]()
+
+    def visit(node: ast.AST):
+        visited.append(node)
+        return children(node)
+
+    monkeypatch.setattr(ast, "iter_child_nodes", visit)
+
+    def visits(statements: int) -> int:
+        code = "def f(n):\n    if n:\n        return n" + "".join(f"\n    x{i} = g(n)" for i in range(statements))
+        visited.clear()
+        spared = unexecuted_steps(code, segment(code, "statement"), ExecutedProgram(code, executed))
+        assert len(spared) == statements + 3 - len(executed)
+        return len(visited)
+
+    assert visits(80) < 2.5 * visits(40)
+
+
 SIMPLE = (
     "a = 1", "b = a", "x = 2", "a += 1", "del a", "return a", "return b", "return x", "yield x", "yield", "pass",
     "raise ValueError", "import math as b", "c = [a for a in (1, 2)]", "(b := 3)", "global a", "global b", "1 // x",

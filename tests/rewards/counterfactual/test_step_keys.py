@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rewards.counterfactual.alignment import aligned_keys
 from rewards.counterfactual.segments import NoSteps, Unit, segment
+from rewards.counterfactual.siblings import renamed
 from rewards.counterfactual.step_keys import parts_of, state_keys
 
 
@@ -160,6 +161,44 @@ def test_a_step_of_another_name_is_aligned_with_the_step_in_its_place():
     assert list(first) == list(second)
     assert second["define f/total ="] == "s = 0"
     assert second["define f/for/total changes"] == "s += i"
+
+
+INITIAL = ("total = 0", "product = 1", "seen = []")
+CHANGES = ("total += i", "product *= i + 1", "seen.append(i)")
+SUPERFLUOUS = ("spare = 7", "spare = 0", "spare = n", "print(n)", "if n:\n        print(n)")
+
+
+@given(
+    st.permutations(INITIAL), st.permutations(CHANGES), st.lists(IDENTIFIERS, min_size=3, max_size=3, unique=True),
+    st.sampled_from(SUPERFLUOUS), st.integers(0, 3),
+)  # fmt: skip
+def test_renamed_and_reordered_steps_with_one_more_keep_their_keys(initial, changes, names, superfluous, place):
+    def program(initial: Sequence[str], changes: Sequence[str]) -> str:
+        lines = [*(f"    {line}" for line in initial), "    for i in n:", *(f"        {line}" for line in changes)]
+        return "\n".join(["def f(n):", *lines, "    return total, product, seen"])
+
+    new = dict(zip(("total", "product", "seen"), names, strict=True))
+    more = [*initial[:place], superfluous, *initial[place:]]
+    plain, other = keyed(program(INITIAL, CHANGES), renamed(program(more, changes), new) or "")
+    assert {key: renamed(code, new) for key, code in plain.items()}.items() <= other.items()
+
+
+def test_an_alignment_by_place_gives_no_name_two_meanings():
+    plain, other = keyed("a = 1\nif c:\n    b = 2", "x = 4\nif c:\n    x = 5")
+    assert list(plain) == ["a =", "if", "if/b ="]
+    assert list(other) == ["a =", "if", "if/a ="]
+
+
+ITEMS = ("d['a'] = 1", "d['b'] = 2", "d['c'] = 3", "d[i] = 4", "d[j] = 5", "d[-1], e = 6")
+
+
+@given(st.permutations(ITEMS), st.permutations(ITEMS), st.integers(1, 6))
+def test_independent_items_have_the_same_keys_in_any_order(first, second, number):
+    one, other = keyed("\n".join(first), "\n".join(second))
+    assert one == other
+    assert [one[f"d['{name}'] ="] for name in "abc"] == list(ITEMS[:3])
+    (alone,) = keyed("\n".join(second[:number]))
+    assert {key: line for key, line in alone.items() if "'" in key}.items() <= one.items()
 
 
 def test_names_that_the_problem_asks_for_are_never_aligned_with_others():
