@@ -132,8 +132,12 @@ class RunDirectory:
         return list(read_jsonl(self.path / "events.jsonl"))
 
     def _append(self, name: str, row: dict[str, Any]) -> None:
-        with open(self.path / name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
+        with open(self.path / name, "ab+") as file:
+            # After a line that a crash or a full disk cut off, which would swallow this one.
+            if file.tell() and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
+                line = f"\n{line}"
+            file.write(line.encode("utf-8"))
 
 
 @lru_cache(maxsize=16)
@@ -148,7 +152,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a JSONL file, without lines cut off by a crash; none if the file is missing."""
     if not path.exists():
         return
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 yield json.loads(line)

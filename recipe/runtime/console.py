@@ -219,7 +219,11 @@ class ProgressReporter:
                 if not line.endswith(b"\n"):
                     break  # this line is still being written
                 self.offset += len(line)
-                warning = self.state.take(json.loads(line))
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue  # cut off by a full disk
+                warning = self.state.take(row)
                 if warning:
                     self.console.print(warning, markup=False, highlight=False, soft_wrap=True)
                 self.last_line = time.monotonic()

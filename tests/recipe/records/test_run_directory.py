@@ -33,6 +33,17 @@ def test_a_line_cut_by_a_crash_is_passed_over(tmp_path):
     assert list(read_jsonl(tmp_path / "missing.jsonl")) == []
 
 
+def test_a_cut_line_costs_neither_the_next_record_nor_its_readers(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_event("start")
+    with open(run.path / "events.jsonl", "ab") as file:
+        file.write('{"event": "failed", "error": "é'.encode()[:-1])  # within a character
+    run.log_event("start")
+    run.log_event("end")
+    assert [event["event"] for event in run.events()] == ["start", "start", "end"]
+    assert (run.path / "events.jsonl").read_bytes().count(b"\n") == 4
+
+
 def test_the_wandb_id_stays_the_same(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
     assert run.wandb_id() == run.wandb_id() == RunDirectory(run.path).wandb_id()
