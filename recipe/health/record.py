@@ -1,5 +1,6 @@
 """A run as the rules of health read it: series of metrics, events, configuration."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -71,6 +72,20 @@ class Record:
 def longest_quiet(step_seconds: float | None) -> float:
     """Seconds without an event after which a run is no longer under way. step_seconds: of a step, None before one."""
     return max(600.0, 5 * (step_seconds or 0.0))
+
+
+def fall_from_peak(rows: Sequence[Mapping[str, float]], skill: str) -> tuple[float, float]:
+    """How far a skill's last validation is below its best one, a share of 1, and the most that noise explains.
+
+    Two measurements differ, and the peak is the largest of several: three standard errors of the difference; NaN if
+    they were not recorded.
+    """
+    accuracy, error = (f"skill/{skill}/{kind}" for kind in ("accuracy", "standard_error"))
+    found = [(row[accuracy], row.get(error, math.nan)) for row in rows if math.isfinite(row.get(accuracy, math.nan))]
+    if not found:
+        return 0.0, math.nan
+    (best, best_error), (last, last_error) = max(found, key=lambda pair: pair[0]), found[-1]
+    return best - last, 3 * math.hypot(best_error, last_error)
 
 
 def named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from recipe.health.record import LAST, Record, longest_quiet
+from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
@@ -163,15 +163,10 @@ def _generalises(run: Record) -> str | None:
 
 
 def _forgets(run: Record) -> str | None:
-    lost = {}
-    for skill in {key.split("/")[0] for key in run.named("skill/") if key.endswith("/below_peak")}:
-        below, error = run.values(f"skill/{skill}/below_peak"), run.values(f"skill/{skill}/standard_error")
-        # Two measurements differ, and the peak is the largest of several: three standard errors of the difference.
-        if below and error and below[-1] > max(0.05, 3 * math.sqrt(2) * error[-1]):
-            lost[skill] = below[-1]
-    if not lost:
-        return None
-    return ", ".join(f"{skill} is {100 * lost[skill]:.0f} points below its peak" for skill in sorted(lost))
+    skills = {key.split("/")[0] for key in run.named("skill/") if key.endswith("/accuracy")} - {"mean", "worst"}
+    falls = {skill: fall_from_peak(run.rows, skill) for skill in sorted(skills)}
+    lost = {skill: fall for skill, (fall, noise) in falls.items() if fall > max(0.05, noise)}
+    return ", ".join(f"{skill} is {100 * fall:.0f} points below its peak" for skill, fall in lost.items()) or None
 
 
 def _validation(run: Record) -> str | None:

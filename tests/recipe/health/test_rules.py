@@ -31,7 +31,7 @@ def _falling(
 
 
 def _validated(below: float, error: float) -> list[dict[str, float]]:
-    return [{"skill/sql/below_peak": below, "skill/sql/standard_error": error}]
+    return [{"skill/sql/accuracy": accuracy, "skill/sql/standard_error": error} for accuracy in (0.3, 0.9, 0.9 - below)]
 
 
 def _levels(level: float, line: float) -> list[dict[str, float]]:

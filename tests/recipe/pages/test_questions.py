@@ -49,7 +49,15 @@ def test_what_fell_beyond_noise_was_lost():
     learned, _, lost = asked(after=FALLEN)
     assert (learned.answer, learned.mark) == ("no: it got worse", "down")
     assert lost.mark == "down"
-    assert lost.answer == "write -10.0 points [-15.5, -4.5], sql -10.0 points [-15.5, -4.5]"
+    assert lost.answer == "write -10.0 points, sql -10.0 points from the peak"
+
+
+def test_what_a_skill_gained_in_the_run_can_be_lost_too():
+    levels = [{"write": write, "sql": 0.6, "mean": (write + 0.6) / 2} for write in (0.2, 0.9, 0.5)]
+    metrics = [*rows(*levels[:2]), rows(levels[0], levels[2])[1] | {"step": 24.0}]
+    lost = questions(metrics, table(levels[0], levels[2]), None, False, False, [])[2]
+    assert (lost.answer, lost.mark) == ("write -40.0 points from the peak", "down")
+    assert lost.facts[0] == "Smallest change: sql, +0.0 points [-5.5, +5.5]."
 
 
 def test_without_standard_errors_no_verdict_is_given():
