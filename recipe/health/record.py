@@ -32,12 +32,12 @@ class Record:
         return cls(run.metrics(), run.events(), run.read_config(), now)
 
     def values(self, metric: str) -> list[float]:
-        """The metric at each step that has it, in order."""
-        return [row[metric] for row in self.rows if metric in row]
+        """The metric at each step that has it as a finite number, in order."""
+        return [value for _, value in self.steps_where(metric)]
 
     def steps_where(self, metric: str) -> list[tuple[int, float]]:
-        """(step, value) at each step that has the metric."""
-        return [(int(row["step"]), row[metric]) for row in self.rows if metric in row]
+        """(step, value) at each step that has the metric as a finite number."""
+        return [(int(row["step"]), row[metric]) for row in self.rows if metric in row and math.isfinite(row[metric])]
 
     def first(self, metric: str) -> float | None:
         """Mean over the first steps that have the metric; None without any."""

@@ -5,6 +5,7 @@ what it found, or nothing. Ranges are those of docs/reference/running.md, which 
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,6 +14,12 @@ from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
+_READ = re.compile(
+    "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
+    "|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|timing_s/step"
+    f"|training/rollout_probs_diff_mean|{PROJECTION}/(displacement_norm|line/|nonfinite|undone|unprotected|verified)"
+)
+"""What the names of the metrics begin with that rules read."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Finding:
 
 def _ended(run: Record) -> str | None:
     if run.events and run.events[-1]["event"] == "end":
-        return None
+        return None if run.rows else "it ended without metrics: `metrics.jsonl` is empty or lost"
     if run.events and run.events[-1]["event"] == "stopped":
         return str(run.events[-1].get("reason"))
     failures = [event["error"] for event in run.events if event["event"] == "failed"]
@@ -50,9 +57,24 @@ def _ended(run: Record) -> str | None:
     return None
 
 
+def _finite(run: Record) -> str | None:
+    broken = {
+        name: int(row["step"])
+        for row in reversed(run.rows)
+        for name, value in row.items()
+        if _READ.match(name) and not math.isfinite(value)
+    }
+    if not broken:
+        return None
+    first = min(broken.values())
+    names = sorted(name for name, step in broken.items() if step == first)
+    more = f" and {len(broken) - 1} other metrics" if len(broken) > 1 else ""
+    return f"`{names[0]}`{more}: NaN or infinite, first in step {first}"
+
+
 def _signal(run: Record) -> str | None:
-    highest, lowest = run.values("critic/advantages/max"), run.values("critic/advantages/min")
-    empty = sum(top == bottom == 0 for top, bottom in zip(highest, lowest, strict=True))
+    highest, lowest = (dict(run.steps_where(f"critic/advantages/{end}")) for end in ("max", "min"))
+    empty = sum(highest[step] == lowest.get(step) == 0 for step in highest)
     if highest and empty > 0.2 * len(highest):
         return f"in {empty} of {len(highest)} steps every group's samples scored alike: nothing to learn from"
     reward = run.last("reward/acc")
@@ -217,6 +239,8 @@ def _line(run: Record) -> str | None:
 _BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `reward...partial_credit=true`, more samples"
 RULES = (
     Rule("ended", "`events.jsonl`", "ends with `end`", "the message names the cause; `run.name=` resumes", _ended),
+    Rule("finite", "all that rules read", "no NaN, no infinity", "a lower rate; read that step's `generations/`",
+         _finite),
     Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
     Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
          "a higher rate (`optim.lr`), more samples, more steps", _learned),

@@ -1,5 +1,6 @@
 """Every rule of a run's health: what breaks it, what does not, and that the docs hold its range."""
 
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,6 +46,8 @@ def _trained(gain: float, held: float) -> list[dict[str, float]]:
 
 # rule, a run that breaks it, what is said, the nearest run that does not break it
 CASES = [
+    ("finite", [{"actor/ppo_kl": 0.0}, {"actor/ppo_kl": math.nan}, {"actor/grad_norm": math.inf}],
+        "`actor/ppo_kl` and 1 other metrics: NaN or infinite, first in step 2", [{"unread": math.nan}]),
     ("signal", [{"critic/advantages/max": 0, "critic/advantages/min": 0}] * 3 + [{"critic/advantages/max": 1,
         "critic/advantages/min": -1}] * 9, "in 3 of 12 steps", [{"critic/advantages/max": 0,
         "critic/advantages/min": 0}] * 2 + [{"critic/advantages/max": 1, "critic/advantages/min": -1}] * 10),
@@ -89,6 +92,7 @@ ENDED = [
     ([*END[:1], {"event": "failed", "time": NOW, "error": "OutOfMemory: 3 GiB"}], "OutOfMemory: 3 GiB"),
     ([*END[:1], {"event": "update", "time": NOW - 700}], "nothing for 12 minutes after 'update'"),
     ([], "ended before it began"),
+    (END, "ended without metrics"),
 ]
 
 
@@ -113,7 +117,7 @@ def test_a_run_under_way_is_no_finding():
 
 
 def test_failed_credit_is_told_even_if_few_fall_back():
-    [found] = findings(_record(events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
+    [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
     assert "credit of 3 samples failed" in found.seen
 
 
@@ -157,8 +161,8 @@ def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsy
     assert "(5 updates): 1 finding\n  - engine: 0.200 on average\n" in text
     assert "`run.precision=float32`" in text
     (run.path / "metrics.jsonl").unlink()
-    assert main([str(run.path)]) == HEALTHY
-    assert "(0 updates): healthy" in capsys.readouterr().out
+    assert main([str(run.path)]) == FOUND
+    assert "(0 updates): 1 finding\n  - ended: it ended without metrics" in capsys.readouterr().out
     assert main([str(tmp_path), str(run.path)]) == REFUSED
     assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
 

@@ -66,3 +66,12 @@ def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Pat
     assert draw_promise(ROWS[:1], tmp_path / "none.png") is None
     draw_promise(ROWS, tmp_path / "promise.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["promise.png", "promise.svg"]
+
+
+def test_metrics_that_are_no_numbers_leave_a_promise_that_can_be_read():
+    broken = row(2, write=(-1.0, -1.1, -1.25)) | {"actor/projection/undone_steps": float("nan")}
+    unverified = {key: value for key, value in broken.items() if "verified_level" not in key}
+    found = promise([broken, unverified])
+    assert found is not None
+    assert (found.verified, found.undone, found.levels, found.below) == (2, 0, 1, 0)
+    assert promise([dict.fromkeys(broken, float("inf"))]) is None
