@@ -42,18 +42,21 @@ class Finding:
 
 
 def _ended(run: Record) -> str | None:
-    if run.events and run.events[-1]["event"] == "end":
+    starts = [place for place, event in enumerate(run.events) if event["event"] == "start"]
+    events = run.events[starts[-1] :] if starts else run.events
+    if not events:
+        return "it has no events: it ended before it began"
+    last = events[-1]
+    if last["event"] == "end":
         return None if run.rows else "it ended without metrics: `metrics.jsonl` is empty or lost"
-    if run.events and run.events[-1]["event"] == "stopped":
-        return str(run.events[-1].get("reason"))
-    failures = [event["error"] for event in run.events if event["event"] == "failed"]
+    if last["event"] == "stopped":
+        return str(last.get("reason"))
+    failures = [event.get("error") for event in events if event["event"] == "failed"]
     if failures:
         return f"ended after step {run.updates} with {failures[-1]}"
-    if not run.events:
-        return "it has no events: it ended before it began"
-    quiet = run.now - float(run.events[-1]["time"])
+    quiet = run.now - float(last.get("time", run.now))
     if quiet > longest_quiet(run.step_seconds):
-        return f"nothing for {quiet / 60:.0f} minutes after '{run.events[-1]['event']}' of step {run.updates}: killed?"
+        return f"nothing for {quiet / 60:.0f} minutes after '{last['event']}' of step {run.updates}: killed?"
     return None
 
 

@@ -116,6 +116,12 @@ def test_a_run_under_way_is_no_finding():
     assert not list(findings(_record(slow, events=[*END[:1], {"event": "update", "time": NOW - 1400}])))
 
 
+def test_a_run_that_failed_and_was_resumed_is_under_way():
+    failed = [END[0], {"event": "failed", "time": NOW - 40, "error": "RayTaskError"}]
+    assert not list(findings(_record(events=[*failed, {"event": "start", "time": NOW - 30}])))
+    assert not list(findings(_record([{}], events=[*failed, *END])))
+
+
 def test_failed_credit_is_told_even_if_few_fall_back():
     [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
     assert "credit of 3 samples failed" in found.seen
