@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in options.runs:
         try:
             text, exit_status = diagnose(path, time.time())
-        except RecordsError as error:
+        except (OSError, RecordsError) as error:
             print(f"recipe.doctor: {error}", file=sys.stderr)
             exit_status = REFUSED
         else:

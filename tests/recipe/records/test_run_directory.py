@@ -7,6 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.records.run_directory import RunDirectory, RunDirectoryError, read_jsonl
+from recipe.records.versions import RecordsError
 
 
 def test_a_run_without_a_name_gets_a_new_one_and_a_named_run_the_same_folder(tmp_path):
@@ -42,6 +43,23 @@ def test_a_cut_line_costs_neither_the_next_record_nor_its_readers(tmp_path):
     run.log_event("end")
     assert [event["event"] for event in run.events()] == ["start", "start", "end"]
     assert (run.path / "events.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_lines_that_are_no_records_are_left_out(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    (run.path / "metrics.jsonl").write_text(
+        'null\n3\n{"a": 1}\n{"step": NaN}\n{"step": 1, "a": null, "b": 2.0}\n[]\n', encoding="utf-8"
+    )
+    (run.path / "events.jsonl").write_text('null\n3\n{"a": 1}\n{"event": "end", "time": "x"}\n{"event": "end"}\n')
+    assert run.metrics() == [{"step": 1, "b": 2.0}]
+    assert run.events() == [{"event": "end"}]
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "3\n", "data: [1,\n", "records_version: abc\n", "data: {seed: 1}\n"])
+def test_a_configuration_that_is_none_is_refused_by_name(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(RecordsError, match=r"config\.yaml is"):
+        RunDirectory.existing(tmp_path)
 
 
 def test_the_wandb_id_stays_the_same(tmp_path):
