@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.doctor import FOUND, HEALTHY, REFUSED, diagnose, main, rules_table
+from recipe.doctor import FOUND, HEALTHY, REFUSED, diagnose, main, report_text, rules_table
 from recipe.health.record import Record
 from recipe.health.rules import RULES, findings
 from recipe.records.run_directory import RunDirectory
@@ -171,6 +171,14 @@ def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsy
     assert "(0 updates): 1 finding\n  - ended: it ended without metrics" in capsys.readouterr().out
     assert main([str(tmp_path), str(run.path)]) == REFUSED
     assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
+
+
+def test_what_a_model_or_an_error_wrote_reaches_no_terminal():
+    rows = [{"reward/guard/\x1b]0;evil\x07": 0.5}]
+    events = [{"event": "failed", "time": NOW, "error": "bad \x1b[2J answer"}]
+    text = report_text(Path("r"), list(findings(_record(rows, events))), 1)
+    assert "bad ␛[2J answer" in text
+    assert "'␛]0;evil␇'" in text
 
 
 def test_half_written_records_are_read_as_far_as_they_go(tmp_path):
