@@ -122,29 +122,29 @@ def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
     if not values:
         return PageQuestion(asked, "not measured yet", "open", ["No sample on this page has a step with credit."])
     signs = [sum(value > 0 for value in values), sum(value < 0 for value in values)]
-    earned, cost = (share / len(values) for share in signs)
+    gained, lost = (share / len(values) for share in signs)
     facts = [
         f"{len(values):,} steps of {len(measured):,} samples were replayed without them, or with another in their "
-        f"place: {earned:.0%} earned reward, {cost:.0%} cost some, the rest made no difference."
+        f"place: {gained:.0%} had raised the share of passed tests, {lost:.0%} lowered it, the rest made no difference."
     ]
     best = max(measured, key=_tells)
-    if _tells(best)[0] == 0:
+    if not _tells(best)[0]:
         return PageQuestion(asked, "no step made a difference", "", facts)
     pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
     facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
-    return PageQuestion(asked, f"{signs[0]:,} steps did, {signs[1]:,} cost some of it", "", facts, pieces)
+    return PageQuestion(asked, f"{signs[0]:,} steps helped, {signs[1]:,} did harm", "", facts, pieces)
 
 
 def _credits(row: SampleRow) -> list[float]:
     return [piece[1] for piece in row["pieces"] if len(piece) > 1 and piece[1] is not None]
 
 
-def _tells(row: SampleRow) -> tuple[float, float, float]:
-    """How much a sample shows: both signs first, then the spread of its credits, then a short text."""
+def _tells(row: SampleRow) -> tuple[bool, bool, bool, float, float]:
+    """How much a sample shows: credits that differ first, then a right answer, both signs, the spread, a short text."""
     credits = _credits(row)
     spread = max(credits) - min(credits) if len(credits) > 1 else 0.0
-    both = float(bool(credits) and min(credits) < 0 < max(credits))
-    return (spread and 1 + both, spread, -sum(len(piece[0]) for piece in row["pieces"]))
+    both = bool(credits) and min(credits) < 0 < max(credits)
+    return spread > 0, row["verdict"] == "right", both, spread, -sum(len(piece[0]) for piece in row["pieces"])
 
 
 def _lost(
