@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
+from recipe.records.intervals import scatter
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
@@ -91,9 +92,7 @@ def _learned(run: Record) -> str | None:
     first, last = run.first("reward/acc"), run.last("reward/acc")
     if first is None or last is None or len(values) < 4 * LAST:
         return None
-    samples = LAST * int(run.setting("data.train_batch_size", 0)) * int(run.setting("actor_rollout_ref.rollout.n", 0))
-    share = (first + last) / 2
-    error = math.sqrt(2 * share * (1 - share) / samples) if samples else 0.0
+    error = scatter(values) * math.sqrt(2 / LAST)
     if last - first < -2 * error:
         return f"accuracy of the steps' samples fell from {first:.1%} to {last:.1%}"
     if last - first < 2 * error:
