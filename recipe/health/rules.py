@@ -62,18 +62,11 @@ def _ended(run: Record) -> str | None:
 
 
 def _finite(run: Record) -> str | None:
-    broken = {
-        name: int(row["step"])
-        for row in reversed(run.rows)
-        for name, value in row.items()
-        if _READ.match(name) and not math.isfinite(value)
-    }
-    if not broken:
-        return None
-    first = min(broken.values())
-    names = sorted(name for name, step in broken.items() if step == first)
-    more = f" and {len(broken) - 1} other metrics" if len(broken) > 1 else ""
-    return f"`{names[0]}`{more}: NaN or infinite, first in step {first}"
+    for row in run.rows:
+        if broken := sorted(name for name in row if _READ.match(name) and not math.isfinite(row[name])):
+            more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+            return f"`{broken[0]}`{more}: NaN or infinite, first in step {row['step']:.0f}"
+    return None
 
 
 def _signal(run: Record) -> str | None:
@@ -241,14 +234,13 @@ def _line(run: Record) -> str | None:
 _BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `reward...partial_credit=true`, more samples"
 RULES = (
     Rule("ended", "`events.jsonl`", "ends with `end`", "the message names the cause; `run.name=` resumes", _ended),
-    Rule("finite", "all that rules read", "no NaN, no infinity", "a lower rate; read that step's `generations/`",
-         _finite),
+    Rule("finite", "all below", "no NaN, no infinity", "a lower rate; read that step's `generations/`", _finite),
     Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
     Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
          "a higher rate (`optim.lr`), more samples, more steps", _learned),
     Rule("entropy", "`actor/entropy`", "above a tenth of its start, unless 90% are right",
          "a lower rate, `arm=entropy`, `arm=kl`", _entropy),
-    Rule("gradient", "`actor/grad_norm`", "finite, below 20 medians",
+    Rule("gradient", "`actor/grad_norm`", "below 20 medians",
          "a lower rate, `optim.clip_grad`; read that step's `generations/`", _gradient),
     Rule("moved", "`displacement_norm`", "above 0", "`optim.lr`, trainable weights, `signal`", _moved),
     Rule("policy step", "`actor/ppo_kl`, `pg_clipfrac`", "within 0.1; at most 0.3",

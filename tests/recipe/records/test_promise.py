@@ -69,9 +69,7 @@ def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Pat
 
 
 def test_metrics_that_are_no_numbers_leave_a_promise_that_can_be_read():
-    broken = row(2, write=(-1.0, -1.1, -1.25)) | {"actor/projection/undone_steps": float("nan")}
+    broken = row(2, write=(-1.0, -1.0, -1.25)) | {"actor/projection/undone_steps": float("nan")}
     unverified = {key: value for key, value in broken.items() if "verified_level" not in key}
-    found = promise([broken, unverified])
-    assert found is not None
-    assert (found.verified, found.undone, found.levels, found.below) == (2, 0, 1, 0)
+    assert promise([broken, unverified]) == Promise(2, 0, 0, levels=1, below=0, lowest=0.25)
     assert promise([dict.fromkeys(broken, float("inf"))]) is None
