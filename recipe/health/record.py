@@ -75,10 +75,9 @@ def longest_quiet(step_seconds: float | None) -> float:
 
 
 def fall_from_peak(rows: Sequence[Mapping[str, float]], skill: str) -> tuple[float, float]:
-    """How far a skill's last validation is below its best one, a share of 1, and the most that noise explains.
+    """How far a skill's last validation is below its best one, a share of 1, and the most that noise explains (or NaN).
 
-    Two measurements differ, and the peak is the largest of several: three standard errors of the difference; NaN if
-    they were not recorded.
+    The peak is the largest of several measurements: three standard errors of the difference.
     """
     accuracy, error = (f"skill/{skill}/{kind}" for kind in ("accuracy", "standard_error"))
     found = [(row[accuracy], row.get(error, math.nan)) for row in rows if math.isfinite(row.get(accuracy, math.nan))]

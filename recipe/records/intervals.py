@@ -91,8 +91,7 @@ def share_interval(successes: int, trials: int) -> Interval:
 def scatter(values: Sequence[float]) -> float:
     """Standard deviation of a series around its trend, from its successive differences (von Neumann 1941); NaN below 5.
 
-    Of a training step's accuracy it holds what the samples' count does not: answers to one prompt resemble each other,
-    and prompts differ.
+    Unlike the count of samples it knows that answers to one prompt are alike.
     """
     if len(values) < 5:
         return math.nan

@@ -58,7 +58,7 @@ class RunDirectory:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> "RunDirectory":
-        """The run directory at a path; RecordsError if there is none, or its configuration is cut off."""
+        """The run directory at a path; RecordsError if there is none, or it is cut off."""
         run = cls(path)
         if not (run.path / "config.yaml").exists():
             raise RecordsError(
@@ -92,7 +92,7 @@ class RunDirectory:
         write_atomically(path, f"{KEY}: {VERSION}\n{OmegaConf.to_yaml(config, resolve=True)}")
 
     def recorded_config(self) -> tuple[DictConfig, int]:
-        """The configuration as written, and the version of its records; RecordsError if the file holds neither."""
+        """The configuration as written, and the version of its records; RecordsError if it is none."""
         path = self.path / "config.yaml"
         status = path.stat()
         try:
@@ -129,10 +129,7 @@ class RunDirectory:
         write_atomically(self.path / "generations" / f"{split}_{step:06d}.jsonl", text)
 
     def metrics(self) -> list[dict[str, float]]:
-        """One row per step, in order. If a resumed run repeated a step, its later row counts.
-
-        A row without a step, and a value that is not a number, is left out.
-        """
+        """The numbers of each step, in order. If a resumed run repeated a step, its later row counts."""
         by_step: dict[int, dict[str, float]] = {}
         for row in read_jsonl(self.path / "metrics.jsonl"):
             numbers = {key: value for key, value in row.items() if type(value) in (int, float)}
@@ -141,17 +138,13 @@ class RunDirectory:
         return [by_step[step] for step in sorted(by_step)]
 
     def events(self) -> list[dict[str, Any]]:
-        """The events in order, without rows that have no kind, or a time that is not a number."""
-        return [
-            row
-            for row in read_jsonl(self.path / "events.jsonl")
-            if isinstance(row.get("event"), str) and isinstance(row.get("time", 0.0), int | float)
-        ]
+        rows = read_jsonl(self.path / "events.jsonl")
+        return [row for row in rows if type(row.get("event")) is str and type(row.get("time", 0.0)) in (int, float)]
 
     def _append(self, name: str, row: dict[str, Any]) -> None:
         line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
         with open(self.path / name, "ab+") as file:
-            # After a line that a crash or a full disk cut off, which would swallow this one.
+            # A line that a crash cut off would swallow this one.
             if file.tell() and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
                 line = f"\n{line}"
             file.write(line.encode("utf-8"))

@@ -24,11 +24,9 @@ def _record(rows: Iterable[dict[str, float]] = (), events: list[dict] = END) -> 
     return Record(numbered, events, composed("experiment=quickstart"), NOW)
 
 
-def _falling(
-    metric: str, start: float, end: float, steps: int = 20, accuracy: float | None = None
-) -> list[dict[str, float]]:
-    half, others = steps // 2, {} if accuracy is None else {"reward/acc": accuracy}
-    return [{metric: start, **others}] * half + [{metric: end, **others}] * half
+def _falling(metric: str, start: float, end: float, accuracy: float | None = None) -> list[dict[str, float]]:
+    others = {} if accuracy is None else {"reward/acc": accuracy}
+    return [{metric: start, **others}] * 10 + [{metric: end, **others}] * 10
 
 
 def _validated(below: float, error: float) -> list[dict[str, float]]:

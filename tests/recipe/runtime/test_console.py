@@ -53,9 +53,7 @@ def test_supervised_training_shows_loss_and_steps():
 def test_a_line_that_a_full_disk_cut_does_not_end_a_run(tmp_path):
     path, state = tmp_path / "events.jsonl", TrainingState()
     with ProgressReporter(path, state, line_every_seconds=1000, stream=io.StringIO()):
-        path.write_text('{"event": "st\n' + json.dumps({"time": 0.0, "event": "ready", "step": 0, "total_steps": 4}))
-        with open(path, "a") as file:
-            file.write("\n")
+        path.write_text('{"event": "st\n{"time": 0.0, "event": "ready", "step": 0, "total_steps": 4}\n')
     assert state.total == 4
 
 
