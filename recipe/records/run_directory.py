@@ -163,14 +163,17 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in a JSONL file, without lines cut off by a crash; none if the file is missing."""
     if not path.exists():
         return
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(row, dict):
-                yield row
+    with open(path, "rb") as file:
+        yield from filter(None, map(row_of, file))
+
+
+def row_of(line: bytes) -> dict[str, Any]:
+    """A line's JSON object; empty if it is something else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def write_atomically(path: Path, text: str) -> None:

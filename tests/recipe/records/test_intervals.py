@@ -85,10 +85,9 @@ def test_mistakes_are_refused(interval, message: str) -> None:
         interval()
 
 
-def test_scatter_is_the_noise_around_a_trend_also_where_the_answers_to_a_prompt_are_alike():
+def test_scatter_is_the_noise_around_a_trend_where_answers_to_a_prompt_are_alike():
     rng = np.random.default_rng(0)
-    prompts = rng.beta(0.5, 0.5, (2000, 16))  # of 16 prompts, how often one of 8 answers is right
+    prompts = rng.beta(0.5, 0.5, (2000, 16))
     accuracy = rng.binomial(8, prompts).mean(1) / 8
     assert scatter(accuracy + np.linspace(0, 1, 2000)) == pytest.approx(accuracy.std(), rel=0.05)
     assert accuracy.std() > 2 * np.sqrt(0.25 / 128)
-    assert np.isnan(scatter([0.1, 0.5, 0.2, 0.4]))
