@@ -144,8 +144,8 @@ def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]]) -> None
         return
     updates = np.array(steps) - 1
     axes.plot(updates, values, color="tab:gray", linewidth=1.2, label="training samples (band: standard error)")
-    ends = [np.clip(np.array(values) + by, 0, 1) for by in (-scatter(values), scatter(values))]
-    axes.fill_between(updates, *ends, color="tab:gray", alpha=0.25, linewidth=0)
+    low, high = (np.clip(np.array(values) + by, 0, 1) for by in (-scatter(values), scatter(values)))
+    axes.fill_between(updates, low, high, color="tab:gray", alpha=0.25, linewidth=0)
 
 
 def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:

@@ -54,7 +54,7 @@ def test_what_fell_beyond_noise_was_lost():
 
 def test_what_a_skill_gained_in_the_run_can_be_lost_too():
     levels = [{"write": write, "sql": 0.6, "mean": (write + 0.6) / 2} for write in (0.2, 0.9, 0.5)]
-    metrics = [*rows(*levels[:2]), rows(levels[0], levels[2])[1] | {"step": 24.0}]
+    metrics = [*rows(levels[0], levels[1]), rows(levels[0], levels[2])[1] | {"step": 24.0}]
     lost = questions(metrics, table(levels[0], levels[2]), None, False, False, [])[2]
     assert (lost.answer, lost.mark) == ("write -40.0 points from the peak", "down")
 
