@@ -14,6 +14,7 @@ from pathlib import Path
 
 from recipe.health.record import Record
 from recipe.health.rules import RULES, Finding, findings
+from recipe.pages.text import visible
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
 from recipe.records.versions import RecordsError
@@ -34,10 +35,10 @@ def rules_table() -> str:
 def report_text(run: Path, found: Sequence[Finding], updates: int) -> str:
     """The findings of a run as text."""
     state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "healthy"
-    lines = [f"{run} ({updates} updates): {state}"]
+    lines = [visible(f"{run} ({updates} updates): {state}")]
     for finding in found:
         rule = finding.rule
-        lines += _wrapped(f"- {rule.name}: {finding.seen}", "  ")
+        lines += _wrapped(visible(f"- {rule.name}: {finding.seen}"), "  ")
         lines += _wrapped(f"  healthy: {rule.metric}: {rule.healthy}. Try: {rule.advice}", "    ")
     return "\n".join(lines)
 
@@ -74,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in options.runs:
         try:
             text, exit_status = diagnose(path, time.time())
-        except RecordsError as error:
-            print(f"recipe.doctor: {error}", file=sys.stderr)
+        except (OSError, RecordsError) as error:
+            print(visible(f"recipe.doctor: {error}"), file=sys.stderr)
             exit_status = REFUSED
         else:
             print(text)

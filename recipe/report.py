@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     try:
         options.run(options)
-    except (FolderError, RecordsError, ReportError) as error:
+    except (FolderError, OSError, RecordsError, ReportError) as error:
         print(f"recipe.report {options.subcommand}: {error}", file=sys.stderr)
         return REFUSED
     return 0

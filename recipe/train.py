@@ -171,7 +171,11 @@ def print_result(run: RunDirectory, console: Console) -> None:
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
     console.print(table)
-    console.print(diagnose(run.path, time.time())[0], markup=False, soft_wrap=True)
+    try:
+        health = diagnose(run.path, time.time())[0]
+    except Exception as error:  # the run has finished whatever its health looks like
+        health = f"its health could not be read: {type(error).__name__}: {error}"
+    console.print(health, markup=False, soft_wrap=True)
     console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
     write_page(run, console)
 

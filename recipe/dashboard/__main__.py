@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     try:
         options.run(options)
-    except DashboardError as error:
+    except (DashboardError, OSError) as error:
         print(f"recipe.dashboard {options.tool}: {error}", file=sys.stderr)
         return REFUSED
     return 0

@@ -1,5 +1,6 @@
 """A run as the rules of health read it: series of metrics, events, configuration."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -31,12 +32,12 @@ class Record:
         return cls(run.metrics(), run.events(), run.read_config(), now)
 
     def values(self, metric: str) -> list[float]:
-        """The metric at each step that has it, in order."""
-        return [row[metric] for row in self.rows if metric in row]
+        """The metric at each step that has it as a finite number, in order."""
+        return [value for _, value in self.steps_where(metric)]
 
     def steps_where(self, metric: str) -> list[tuple[int, float]]:
-        """(step, value) at each step that has the metric."""
-        return [(int(row["step"]), row[metric]) for row in self.rows if metric in row]
+        """(step, value) at each step that has the metric as a finite number."""
+        return [(int(row["step"]), row[metric]) for row in self.rows if metric in row and math.isfinite(row[metric])]
 
     def first(self, metric: str) -> float | None:
         """Mean over the first steps that have the metric; None without any."""
@@ -71,6 +72,19 @@ class Record:
 def longest_quiet(step_seconds: float | None) -> float:
     """Seconds without an event after which a run is no longer under way. step_seconds: of a step, None before one."""
     return max(600.0, 5 * (step_seconds or 0.0))
+
+
+def fall_from_peak(rows: Sequence[Mapping[str, float]], skill: str) -> tuple[float, float]:
+    """How far a skill's last validation is below its best one, a share of 1, and the most that noise explains (or NaN).
+
+    The peak is the largest of several measurements: three standard errors of the difference.
+    """
+    accuracy, error = (f"skill/{skill}/{kind}" for kind in ("accuracy", "standard_error"))
+    found = [(row[accuracy], row.get(error, math.nan)) for row in rows if math.isfinite(row.get(accuracy, math.nan))]
+    if not found:
+        return 0.0, math.nan
+    (best, best_error), (last, last_error) = max(found, key=lambda pair: pair[0]), found[-1]
+    return best - last, 3 * math.hypot(best_error, last_error)
 
 
 def named(rows: Sequence[Mapping[str, float]], prefix: str) -> list[str]:

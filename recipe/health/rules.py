@@ -5,14 +5,22 @@ what it found, or nothing. Ranges are those of docs/reference/running.md, which 
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from recipe.health.record import LAST, Record, longest_quiet
+from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
+from recipe.records.intervals import scatter
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
+_READ = re.compile(
+    "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
+    "|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|timing_s/step"
+    f"|training/rollout_probs_diff_mean|{PROJECTION}/(displacement_norm|line/|nonfinite|undone|unprotected|verified)"
+)
+"""What the names of the metrics begin with that rules read."""
 
 
 @dataclass(frozen=True)
@@ -35,24 +43,35 @@ class Finding:
 
 
 def _ended(run: Record) -> str | None:
-    if run.events and run.events[-1]["event"] == "end":
-        return None
-    if run.events and run.events[-1]["event"] == "stopped":
-        return str(run.events[-1].get("reason"))
-    failures = [event["error"] for event in run.events if event["event"] == "failed"]
+    starts = [place for place, event in enumerate(run.events) if event["event"] == "start"]
+    events = run.events[starts[-1] :] if starts else run.events
+    if not events:
+        return "it has no events: it ended before it began"
+    last = events[-1]
+    if last["event"] == "end":
+        return None if run.rows else "it ended without metrics: `metrics.jsonl` is empty or lost"
+    if last["event"] == "stopped":
+        return str(last.get("reason"))
+    failures = [event.get("error") for event in events if event["event"] == "failed"]
     if failures:
         return f"ended after step {run.updates} with {failures[-1]}"
-    if not run.events:
-        return "it has no events: it ended before it began"
-    quiet = run.now - float(run.events[-1]["time"])
+    quiet = run.now - float(last.get("time", run.now))
     if quiet > longest_quiet(run.step_seconds):
-        return f"nothing for {quiet / 60:.0f} minutes after '{run.events[-1]['event']}' of step {run.updates}: killed?"
+        return f"nothing for {quiet / 60:.0f} minutes after '{last['event']}' of step {run.updates}: killed?"
+    return None
+
+
+def _finite(run: Record) -> str | None:
+    for row in run.rows:
+        if broken := sorted(name for name in row if _READ.match(name) and not math.isfinite(row[name])):
+            more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+            return f"`{broken[0]}`{more}: NaN or infinite, first in step {row['step']:.0f}"
     return None
 
 
 def _signal(run: Record) -> str | None:
-    highest, lowest = run.values("critic/advantages/max"), run.values("critic/advantages/min")
-    empty = sum(top == bottom == 0 for top, bottom in zip(highest, lowest, strict=True))
+    highest, lowest = (dict(run.steps_where(f"critic/advantages/{end}")) for end in ("max", "min"))
+    empty = sum(highest[step] == lowest.get(step) == 0 for step in highest)
     if highest and empty > 0.2 * len(highest):
         return f"in {empty} of {len(highest)} steps every group's samples scored alike: nothing to learn from"
     reward = run.last("reward/acc")
@@ -66,9 +85,7 @@ def _learned(run: Record) -> str | None:
     first, last = run.first("reward/acc"), run.last("reward/acc")
     if first is None or last is None or len(values) < 4 * LAST:
         return None
-    samples = LAST * int(run.setting("data.train_batch_size", 0)) * int(run.setting("actor_rollout_ref.rollout.n", 0))
-    share = (first + last) / 2
-    error = math.sqrt(2 * share * (1 - share) / samples) if samples else 0.0
+    error = scatter(values) * math.sqrt(2 / LAST)
     if last - first < -2 * error:
         return f"accuracy of the steps' samples fell from {first:.1%} to {last:.1%}"
     if last - first < 2 * error:
@@ -163,15 +180,10 @@ def _generalises(run: Record) -> str | None:
 
 
 def _forgets(run: Record) -> str | None:
-    lost = {}
-    for skill in {key.split("/")[0] for key in run.named("skill/") if key.endswith("/below_peak")}:
-        below, error = run.values(f"skill/{skill}/below_peak"), run.values(f"skill/{skill}/standard_error")
-        # Two measurements differ, and the peak is the largest of several: three standard errors of the difference.
-        if below and error and below[-1] > max(0.05, 3 * math.sqrt(2) * error[-1]):
-            lost[skill] = below[-1]
-    if not lost:
-        return None
-    return ", ".join(f"{skill} is {100 * lost[skill]:.0f} points below its peak" for skill in sorted(lost))
+    skills = {key.split("/")[0] for key in run.named("skill/") if key.endswith("/accuracy")} - {"mean", "worst"}
+    falls = {skill: fall_from_peak(run.rows, skill) for skill in sorted(skills)}
+    lost = {skill: fall for skill, (fall, noise) in falls.items() if fall > max(0.05, noise)}
+    return ", ".join(f"{skill} is {100 * fall:.0f} points below its peak" for skill, fall in lost.items()) or None
 
 
 def _validation(run: Record) -> str | None:
@@ -222,12 +234,13 @@ def _line(run: Record) -> str | None:
 _BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `reward...partial_credit=true`, more samples"
 RULES = (
     Rule("ended", "`events.jsonl`", "ends with `end`", "the message names the cause; `run.name=` resumes", _ended),
+    Rule("finite", "all below", "no NaN, no infinity", "a lower rate; read that step's `generations/`", _finite),
     Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
     Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
          "a higher rate (`optim.lr`), more samples, more steps", _learned),
     Rule("entropy", "`actor/entropy`", "above a tenth of its start, unless 90% are right",
          "a lower rate, `arm=entropy`, `arm=kl`", _entropy),
-    Rule("gradient", "`actor/grad_norm`", "finite, below 20 medians",
+    Rule("gradient", "`actor/grad_norm`", "below 20 medians",
          "a lower rate, `optim.clip_grad`; read that step's `generations/`", _gradient),
     Rule("moved", "`displacement_norm`", "above 0", "`optim.lr`, trainable weights, `signal`", _moved),
     Rule("policy step", "`actor/ppo_kl`, `pg_clipfrac`", "within 0.1; at most 0.3",

@@ -81,7 +81,7 @@ def facts(run: RunDirectory, now: float) -> RunFacts:
     """
     record = Record.of(run, now)
     rows = list(record.rows)
-    events = [event for event in record.events if isinstance(event, dict) and "event" in event]
+    events = list(record.events)
     notable = [event for event in events if event["event"] not in _ROUTINE]
     skills = _skill_record(run)
     return RunFacts(

@@ -15,8 +15,8 @@ from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000
 """Samples on a page, of all its runs: their text is about 10 MB, which a browser still opens within seconds."""
-CHARACTERS = 40_000_000
-"""Characters of text on a page. A step whose samples would exceed them is left out."""
+SIZE = 40_000_000
+"""Of samples on a page, in bytes as recorded, prompts and all; where they would be more, every step has fewer."""
 LONGEST = 20_000
 """Characters of one text."""
 
@@ -30,7 +30,6 @@ class Samples:
     texts: list[str] = field(default_factory=list)
     left_out: int = 0
     _numbers: dict[str, int] = field(default_factory=dict)
-    _characters: int = 0
 
     def number(self, text: Any) -> int:
         """The text's place in `texts`; prompts and tests repeat over the samples of a group."""
@@ -38,18 +37,11 @@ class Samples:
         if shown not in self._numbers:
             self._numbers[shown] = len(self.texts)
             self.texts.append(shown)
-            self._characters += len(shown)
         return self._numbers[shown]
-
-    @property
-    def full(self) -> bool:
-        return self._characters >= CHARACTERS
 
     def add(self, run: int, step: int, sample: Mapping[str, Any]) -> None:
         """Add a sample of the run with this number."""
-        parts = _pieces(sample)
-        self._characters += sum(len(part[0]) for part in parts)
-        self.rows.append(_row(run, step, sample, self) | {"pieces": parts})
+        self.rows.append(_row(run, step, sample, self) | {"pieces": _pieces(sample)})
 
 
 def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
@@ -59,9 +51,13 @@ def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
     """
     files = [(number, path) for number, run in enumerate(runs) for path in _files(run)]
     counts = [_lines(path) for _, path in files]
+    taken = shares(counts, limit)
+    lengths = [path.stat().st_size / max(count, 1) for (_, path), count in zip(files, counts, strict=True)]
+    size = sum(length * share for length, share in zip(lengths, taken, strict=True))
+    if size > SIZE:
+        taken = shares(counts, int(sum(taken) * SIZE / size))
     samples = Samples()
-    for (number, path), count, share in zip(files, counts, shares(counts, limit), strict=True):
-        share = 0 if samples.full else share
+    for (number, path), count, share in zip(files, counts, taken, strict=True):
         samples.left_out += count - share
         for sample in islice(_samples(path), share):
             samples.add(number, int(path.stem.rpartition("_")[2]), sample)

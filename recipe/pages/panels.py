@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recipe.health.record import named
-from recipe.records.intervals import share_interval
-from recipe.records.pictures import TRAINING_CURVES, samples_of_a_step, series, skill_names
+from recipe.records.intervals import scatter
+from recipe.records.pictures import TRAINING_CURVES, series, skill_names
 from recipe.records.promise import constraint_names
 from recipe.records.run_directory import RunDirectory
 
@@ -113,8 +113,8 @@ def _accuracy(runs: Sequence[RunDirectory], rows: Sequence[Rows], names: Sequenc
             Panel("validation: mean of skills", mean, f"{note}; dashed: greedy answers", is_share=True),
             Panel("validation: each skill", others, note, is_share=True),
         ]
-    trained = [curve for run, own in enumerate(rows) for curve in _training(run, own, runs[run], names[run])]
-    return [*shown, Panel("training samples of each step", trained, "band: 95% interval (Wilson)", is_share=True)]
+    trained = [curve for run, own in enumerate(rows) for curve in _training(run, own, names[run])]
+    return [*shown, Panel("training samples of each step", trained, "band: 95%, from successive steps", is_share=True)]
 
 
 def _validations(run: int, rows: Rows, skill: str, name: str, several: bool) -> list[Curve]:
@@ -137,23 +137,13 @@ def _with_band(curve: Curve, reach: Sequence[float]) -> Curve:
     return Curve(curve.name, curve.run, curve.steps, curve.values, low, high, curve.look)
 
 
-def _training(run: int, rows: Rows, directory: RunDirectory, name: str) -> list[Curve]:
+def _training(run: int, rows: Rows, name: str) -> list[Curve]:
     """Accuracy on each step's samples: answers of the policy before the step, so they stand at one update less."""
     curve = _curve(name, run, rows, "reward/acc")
     if curve is None:
         return []
-    samples = samples_of_a_step(directory)
-    masked = {row["step"]: row.get("reward/masked_share", 0.0) for row in rows}
-    counts = [round(samples * (1 - masked[step])) for step in curve.steps]
-    updates = [step - 1 for step in curve.steps]
-    if not all(counts):
-        return [Curve(name, run, updates, curve.values)]
-    intervals = [
-        share_interval(round(min(max(value, 0.0), 1.0) * count), count)
-        for value, count in zip(curve.values, counts, strict=True)
-    ]
-    low, high = ([getattr(one, end) for one in intervals] for end in ("low", "high"))
-    return [Curve(name, run, updates, curve.values, low, high)]
+    moved = Curve(name, run, [step - 1 for step in curve.steps], curve.values)
+    return [_with_band(moved, [_DEVIATES * scatter(curve.values)] * len(curve.steps))]
 
 
 def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:

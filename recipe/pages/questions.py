@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from recipe.health.record import fall_from_peak
 from recipe.records.experiment_page import SkillRow
 from recipe.records.promise import Promise
 
@@ -71,7 +72,7 @@ def questions(
     """
     validated = sum("skill/mean/accuracy" in row for row in rows) > 1
     changes = [_change(rows, row) for row in table] if validated else []
-    return [_learned(changes), _earned(credit, samples), _lost(changes[:-1], promise, protects)]
+    return [_learned(changes), _earned(credit, samples), _lost(rows, changes[:-1], promise, protects)]
 
 
 def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> SkillChange:
@@ -121,32 +122,34 @@ def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
     if not values:
         return PageQuestion(asked, "not measured yet", "open", ["No sample on this page has a step with credit."])
     signs = [sum(value > 0 for value in values), sum(value < 0 for value in values)]
-    earned, cost = (share / len(values) for share in signs)
+    gained, lost = (share / len(values) for share in signs)
     facts = [
         f"{len(values):,} steps of {len(measured):,} samples were replayed without them, or with another in their "
-        f"place: {earned:.0%} earned reward, {cost:.0%} cost some, the rest made no difference."
+        f"place: {gained:.0%} had raised the share of passed tests, {lost:.0%} lowered it, the rest made no difference."
     ]
     best = max(measured, key=_tells)
-    if _tells(best)[0] == 0:
+    if not _tells(best)[0]:
         return PageQuestion(asked, "no step made a difference", "", facts)
     pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
     facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
-    return PageQuestion(asked, f"{signs[0]:,} steps did, {signs[1]:,} cost some of it", "", facts, pieces)
+    return PageQuestion(asked, f"{signs[0]:,} steps helped, {signs[1]:,} did harm", "", facts, pieces)
 
 
 def _credits(row: SampleRow) -> list[float]:
     return [piece[1] for piece in row["pieces"] if len(piece) > 1 and piece[1] is not None]
 
 
-def _tells(row: SampleRow) -> tuple[float, float, float]:
-    """How much a sample shows: both signs first, then the spread of its credits, then a short text."""
+def _tells(row: SampleRow) -> tuple[bool, bool, bool, float, float]:
+    """How much a sample shows: credits that differ first, then a right answer, both signs, the spread, a short text."""
     credits = _credits(row)
     spread = max(credits) - min(credits) if len(credits) > 1 else 0.0
-    both = float(bool(credits) and min(credits) < 0 < max(credits))
-    return (spread and 1 + both, spread, -sum(len(piece[0]) for piece in row["pieces"]))
+    both = bool(credits) and min(credits) < 0 < max(credits)
+    return spread > 0, row["verdict"] == "right", both, spread, -sum(len(piece[0]) for piece in row["pieces"])
 
 
-def _lost(skills: Sequence[SkillChange], promise: Promise | None, protects: bool) -> PageQuestion:
+def _lost(
+    rows: Sequence[Mapping[str, float]], skills: Sequence[SkillChange], promise: Promise | None, protects: bool
+) -> PageQuestion:
     asked = "What was lost?"
     if not skills:
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
@@ -155,7 +158,8 @@ def _lost(skills: Sequence[SkillChange], promise: Promise | None, protects: bool
     if greedy := [one.row for one in skills if one.row.greedy]:
         least, change = min(((row.skill, _greedy_change(row)) for row in greedy), key=lambda pair: pair[1])
         facts.append(f"Of greedy answers: {least}, {change:+.1f} points.")
-    fell = [f"{one.row.skill} {one}" for one in skills if one.beyond_noise and one.row.change < 0]
+    falls = {one.row.skill: fall_from_peak(rows, one.row.skill) for one in skills}
+    fell = [f"{skill} {-100 * fall:.1f} points" for skill, (fall, noise) in falls.items() if fall > noise]
     if promise:
         facts.append(
             f"Of {promise.levels} levels J of protected skills after an update, {promise.below} ended below "
@@ -165,8 +169,8 @@ def _lost(skills: Sequence[SkillChange], promise: Promise | None, protects: bool
     elif not protects:
         facts.append("No skill was protected: `projection=qp` protects them.")
     if fell:
-        return PageQuestion(asked, ", ".join(fell), "down", facts)
-    if any(one.low is None for one in skills):
+        return PageQuestion(asked, f"{', '.join(fell)} from the peak", "down", facts)
+    if any(math.isnan(noise) for _, noise in falls.values()):
         return PageQuestion(asked, "by how much is not known: skills have no standard errors", "", facts)
     return PageQuestion(asked, "nothing beyond noise", "up", facts)
 

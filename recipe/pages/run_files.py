@@ -4,7 +4,6 @@ Whoever can write there can name and fill runs as they like, so no link out of t
 opened, and a line may be anything.
 """
 
-import json
 import math
 import os
 import re
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recipe.records.run_directory import FOLDERS
+from recipe.records.run_directory import FOLDERS, row_of
 from recipe.records.versions import KEY, RecordsError
 
 RECORDS = ("config.yaml", "events.jsonl", "metrics.jsonl")
@@ -106,15 +105,6 @@ def ends(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             if before or reach >= size:
                 break
     return row_of(first), row_of(last)
-
-
-def row_of(line: bytes) -> dict[str, Any]:
-    """A line's JSON object; empty if it is something else."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def number(value: Any) -> float | None:

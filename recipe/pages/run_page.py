@@ -92,8 +92,8 @@ def _asked(
         run.metrics(),
         run_facts.table,
         run_facts.promise,
-        credit=settings["credit.kind"] != "off",
-        protects=settings["projection.method"] not in ("off", "measure"),
+        credit=settings.get("credit.kind", "off") != "off",
+        protects=settings.get("projection.method", "off") not in ("off", "measure"),
         samples=[row for row in samples if row["run"] == number],
     )
 

@@ -1,7 +1,7 @@
 """95% confidence intervals: of a mean over few runs, of a mean over hundreds of problems or seeds, and of a share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +86,16 @@ def share_interval(successes: int, trials: int) -> Interval:
         raise ValueError(f"successes must lie in [0, trials] and trials be >= 1, got {successes} of {trials}")
     interval = binomtest(successes, trials).proportion_ci(method="wilson")
     return Interval(successes / trials, float(interval.low), float(interval.high))
+
+
+def scatter(values: Sequence[float]) -> float:
+    """Standard deviation of a series around its trend, from its successive differences (von Neumann 1941); NaN below 5.
+
+    Unlike the count of samples it knows that answers to one prompt are alike.
+    """
+    if len(values) < 5:
+        return math.nan
+    return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2))
 
 
 def _of_mean(values: ArrayLike, ends: Callable[[NDArray[np.float64], float], tuple[float, float]]) -> Interval:

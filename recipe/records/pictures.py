@@ -12,6 +12,7 @@ from matplotlib.colors import TABLEAU_COLORS, to_rgb
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from recipe.records.intervals import scatter
 from recipe.records.run_directory import RunDirectory
 
 matplotlib.use("Agg")
@@ -100,7 +101,7 @@ def draw_learning_curve(run: RunDirectory, path: Path | None = None) -> Path | N
     if not any("skill/mean/accuracy" in row for row in rows):
         return None
     figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    _draw_training_samples(axes, rows, samples_of_a_step(run))
+    _draw_training_samples(axes, rows)
     for skill, color, marker in zip(skill_names(rows), cycle(PALETTE), cycle(MARKERS[1:]), strict=False):
         _draw_accuracy(axes, rows, skill, marker=marker, markersize=5, color=color, label=f"validation: {skill}")
     _draw_accuracy(axes, rows, "mean", marker="o", markersize=6, color="black", label="validation: mean of skills")
@@ -133,8 +134,8 @@ def samples_of_a_step(run: RunDirectory) -> int:
     return int(config.data.train_batch_size * config.actor_rollout_ref.rollout.n)
 
 
-def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples: int) -> None:
-    """Accuracy on each step's training samples, with a band of one standard error, sqrt(p (1 - p) / samples).
+def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]]) -> None:
+    """Accuracy on each step's training samples, with a band of one standard error, the scatter of successive steps.
 
     They are answers of the policy before the step, so they stand at one update less.
     """
@@ -143,11 +144,8 @@ def _draw_training_samples(axes: plt.Axes, rows: list[dict[str, float]], samples
         return
     updates = np.array(steps) - 1
     axes.plot(updates, values, color="tab:gray", linewidth=1.2, label="training samples (band: standard error)")
-    masked = {row["step"]: row.get("reward/masked_share", 0.0) for row in rows}
-    counts = np.array([samples * (1 - masked[step]) for step in steps])
-    shares = np.clip(values, 0, 1)
-    errors = np.sqrt(shares * (1 - shares) / np.where(counts > 0, counts, np.nan))
-    axes.fill_between(updates, shares - errors, shares + errors, color="tab:gray", alpha=0.25, linewidth=0)
+    low, high = (np.clip(np.array(values) + by, 0, 1) for by in (-scatter(values), scatter(values)))
+    axes.fill_between(updates, low, high, color="tab:gray", alpha=0.25, linewidth=0)
 
 
 def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **look: Any) -> None:

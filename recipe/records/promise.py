@@ -4,6 +4,7 @@ Read from the metrics ``actor/projection/*``. J is a constraint's level (`worker
 in reward; a line is what was promised: its anchor - epsilon.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,11 +56,17 @@ def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
 def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     """The promise of a run with these metrics, a row per update; None if it verified no step."""
     verified, shrunk, undone = (
-        int(sum(row.get(f"{_METRICS}{name}_steps", 0.0) for row in rows)) for name in ("verified", "shrunk", "undone")
+        int(sum(value for row in rows if math.isfinite(value := row.get(f"{_METRICS}{name}_steps", 0.0))))
+        for name in ("verified", "shrunk", "undone")
     )
     if not verified:
         return None
-    margins = [_margin(row, name) for row in rows for name in constraint_names(rows) if f"{_METRICS}line/{name}" in row]
+    margins = [
+        _margin(row, name)
+        for name in constraint_names(rows)
+        for row in rows
+        if {f"{_METRICS}line/{name}", f"{_METRICS}verified_level/{name}"} <= row.keys()
+    ]
     # A level that is no number is below every line.
     below = sum(not margin >= 0 for margin in margins)
     return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))

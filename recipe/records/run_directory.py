@@ -6,6 +6,7 @@ event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
 
 import copy
 import json
+import math
 import os
 import secrets
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
 
 from recipe.records.versions import KEY, VERSION, RecordsError, take_version, upgraded
 
@@ -56,12 +58,14 @@ class RunDirectory:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> "RunDirectory":
-        """The run directory at a path; RecordsError if there is none."""
+        """The run directory at a path; RecordsError if there is none, or it is cut off."""
         run = cls(path)
         if not (run.path / "config.yaml").exists():
             raise RecordsError(
                 f"{run.path} is not a run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)"
             )
+        if missing := {"actor_rollout_ref", "data", "run"} - {*map(str, run.read_config())}:
+            raise RecordsError(f"{run.path / 'config.yaml'} is cut off: it has no {', '.join(sorted(missing))}")
         return run
 
     @property
@@ -88,11 +92,14 @@ class RunDirectory:
         write_atomically(path, f"{KEY}: {VERSION}\n{OmegaConf.to_yaml(config, resolve=True)}")
 
     def recorded_config(self) -> tuple[DictConfig, int]:
-        """The configuration as written, and the version of its records."""
+        """The configuration as written, and the version of its records; RecordsError if it is none."""
         path = self.path / "config.yaml"
         status = path.stat()
-        config = copy.deepcopy(_loaded(path, status.st_mtime_ns, status.st_size, status.st_ino))
-        return config, take_version(config)
+        try:
+            config = copy.deepcopy(_loaded(path, status.st_mtime_ns, status.st_size, status.st_ino))
+            return config, take_version(config)
+        except (OSError, TypeError, ValueError, YAMLError) as error:
+            raise RecordsError(f"{path} is no configuration of a run: {str(error).partition(chr(10))[0]}") from error
 
     def read_config(self) -> DictConfig:
         """The configuration, upgraded to the current version; RecordsError if this release cannot read it."""
@@ -122,38 +129,51 @@ class RunDirectory:
         write_atomically(self.path / "generations" / f"{split}_{step:06d}.jsonl", text)
 
     def metrics(self) -> list[dict[str, float]]:
-        """One row per step, in order. If a resumed run repeated a step, its later row counts."""
+        """The numbers of each step, in order. If a resumed run repeated a step, its later row counts."""
         by_step: dict[int, dict[str, float]] = {}
         for row in read_jsonl(self.path / "metrics.jsonl"):
-            by_step[int(row["step"])] = row
+            numbers = {key: value for key, value in row.items() if type(value) in (int, float)}
+            if math.isfinite(numbers.get("step", math.nan)):
+                by_step[int(numbers["step"])] = numbers
         return [by_step[step] for step in sorted(by_step)]
 
     def events(self) -> list[dict[str, Any]]:
-        return list(read_jsonl(self.path / "events.jsonl"))
+        rows = read_jsonl(self.path / "events.jsonl")
+        return [row for row in rows if type(row.get("event")) is str and type(row.get("time", 0.0)) in (int, float)]
 
     def _append(self, name: str, row: dict[str, Any]) -> None:
-        with open(self.path / name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
+        with open(self.path / name, "ab+") as file:
+            # A line that a crash cut off would swallow this one.
+            if file.tell() and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
+                line = f"\n{line}"
+            file.write(line.encode("utf-8"))
 
 
 @lru_cache(maxsize=16)
 def _loaded(path: Path, *state: int) -> DictConfig:
     """The configuration in a file, parsed once while its `state` stays: YAML takes a second for what a page reads."""
     config = OmegaConf.load(path)
-    assert isinstance(config, DictConfig)
+    if not isinstance(config, DictConfig):
+        raise TypeError("it holds a list")
     return config
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSONL file, without lines cut off by a crash; none if the file is missing."""
+    """The objects in a JSONL file, without lines cut off by a crash; none if the file is missing."""
     if not path.exists():
         return
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                continue
+    with open(path, "rb") as file:
+        yield from filter(None, map(row_of, file))
+
+
+def row_of(line: bytes) -> dict[str, Any]:
+    """A line's JSON object; empty if it is something else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def write_atomically(path: Path, text: str) -> None:

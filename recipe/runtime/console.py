@@ -3,7 +3,6 @@
 It reads the JSON lines that the work itself writes, so it needs no separate channel and shows the same after a restart.
 """
 
-import json
 import math
 import sys
 import threading
@@ -14,6 +13,8 @@ from typing import Any, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from recipe.records.run_directory import row_of
 
 PHASES = {
     "start": "starting Ray",
@@ -219,7 +220,7 @@ class ProgressReporter:
                 if not line.endswith(b"\n"):
                     break  # this line is still being written
                 self.offset += len(line)
-                warning = self.state.take(json.loads(line))
-                if warning:
+                row = row_of(line)  # none, if a full disk cut it off
+                if row and (warning := self.state.take(row)):
                     self.console.print(warning, markup=False, highlight=False, soft_wrap=True)
                 self.last_line = time.monotonic()

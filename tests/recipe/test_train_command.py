@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
-from recipe.train import announce, report_failure, write_page
+from recipe.train import announce, print_result, report_failure, write_page
 from tests.composing import composed
 
 
@@ -54,6 +54,12 @@ def test_a_page_that_cannot_be_written_is_told_and_fails_nothing(tmp_path):
     printed = io.StringIO()
     write_page(run, Console(file=printed, width=200))
     assert "its page could not be written: RecordsError" in printed.getvalue()
+
+
+def test_a_health_that_cannot_be_read_fails_no_finished_run(tmp_path):
+    printed = io.StringIO()
+    print_result(RunDirectory.prepare(str(tmp_path), "quickstart", "r"), Console(file=printed, width=300))
+    assert "its health could not be read: RecordsError" in printed.getvalue()
 
 
 def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):

@@ -1,12 +1,13 @@
 """Every rule of a run's health: what breaks it, what does not, and that the docs hold its range."""
 
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from recipe.doctor import FOUND, HEALTHY, REFUSED, diagnose, main, rules_table
+from recipe.doctor import FOUND, HEALTHY, REFUSED, diagnose, main, report_text, rules_table
 from recipe.health.record import Record
 from recipe.health.rules import RULES, findings
 from recipe.records.run_directory import RunDirectory
@@ -23,15 +24,13 @@ def _record(rows: Iterable[dict[str, float]] = (), events: list[dict] = END) -> 
     return Record(numbered, events, composed("experiment=quickstart"), NOW)
 
 
-def _falling(
-    metric: str, start: float, end: float, steps: int = 20, accuracy: float | None = None
-) -> list[dict[str, float]]:
-    half, others = steps // 2, {} if accuracy is None else {"reward/acc": accuracy}
-    return [{metric: start, **others}] * half + [{metric: end, **others}] * half
+def _falling(metric: str, start: float, end: float, accuracy: float | None = None) -> list[dict[str, float]]:
+    others = {} if accuracy is None else {"reward/acc": accuracy}
+    return [{metric: start, **others}] * 10 + [{metric: end, **others}] * 10
 
 
 def _validated(below: float, error: float) -> list[dict[str, float]]:
-    return [{"skill/sql/below_peak": below, "skill/sql/standard_error": error}]
+    return [{"skill/sql/accuracy": accuracy, "skill/sql/standard_error": error} for accuracy in (0.3, 0.9, 0.9 - below)]
 
 
 def _levels(level: float, line: float) -> list[dict[str, float]]:
@@ -45,12 +44,15 @@ def _trained(gain: float, held: float) -> list[dict[str, float]]:
 
 # rule, a run that breaks it, what is said, the nearest run that does not break it
 CASES = [
+    ("finite", [{"actor/ppo_kl": 0.0}, {"actor/ppo_kl": math.nan, "reward/acc": math.inf}],
+        "`actor/ppo_kl` and 1 more: NaN or infinite, first in step 2", [{"unread": math.nan}]),
     ("signal", [{"critic/advantages/max": 0, "critic/advantages/min": 0}] * 3 + [{"critic/advantages/max": 1,
         "critic/advantages/min": -1}] * 9, "in 3 of 12 steps", [{"critic/advantages/max": 0,
         "critic/advantages/min": 0}] * 2 + [{"critic/advantages/max": 1, "critic/advantages/min": -1}] * 10),
     ("signal", [{"reward/acc": 0.01}] * 5, "1.0% of the last steps' samples are right", [{"reward/acc": 0.03}] * 5),
     ("learned", _falling("reward/acc", 0.5, 0.3), "fell from 50.0% to 30.0%", _falling("reward/acc", 0.3, 0.5)),
-    ("learned", _falling("reward/acc", 0.5, 0.51), "within noise", _falling("reward/acc", 0.5, 0.51, steps=18)),
+    ("learned", [{"reward/acc": 0.4}, {"reward/acc": 0.6}] * 10, "from 48.0% to 52.0%: within noise",
+        [{"reward/acc": 0.4}, {"reward/acc": 0.6}] * 9),
     ("entropy", _falling("actor/entropy", 1.0, 0.09), "from 1 to 0.09", _falling("actor/entropy", 1.0, 0.11)),
     ("entropy", _falling("actor/entropy", 1.0, 0.09), "nats",
         _falling("actor/entropy", 1.0, 0.0, accuracy=0.95)),
@@ -89,6 +91,7 @@ ENDED = [
     ([*END[:1], {"event": "failed", "time": NOW, "error": "OutOfMemory: 3 GiB"}], "OutOfMemory: 3 GiB"),
     ([*END[:1], {"event": "update", "time": NOW - 700}], "nothing for 12 minutes after 'update'"),
     ([], "ended before it began"),
+    (END, "ended without metrics"),
 ]
 
 
@@ -112,8 +115,14 @@ def test_a_run_under_way_is_no_finding():
     assert not list(findings(_record(slow, events=[*END[:1], {"event": "update", "time": NOW - 1400}])))
 
 
+def test_a_run_that_failed_and_was_resumed_is_under_way():
+    failed = [END[0], {"event": "failed", "time": NOW - 40, "error": "RayTaskError"}]
+    assert not list(findings(_record(events=[*failed, {"event": "start", "time": NOW - 30}])))
+    assert not list(findings(_record([{}], events=[*failed, *END])))
+
+
 def test_failed_credit_is_told_even_if_few_fall_back():
-    [found] = findings(_record(events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
+    [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
     assert "credit of 3 samples failed" in found.seen
 
 
@@ -157,18 +166,17 @@ def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsy
     assert "(5 updates): 1 finding\n  - engine: 0.200 on average\n" in text
     assert "`run.precision=float32`" in text
     (run.path / "metrics.jsonl").unlink()
+    assert main([str(run.path)]) == FOUND
+    assert "(0 updates): 1 finding\n  - ended: it ended without metrics" in capsys.readouterr().out
+    run.log_metrics(1, {"reward/acc": 0.5})
     assert main([str(run.path)]) == HEALTHY
-    assert "(0 updates): healthy" in capsys.readouterr().out
     assert main([str(tmp_path), str(run.path)]) == REFUSED
     assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
 
 
-def test_half_written_records_are_read_as_far_as_they_go(tmp_path):
-    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
-    run.write_config(composed("experiment=quickstart"))
-    run.log_metrics(1, {"reward/acc": 0.5})
-    with open(run.path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 2, "reward/a')
-    run.log_event("start")
-    text, status = diagnose(run.path, run.events()[0]["time"] + 60)
-    assert (status, "(1 updates): healthy" in text) == (HEALTHY, True)
+def test_what_a_model_or_an_error_wrote_reaches_no_terminal():
+    rows = [{"reward/guard/\x1b]0;evil\x07": 0.5}]
+    events = [{"event": "failed", "time": NOW, "error": "bad \x1b[2J answer"}]
+    text = report_text(Path("r"), list(findings(_record(rows, events))), 1)
+    assert "bad ␛[2J answer" in text
+    assert "'␛]0;evil␇'" in text

@@ -97,6 +97,8 @@ def test_samples_beyond_the_limit_are_counted_and_every_step_keeps_some(tmp_path
     found = read_samples(runs, 6)
     assert [(row["run"], row["step"]) for row in found.rows] == [(run, step) for run in (0, 1) for step in (1, 2, 3)]
     assert found.left_out == 2 * 3 * 4 - 6
-    monkeypatch.setattr(module, "CHARACTERS", 50)
+    size = sum(path.stat().st_size for run in runs for path in run.path.glob("generations/*"))
+    monkeypatch.setattr(module, "SIZE", 0.55 * size)
     crowded = read_samples(runs)
-    assert (len(crowded.rows), crowded.left_out) == (4, 20)
+    assert (len(crowded.rows), crowded.left_out) == (13, 11)
+    assert {(row["run"], row["step"]) for row in crowded.rows} == {(run, step) for run in (0, 1) for step in (1, 2, 3)}

@@ -49,7 +49,14 @@ def test_what_fell_beyond_noise_was_lost():
     learned, _, lost = asked(after=FALLEN)
     assert (learned.answer, learned.mark) == ("no: it got worse", "down")
     assert lost.mark == "down"
-    assert lost.answer == "write -10.0 points [-15.5, -4.5], sql -10.0 points [-15.5, -4.5]"
+    assert lost.answer == "write -10.0 points, sql -10.0 points from the peak"
+
+
+def test_what_a_skill_gained_in_the_run_can_be_lost_too():
+    levels = [{"write": write, "sql": 0.6, "mean": (write + 0.6) / 2} for write in (0.2, 0.9, 0.5)]
+    metrics = [*rows(levels[0], levels[1]), rows(levels[0], levels[2])[1] | {"step": 24.0}]
+    lost = questions(metrics, table(levels[0], levels[2]), None, False, False, [])[2]
+    assert (lost.answer, lost.mark) == ("write -40.0 points from the peak", "down")
 
 
 def test_without_standard_errors_no_verdict_is_given():
@@ -65,19 +72,26 @@ def test_one_validation_measures_no_change():
     assert {one.mark for one in found} == {"open"}
 
 
-def sample(*pieces, skill="write"):
-    return {"pieces": [list(piece) for piece in pieces], "skill": skill, "step": 3, "verdict": "wrong"}
+def sample(*pieces, skill="write", verdict="wrong"):
+    return {"pieces": [list(piece) for piece in pieces], "skill": skill, "step": 3, "verdict": verdict}
 
 
 def test_steps_are_counted_by_the_sign_of_their_credit_and_a_sample_with_both_signs_is_the_example():
     plain = sample(("a",), ("b\n", 1.0, []))
     both = sample(("x\n", 0.5, []), ("y\n", -0.25, []), ("z",), ("w", None, []))
     (_, earned, _) = asked(credit=True, samples=[plain, both, sample(("no step",))])
-    assert earned.answer == "2 steps did, 1 cost some of it"
+    assert earned.answer == "2 steps helped, 1 did harm"
     assert earned.facts[0].startswith("3 steps of 2 samples were replayed")
-    assert "67% earned reward, 33% cost some, the rest made no difference" in earned.facts[0]
+    assert "67% had raised the share of passed tests, 33% lowered it, the rest made no difference" in earned.facts[0]
     assert list(earned.example) == [("x\n", 0.5), ("y\n", -0.25), ("z", None), ("w", None)]
     assert earned.facts[-1] == "An example: write, update 3, wrong."
+
+
+def test_the_example_is_a_right_answer_where_one_shows_a_difference():
+    wrong = sample(("x", 0.5, []), ("y", -0.25, []))
+    right = sample(("a", 0.25, []), ("b", 0.0, []), verdict="right")
+    plain = sample(("c", 1.0, []), verdict="right")
+    assert list(asked(credit=True, samples=[wrong, right, plain])[1].example) == [("a", 0.25), ("b", 0.0)]
 
 
 def test_credit_that_tells_nothing_is_said_to_tell_nothing():

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recipe.records.intervals import Interval, bootstrap_interval, share_interval, t_interval
+from recipe.records.intervals import Interval, bootstrap_interval, scatter, share_interval, t_interval
 
 
 def near(value: float) -> Any:
@@ -83,3 +83,11 @@ def test_text_and_units() -> None:
 def test_mistakes_are_refused(interval, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         interval()
+
+
+def test_scatter_is_the_noise_around_a_trend_where_answers_to_a_prompt_are_alike():
+    rng = np.random.default_rng(0)
+    prompts = rng.beta(0.5, 0.5, (2000, 16))
+    accuracy = rng.binomial(8, prompts).mean(1) / 8
+    assert scatter(accuracy + np.linspace(0, 1, 2000)) == pytest.approx(accuracy.std(), rel=0.05)
+    assert accuracy.std() > 2 * np.sqrt(0.25 / 128)

@@ -66,3 +66,9 @@ def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Pat
     assert draw_promise(ROWS[:1], tmp_path / "none.png") is None
     draw_promise(ROWS, tmp_path / "promise.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["promise.png", "promise.svg"]
+
+
+def test_metrics_that_are_no_numbers_leave_a_promise_that_can_be_read():
+    broken = row(2, write=(-1.0, -1.0, -1.25)) | {"actor/projection/undone_steps": float("nan")}
+    assert promise([broken]) == Promise(1, 0, 0, levels=1, below=0, lowest=0.25)
+    assert promise([dict.fromkeys(broken, float("inf"))]) is None

@@ -6,7 +6,8 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.records.run_directory import RunDirectory, RunDirectoryError, read_jsonl
+from recipe.records.run_directory import RunDirectory, RunDirectoryError
+from recipe.records.versions import RecordsError
 
 
 def test_a_run_without_a_name_gets_a_new_one_and_a_named_run_the_same_folder(tmp_path):
@@ -26,11 +27,30 @@ def test_metrics_of_a_step_measured_again_replace_the_earlier_ones(tmp_path):
     assert set(rows[0]) == {"step", "time", "accuracy"}
 
 
-def test_a_line_cut_by_a_crash_is_passed_over(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2, "accu')
-    assert list(read_jsonl(path)) == [{"step": 1}]
-    assert list(read_jsonl(tmp_path / "missing.jsonl")) == []
+def test_a_cut_line_costs_neither_the_next_record_nor_its_readers(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    run.log_event("start")
+    with open(run.path / "events.jsonl", "ab") as file:
+        file.write('{"event": "failed", "error": "é'.encode()[:-1])  # within a character
+    run.log_event("start")
+    run.log_event("end")
+    assert [event["event"] for event in run.events()] == ["start", "start", "end"]
+
+
+def test_lines_that_are_no_records_are_left_out(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    other = 'null\n3\n{"a": 1}\n'
+    (run.path / "metrics.jsonl").write_text(other + '{"step": NaN}\n{"step": 1, "a": null, "b": 2.0}\n')
+    (run.path / "events.jsonl").write_text(other + '{"event": "end", "time": "x"}\n{"event": "end"}\n')
+    assert run.metrics() == [{"step": 1, "b": 2.0}]
+    assert run.events() == [{"event": "end"}]
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "3", "data: [1,", "records_version: abc", "data: {seed: 1}"])
+def test_a_configuration_that_is_none_is_refused_by_name(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(RecordsError, match=r"config\.yaml is"):
+        RunDirectory.existing(tmp_path)
 
 
 def test_the_wandb_id_stays_the_same(tmp_path):

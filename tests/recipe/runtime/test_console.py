@@ -50,6 +50,13 @@ def test_supervised_training_shows_loss_and_steps():
     assert state.describe() == "7 of 100 steps done | loss 0.512"
 
 
+def test_a_line_that_a_full_disk_cut_does_not_end_a_run(tmp_path):
+    path, state = tmp_path / "events.jsonl", TrainingState()
+    with ProgressReporter(path, state, line_every_seconds=1000, stream=io.StringIO()):
+        path.write_text('{"event": "st\n{"time": 0.0, "event": "ready", "step": 0, "total_steps": 4}\n')
+    assert state.total == 4
+
+
 @pytest.mark.slow
 def test_lines_appear_while_the_file_grows_and_half_a_line_waits(tmp_path):
     path, stream = tmp_path / "events.jsonl", io.StringIO()
