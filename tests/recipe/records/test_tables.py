@@ -76,19 +76,18 @@ def test_the_report_of_a_run_has_greedy_accuracy_and_its_curve_has_intervals(tmp
 
 def test_the_learning_curve_has_every_step_with_a_band_of_the_standard_error(tmp_path: Path, monkeypatch):
     run = finished(tmp_path, "a", 0.02)
-    run.write_config(composed("experiment=quickstart", "data.train_batch_size=8", "actor_rollout_ref.rollout.n=8"))
-    run.log_metrics(1, {"reward/acc": 0.5})
-    run.log_metrics(2, {"reward/acc": 0.9, "reward/masked_share": 0.4375})  # 36 of 64 samples were verified
+    for step, accuracy in enumerate((0.5, 0.7, 0.5, 0.7, 0.5), start=1):
+        run.log_metrics(step, {"reward/acc": accuracy})
     figures = []
     monkeypatch.setattr("recipe.records.pictures.save", lambda figure, path: figures.append(figure))
     draw_learning_curve(run)
     (axes,) = figures[0].axes
     line = axes.lines[0]
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1], [0.5, 0.9])
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 1, 2, 3, 4], [0.5, 0.7, 0.5, 0.7, 0.5])
     (band,) = [one for one in axes.collections if isinstance(one, FillBetweenPolyCollection)]
     corners = np.asarray(band.get_paths()[0].vertices)
-    reach = {step: corners[corners[:, 0] == step, 1] for step in (0, 1)}
-    assert [reach[step].max() - reach[step].min() for step in (0, 1)] == pytest.approx([2 * 0.0625, 2 * 0.05])
+    reach = [np.ptp(corners[corners[:, 0] == step, 1]) for step in range(5)]
+    assert reach == pytest.approx([2 * 0.2 / 2**0.5] * 5)  # successive steps differ by 0.2: sqrt(0.2**2 / 2) each
 
 
 def test_skills_differ_by_the_shape_of_their_validations(tmp_path: Path, monkeypatch):
