@@ -7,6 +7,7 @@ import re
 from fractions import Fraction
 
 _SPACING = re.compile(r"\\[,!;: ]|\\left|\\right|[\s$]")
+_RELATION = re.compile(r"\\(ge|le|ne)q(?![a-zA-Z])")
 _FRACTION = re.compile(r"\\[dt]frac")
 _EXPONENT = re.compile(r"([\^_])\{(.)\}")
 _ROOT = re.compile(r"\\sqrt([0-9a-z])")
@@ -28,8 +29,9 @@ _MOST_CHARACTERS = 200
 
 
 def spelling(answer: str) -> str:
-    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of fractions and brackets."""
-    text = _FRACTION.sub(r"\\frac", _SPACING.sub("", answer)).replace("−", "-")
+    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of fractions and brackets, `\\geq` or `\\ge`."""
+    text = _SPACING.sub("", _RELATION.sub(r"\\\1", answer))
+    text = _FRACTION.sub(r"\\frac", text).replace("−", "-")
     return _EXPONENT.sub(r"\1\2", _ROOT.sub(r"\\sqrt{\1}", _DOT.sub("", text)))
 
 

@@ -245,6 +245,24 @@ def test_math_verify_takes_one_value_and_no_false_equation(responses, right):
     assert [one for one in responses if bool(is_equal(one, "42")) is not right] == []
 
 
+@pytest.mark.slow  # the library takes seconds to import
+@pytest.mark.parametrize(
+    ("truth", "right", "wrong"),
+    [
+        (r"x<2", ["2>x", "x < 4/2", "2x<4"], ["x>2", "-x<-2", r"x \le 2", "y<2", "x<3", "x^2<2", "2", "x<2=2"]),
+        (r"-3 \le x \le 2", [r"2\geq x\geq -3"], [r"-3\leq x", r"-3\leq x<2", r"-3\leq x\leq 2\leq 5"]),
+        (r"x\neq 2", [r"2 \ne x"], ["x=2", r"x \ne 3", r"y \ne 2"]),
+        ("y = 2x + 3", ["2x - y + 3 = 0", "y = 3 + 2x"], ["2x - y = 3", "x = 2y + 3", "y+1=2x+3", "z=2x+3"]),
+        ("x^2+y^2=25", ["y^2+x^2=25"], ["x^2+y^2=24", "x^2+z^2=25", "25=25", r"x^2+y^2\le 25"]),
+        ("x=5", ["5=x", "x=10/2", "5"], ["y=5", "x+1=5", "x=5=6", "3=x=5", "5=5", "x^2=25"]),
+    ],
+)  # fmt: skip
+def test_a_relation_is_right_if_it_says_the_same_in_another_way(truth, right, wrong):
+    pytest.importorskip("math_verify")
+    assert [one for one in right if not is_equal(rf"\boxed{{{one}}}", f"${truth}$")] == []
+    assert [one for one in wrong if is_equal(rf"\boxed{{{one}}}", f"${truth}$")] == []
+
+
 async def test_math_verify_is_asked_about_what_strict_does_not_find_right_only(monkeypatch):
     asked = []
 

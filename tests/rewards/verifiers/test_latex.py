@@ -36,6 +36,8 @@ def test_spelling_ignores_layout_only():
     assert spelling("x^2") != spelling("x_2")
     assert spelling("x^{2}\\cdot\\pi+\\sqrt3") == spelling("x^2\\pi + \\sqrt{3}")
     assert spelling("3 \\cdot 4") != spelling("34")
+    assert spelling("-3 \\leq x \\neq a") == spelling("-3\\le x\\ne a")
+    assert spelling("x \\geq a") == spelling("x\\ge a") != spelling("x \\le a")
 
 
 @pytest.mark.parametrize(
