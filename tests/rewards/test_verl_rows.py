@@ -70,6 +70,16 @@ async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
     assert verifier_inputs(source, right)[0] == "none"
 
 
+@pytest.mark.parametrize(
+    ("source", "truth", "right"),
+    [("taco", SUM, ADD), ("math_dapo", 34, "Answer: 34"), ("gsm8k", {"answer": "34"}, "#### 34")],
+)
+async def test_a_ground_truth_that_is_no_text_is_judged_as_its_json(source, truth, right):
+    judged = [await compute_score(source, response, truth) for response in (right, "```python\nprint(35)\n```")]
+    assert [one["acc"] for one in judged] == [1.0, 0.0]
+    assert judged[1]["error"] != "infrastructure"
+
+
 @pytest.mark.parametrize("tests", ["{", "[]", '{"inputs": []}', json.dumps(SUM | {"fn_name": "add"}),
                                    '{"assert_case": ["assert 1"]}',
                                    '{"inputs": ["1"], "outputs": []}', '{"inputs": [], "outputs": []}'])  # fmt: skip
