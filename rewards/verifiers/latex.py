@@ -54,7 +54,7 @@ def final_answer(response: str) -> str | None:
     marks = [found.end() for found in _ANSWER.finditer(response)]
     if marks and marks[-1] > start:
         line = response[marks[-1] :].partition("\n")[0].strip()
-        return _inside_box(line) if line.startswith(_BOX) else line.strip("$*. ") or None
+        return _inside_box(line) if line.startswith(_BOX) else line.lstrip("$* ").rstrip("$*. ") or None
     return None if start < 0 else _inside_box(response[start:])
 
 
