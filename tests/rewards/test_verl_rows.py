@@ -51,6 +51,8 @@ def test_every_text_source_of_verl_has_a_verifier():
         ("openai/gsm8k", "1,234", "#### 1234", "#### 1235"),
         ("lighteval/MATH", "\\frac{1}{2}", "\\boxed{\\dfrac{1}{2}}", "no"),
         ("math_dapo", "34", "so\nAnswer: $34$", "34"),
+        ("math_dapo", "34", "\\boxed{33}\nAnswer:\n34", "\\boxed{34}\nAnswer: 33"),
+        ("lighteval/MATH", "34", "\\boxed{34}\nAnswer: see above", "\\boxed{33}\nAnswer: 34"),
         ("numina_olympiads", "x+1", "it is $\\boxed{x + 1}$", "\\boxed{x or x+1}"),
         ("taco", json.dumps(SUM), ADD, "print(3)"),
         ("apps", '{"inputs": [null], "outputs": ["[]"]}', "print([])", "print(input())"),

@@ -16,7 +16,14 @@ from rewards.verifiers.latex_forms import equal, rational, spelling
         ("so \\boxed{41}, no, $\\boxed{\\frac{1}{2}}$.", "\\frac{1}{2}"),
         ("\\boxed{ 42 }", "42"),
         ("Answer: 41\nAnswer: $42$.", "42"),
-        ("\\boxed{41}\nThe answer: **42**", "42"),
+        ("\\boxed{41}\nThe answer: **42**", "41"),
+        ("\\boxed 42$.", "42"),
+        ("\\boxed {42}", "42"),
+        ("\\fbox{42}", "42"),
+        ("\\boxedx{42}", None),
+        ("**Answer:**\n\n$42$", "42"),
+        ("Answer:\n\\boxed{42}", "42"),
+        ("Answer:\nnot 42", "not 42"),
         ("Answer: 41\n\\boxed{42}", "42"),
         ("Answer: \\boxed{42} it is", "42"),
         ("\\boxed{42", None),
@@ -31,6 +38,19 @@ from rewards.verifiers.latex_forms import equal, rational, spelling
 )
 def test_the_last_box_or_answer_line_is_read(response, answer):
     assert final_answer(response) == answer
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("\\boxed{41}\nAnswer:\n42", "42"),
+        ("\\boxed{41}\nAnswer: see above", "see above"),
+        ("\\boxed{42}\nAnswer: **", "42"),
+        ("Answer: 41\n\\boxed{42}", "42"),
+    ],
+)
+def test_an_answer_line_after_the_box_counts_where_the_row_says_so(response, answer):
+    assert final_answer(response, answer_line=True) == answer
 
 
 def test_spelling_ignores_layout_only():
