@@ -304,13 +304,35 @@ def test_the_expected_answer_is_a_number(answer):
     [
         "42 thousand", "42k", "42 k", "42K", "42M", "42½", "42²", "42_000", "42’000", "42\u00a0000", "42 (or 43)",
         "42, or 43", "42 vs 43", r"42 \text{ or } 43", r"42\ 43", "42 -> 43", "42 choose 2", "42 squared", "42 [43]",
-        "42 # 43", "42 million dollars", "42 dozen", "42 and a half", "42 forty-thousand",
+        "42 # 43", "42 million dollars", "42 or forty-three", "42 - two", "42 pens or fifty", "42 apples and a half",
+        "42 half", "42x^2", "42 x²", "42 in 3 or 4 days", "42 or in 43", "42 in 3, 43", "42 perhaps 43", "42 in 3*2", "42 cm^22",
+        "42 and a half", "42 forty-thousand",
     ],
 )  # fmt: skip
 def test_what_makes_another_number_of_it_is_no_unit(written: str) -> None:
     assert marked_number(f"#### {written}") is None
 
 
-@pytest.mark.parametrize("written", ["42m", "42 km", "42%", "42 books left.", "**42**", "42 miles per hour", "$42.00"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "42 cm²",
+        "42 m^2",
+        "42\\text{ ft}^3",
+        "42 dozen",
+        "42 in 3 days",
+        "42 cups of 3 kinds",
+        "42 quarter-pounds",
+        "42 is the score",
+        "42 - that is all",
+        "42m",
+        "42 km",
+        "42%",
+        "42 books left.",
+        "**42**",
+        "42 miles per hour",
+        "$42.00",
+    ],
+)
 def test_a_unit_may_follow_the_marked_number(written: str) -> None:
     assert marked_number(f"#### {written}") == "42"
