@@ -35,6 +35,10 @@ _LENGTH_POWER = re.compile(
 _CONTEXT = re.compile(r"[A-Za-z ]*+(?:(?<=[ ](?:in|of)[ ])|(?<=[ ](?:for|per)[ ]))[0-9]++")
 _CHOICE = re.compile(r"(?<![A-Za-z])(?:or|and|to|nor|either|not|maybe|vs|versus)(?![A-Za-z])", re.IGNORECASE)
 _OR = re.compile(r"(?<![A-Za-z])or[ ]++", re.IGNORECASE)
+# Powers of powers, exponents of five digits and large or nested factorials: evaluating them may take all the time.
+_TOWER = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9.]++[}\s]*+(?:\^|\*\*)")
+_EXPONENT = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9]{5}")
+_FACTORIAL = re.compile(r"[0-9]{5}[})]*+!(?=[})$*^/]|$)|![})]++!")
 _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
@@ -68,7 +72,9 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
 
 
 async def by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
-    """The verdict by math-verify; RuntimeError if it is not installed."""
+    """The verdict by math-verify; RuntimeError if it is not installed. Huge powers and factorials are no answer."""
+    if any(huge.search(response) for huge in (_TOWER, _EXPONENT, _FACTORIAL)):
+        return Verdict.failed("extract")
     run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
         _driver(),
         stdin=json.dumps({"response": response, "expected": expected}),
