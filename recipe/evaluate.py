@@ -307,8 +307,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _arguments(arguments)
     try:
         budget = budget_of(options, options.sampling, budget=options.budget, entropy=options.entropy)
-        folder, problems, samples = evaluate(options, budget)
         ks = options.k or [budget.samples]
+        if budget.name == "eval@k" and max(ks) > budget.samples:
+            raise RequestError(f"--k {max(ks)} needs as many --samples, not {budget.samples}")
+        folder, problems, samples = evaluate(options, budget)
         metrics = {name: measure(found, budget, ks) for name, found in by_data_set(samples).items()}
         summary = summarize(metrics)
         folder.write_qa(problems, samples, budget.seed)

@@ -1,5 +1,6 @@
 """Rewards: verifiers of answers, and `compute_score`, the custom reward function that verl calls."""
 
+import json
 import logging
 import math
 import time
@@ -26,14 +27,14 @@ _logged_failures: set[str] = set()
 async def compute_score(
     data_source: str,
     solution_str: str,
-    ground_truth: str,
+    ground_truth: Any,
     extra_info: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> dict[str, float | str]:
     """Judge one answer: verl's custom reward function (`reward.custom_reward_function.path=pkg://rewards`).
 
     data_source: the verifier's name, or one of verl's (rewards/verl_rows.py). solution_str: the decoded response.
-    ground_truth: the JSON string of the row, or what verl's preprocess scripts write.
+    ground_truth: the JSON of the row, as text or read, or what verl's preprocess scripts write.
     kwargs: fields of `rewards.settings.JudgeSettings`, in addition to what verl's reward managers pass themselves.
 
     Returns the same keys for every task and on every path: score, acc, visible_acc, format, error, pass_ratio,
@@ -48,6 +49,9 @@ async def compute_score(
     started = time.perf_counter()
     with accounting.counted() as busy:
         try:
+            if not isinstance(ground_truth, str):
+                # Only text can be cached.
+                ground_truth = json.dumps(ground_truth)
             if name:
                 # Rows of code are of several forms.
                 name, ground_truth = verl_rows.row_of(data_source, ground_truth)

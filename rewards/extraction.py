@@ -1,19 +1,25 @@
 """Extraction of the answer from a response: the last fenced block, the last line, or the text after the thinking."""
 
 import re
+from textwrap import dedent
 from typing import Literal
 
 MAX_ANSWER_CHARACTERS = 65_536
 
 # Possessive quantifiers: backtracking over a long run of blanks after a fence would take quadratic time.
-_FENCE = re.compile(r"```[ \t]*+([\w+-]*+)[ \t]*+\r?\n(.*?)(?:\r?\n)?```", re.DOTALL)
+_FENCE = re.compile(r"```[ \t]*+([\w+-]*+)[^`\n]*+\n(.*?)(?:\r?\n[ \t]*+)?```", re.DOTALL)
+_TAGS = {
+    "python": ("python", "python3", "py", "py3"),
+    "sql": ("sql", "sqlite", "sqlite3", "postgresql", "postgres", "mysql"),
+}
 
 
 def find_block(response: str, language: str | None = None) -> tuple[int, int] | None:
     """The span of the code in a response, as characters [start, end); None if there is no code.
 
-    With fences, the last block in `language` (or without a language) counts, as models often draft before they answer;
-    a response whose blocks are all in other languages has no answer. Without a fence the whole text counts.
+    With fences, the last block in `language` counts, as models often draft before they answer. Without one, it is the
+    last block without a language; a response whose blocks are all in other languages has no answer. Without a fence the
+    whole text counts.
     A response longer than MAX_ANSWER_CHARACTERS has no answer.
     """
     if len(response) > MAX_ANSWER_CHARACTERS:
@@ -21,7 +27,10 @@ def find_block(response: str, language: str | None = None) -> tuple[int, int] | 
     start, end = 0, len(response)
     blocks = list(_FENCE.finditer(response))
     if blocks:
-        wanted = [block for block in blocks if not block[1] or language is None or block[1].lower() == language]
+        tags = _TAGS.get(language or "", (language,))
+        tagged = [block for block in blocks if language is None or block[1].lower() in tags]
+        # An untagged block after the program is its output, or a remark.
+        wanted = tagged or [block for block in blocks if not block[1]]
         if not wanted:
             return None
         start, end = wanted[-1].span(2)
@@ -33,9 +42,12 @@ def find_block(response: str, language: str | None = None) -> tuple[int, int] | 
 
 
 def extract_block(response: str, language: str | None = None) -> str | None:
-    """The code in a response (`find_block`), or None if there is none."""
+    """The code in a response (`find_block`), in a list without its indentation; None if there is none."""
     span = find_block(response, language)
-    return None if span is None else response[slice(*span)]
+    if span is None:
+        return None
+    answer = response[slice(*span)]
+    return dedent(answer) if _FENCE.search(response) else answer
 
 
 def extract_last_line(response: str) -> str | None:

@@ -17,6 +17,8 @@ _VERIFIERS = {
     **dict.fromkeys(("codecontests", "apps", "codeforces", "taco"), "stdio"),
 }
 _AIME = "aime"
+# Their scorer reads the last `Answer:`, that of the others the last box.
+_BY_LINE = ("math", "math_dapo", "math_dapo_reasoning")
 
 
 def verifier_of(data_source: str) -> str | None:
@@ -35,7 +37,8 @@ def row_of(data_source: str, ground_truth: str) -> tuple[str, str]:
     if verifier is None:
         raise ValueError(f"{data_source} is no data source of verl's")
     if verifier != "stdio":
-        return verifier, json.dumps({"answer": ground_truth})
+        by_line = data_source in _BY_LINE or data_source.startswith(_AIME)
+        return verifier, json.dumps({"answer": ground_truth} | ({"answer_line": True} if by_line else {}))
     tests = json.loads(ground_truth)
     function = tests.get("fn_name") if isinstance(tests, dict) else None
     if isinstance(tests, dict) and tests.get("assert_case"):

@@ -8,7 +8,7 @@ problem whose published optimum differs is refused.
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ VERSIONS = {
     ),
 }
 _DISTANCE = re.compile(r"(\w+) to (\w+): (\d+)")
-_ENDS = re.compile(r"(?:common neighbors of|shortest path between) (.+?) and (.+?) in this network")
+_ENDS = re.compile(r"(?:common neighbors of|shortest path between) (.+?) in this network")
 _PROBLEM = "\n**Problem to Solve**\n"
 _MOST_NODES = 60
 
@@ -71,7 +71,8 @@ def convert_problem(
     graphs, text = record["graph"], record["problem_text"]
     read = [nodes_and_edges(graph) for graph in (graphs if isinstance(graphs, tuple) else (graphs,))]
     examples = [f"\n**Example {number}**\n\n{shown}\n" for number, shown in enumerate(shots(task, index), 1)]
-    return _fields(task, text, read, record["exact_answer"]) | {
+    asked = (record["source"], record["target"]) if task == "Distance" and "source" in record else ()
+    return _fields(task, text, read, record["exact_answer"], asked) | {
         "id": f"grapharena/{split}/{index}",
         "source": "grapharena",
         "split": "test",
@@ -103,8 +104,11 @@ def _linked(graph: dict[str, Any]) -> Published:
     return {node["id"]: node for node in graph["nodes"]}, [(link["source"], link["target"]) for link in graph["links"]]
 
 
-def _fields(task: str, text: str, graphs: list[Published], published: Any) -> dict[str, Any]:
-    """The fields that the graphs determine; ValueError if the published optimum is another than ours."""
+def _fields(task: str, text: str, graphs: list[Published], published: Any, asked: Sequence[Any] = ()) -> dict[str, Any]:
+    """The fields that the graphs determine; ValueError if the published optimum is another than ours.
+
+    asked: the two nodes that the problem asks about; without them the text names them.
+    """
     if task not in TASKS:
         raise ValueError(f"{task!r} is no graph task; valid ones: {', '.join(TASKS)}")
     if max(len(nodes) for nodes, _ in graphs) > _MOST_NODES:
@@ -112,7 +116,7 @@ def _fields(task: str, text: str, graphs: list[Published], published: Any) -> di
     if task in ("GED", "MCS"):
         problem = _of_molecules(task, *(_molecule(task, *graph) for graph in graphs))
     else:
-        problem = _tour(text) if task == "TSP" else _of_network(task, text, *graphs[0])
+        problem = _tour(text) if task == "TSP" else _of_network(task, text, *graphs[0], asked)
     edges_of_path = task in ("Distance", "Diameter")
     found = problem.truth.get("optimum", len(problem.answer) - edges_of_path)
     if published is not None and str(published).strip() and float(published) != found:
@@ -156,7 +160,20 @@ def _tour(text: str) -> GraphProblem:
     return GraphProblem("", truth, [names[place] for place in tour])
 
 
-def _of_network(task: str, text: str, nodes: dict[Any, Any], edges: list[tuple[Any, Any]]) -> GraphProblem:
+def _ends(text: str, names: Container[str]) -> tuple[str, str]:
+    """The two nodes that the text asks about; names may contain " and "."""
+    match = _ENDS.search(text)
+    parts = match[1].split(" and ") if match else []
+    splits = [(" and ".join(parts[:place]), " and ".join(parts[place:])) for place in range(1, len(parts))]
+    known = [(first, second) for first, second in splits if first in names and second in names]
+    if len(known) != 1:
+        raise ValueError("the text does not name two nodes")
+    return known[0]
+
+
+def _of_network(
+    task: str, text: str, nodes: dict[Any, Any], edges: list[tuple[Any, Any]], asked: Sequence[Any]
+) -> GraphProblem:
     graph = nx.Graph()
     graph.add_nodes_from(node["name"] for node in nodes.values())
     graph.add_edges_from((nodes[left]["name"], nodes[right]["name"]) for left, right in edges)
@@ -166,12 +183,13 @@ def _of_network(task: str, text: str, nodes: dict[Any, Any], edges: list[tuple[A
     if task in _SOLVERS:
         answer = _SOLVERS[task](graph)
         more = {"optimum": len(answer), "optimal": True} if task in ("MCP", "MIS", "MVC") else {}
-    elif ends := _ENDS.search(text):
-        more = dict(zip(("first", "second"), ends.groups(), strict=True))
-        near = task == "Neighbor"
-        answer = sorted(nx.common_neighbors(graph, *ends.groups())) if near else nx.shortest_path(graph, *ends.groups())
     else:
-        raise ValueError("the text does not name two nodes")
+        first, second = (nodes[node]["name"] for node in asked) if asked else _ends(text, graph)
+        more = {"first": first, "second": second}
+        if task == "Distance" and not nx.has_path(graph, first, second):
+            raise ValueError(f"no path joins {first} and {second}")
+        near = task == "Neighbor"
+        answer = sorted(nx.common_neighbors(graph, first, second)) if near else nx.shortest_path(graph, first, second)
     return GraphProblem("", network_truth(graph, **more), answer)
 
 

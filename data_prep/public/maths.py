@@ -39,9 +39,9 @@ def convert(record: dict[str, Any], split: str, index: int, *, public: PublicSet
     """The task of a record; its solution is the answer alone, which proves that the verifier accepts it."""
     *problem, answer = (str(record[column]).strip() for column in public.columns)
     if public.name == "asdiv":
-        answer = answer.partition(" (")[0]  # 9 (apples)
         if ";" in answer:
             raise ValueError("several answers")
+        answer = answer.partition(" (")[0]  # 9 (apples)
     answer = answer.strip("$").strip()
     return {
         "id": f"{public.name}/{index}",

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from recipe.evaluation.budgets import Budget, pass_at_k
 from recipe.evaluation.samples import TOO_LONG, Sample
-from recipe.records.intervals import Interval, bootstrap_interval
+from recipe.records.intervals import Interval, bootstrap_interval, share_interval
 
 Item = TypeVar("Item")
 
@@ -138,8 +138,15 @@ def measure(samples: Sequence[Sample], budget: Budget, ks: Sequence[int] = ()) -
 
 
 def interval(per_problem: Sequence[float]) -> dict[str, float] | None:
-    """Mean over problems and the ends of its interval, which are None for a single problem; None for no problem."""
-    return asdict(bootstrap_interval(per_problem)) if per_problem else None
+    """Mean over problems and the ends of its interval, which are None for a single problem; None for no problem.
+
+    Of nothing but zeros, or ones, every resample is the same; there it is Wilson's interval.
+    """
+    if not per_problem:
+        return None
+    if len(per_problem) > 1 and set(per_problem) in ({0.0}, {1.0}):
+        return asdict(share_interval(int(sum(per_problem)), len(per_problem)))
+    return asdict(bootstrap_interval(per_problem))
 
 
 def quantiles(numbers: Sequence[float], *percents: int) -> dict[str, float | None]:

@@ -20,6 +20,7 @@ _JOINT = re.compile(
     r"(?:or|and|to|mod|times|plus|minus|over|x|X|divided[ ]by|multiplied[ ]by)(?![A-Za-z]))"
 )
 _OPENING = "$([{\\€£"
+_DASHES = ("-", "−", "–", "—")
 _CURRENCY = "$€£"
 _POWERS = tuple("⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 # Factors without an operator: 42√2, 42π, 42½. `42!` is not among them: in prose it is an exclamation, not a factorial.
@@ -127,13 +128,13 @@ def is_joined(text: str, end: int) -> bool:
         # LaTeX: `\times 2` and `\frac12` join; a space (`\ `) or a unit (`\text{cm}`, `\%`) does not.
         return joint[0] not in ("\\text", "\\mathrm", "\\textbf", "\\quad", "\\qquad")
     after = _after_opening(text, joint.end())
-    if joint[0][0].isalpha() and joint[0] not in ("and", "to", "or", "x", "X"):
-        return _begins_operand(text, after)
+    if joint[0] in _DASHES or (joint[0][0].isalpha() and joint[0] not in ("and", "to", "x", "X")):
+        return begins_operand(text, after)
     return _begins_number(text, after)
 
 
-def _begins_operand(text: str, place: int) -> bool:
-    """Whether an operator word has an operand: `42 minus two`, but not `42 times a day`."""
+def begins_operand(text: str, place: int) -> bool:
+    """Whether a number is here, in digits or in words: `42 minus two`, but not `42 times a day`."""
     return _begins_number(text, place) or _NUMBER_WORD.match(text, place) is not None
 
 

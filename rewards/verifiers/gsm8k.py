@@ -19,30 +19,26 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers import math_verify_driver
-from rewards.verifiers.answer_numbers import is_joined, joins, numbers
+from rewards.verifiers.answer_numbers import begins_operand, is_joined, joins, numbers
 from rewards.verifiers.programs import sandbox_at
 
 _MARK = "####"
 # Time to import math-verify and sympy on a busy machine, not charged to the answer.
 _IMPORT_SECONDS = 10.0
-_SCALES = frozenset(
-    [
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "dozen",
-        "score",
-        "half",
-        "third",
-        "quarter",
-        "squared",
-        "cubed",
-        "factorial",
-    ]
-)
+_SCALES = frozenset(("hundred", "thousand", "million", "billion", "trillion", "squared", "cubed", "factorial"))
+_FRACTIONS = frozenset(("half", "third", "quarter"))
 _SUFFIXES = frozenset("kKMB") | {"²", "³"}
+_LENGTH_POWER = re.compile(
+    r"((?<![A-Za-z])(?:[mcdk]?m|in|ft|yd|mi|units?|feet|inch(?:es)?|met(?:er|re)s?)\}?)(?:[²³]|\^[23]|\^\{[23]\})(?![0-9])"
+)
+# What a further number may be the object of: `42 in 3 days`, but not `42 or 43`.
+_CONTEXT = re.compile(r"[A-Za-z ]*+(?:(?<=[ ](?:in|of)[ ])|(?<=[ ](?:for|per)[ ]))[0-9]++")
+_CHOICE = re.compile(r"(?<![A-Za-z])(?:or|and|to|nor|either|not|maybe|vs|versus)(?![A-Za-z])", re.IGNORECASE)
+_OR = re.compile(r"(?<![A-Za-z])or[ ]++", re.IGNORECASE)
+# Powers of powers, exponents of five digits and large or nested factorials: evaluating them may take all the time.
+_TOWER = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9.]++[}\s]*+(?:\^|\*\*)")
+_EXPONENT = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9]{5}")
+_FACTORIAL = re.compile(r"[0-9]{5}[})]*+!(?=[})$*^/]|$)|![})]++!")
 _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
@@ -76,7 +72,9 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
 
 
 async def by_math_verify(response: str, expected: str, settings: JudgeSettings) -> Verdict:
-    """The verdict by math-verify; RuntimeError if it is not installed."""
+    """The verdict by math-verify; RuntimeError if it is not installed. Huge powers and factorials are no answer."""
+    if any(huge.search(response) for huge in (_TOWER, _EXPONENT, _FACTORIAL)):
+        return Verdict.failed("extract")
     run = await sandbox_at(settings.sandbox_url, settings.sandbox_isolation).run(
         _driver(),
         stdin=json.dumps({"response": response, "expected": expected}),
@@ -114,11 +112,22 @@ def marked_number(text: str) -> str | None:
 
 
 def _is_scaled(rest: str) -> bool:
-    """Whether the rest of the line changes a number's value: a further number, `k`, `thousand`, `squared`."""
-    if any(character.isnumeric() for character in rest):
+    """Whether the rest of the line changes a number's value: an alternative, `k`, `thousand`, `squared`, `and a half`.
+
+    A power of a unit of length does not, nor does one number after `in`, `of`, `for` or `per`.
+    """
+    rest = _LENGTH_POWER.sub(r"\1", rest)
+    if any(begins_operand(rest, found.end()) for found in _OR.finditer(rest)):
         return True
-    words = rest.replace("-", " ").split()
-    return rest[:1] in _SUFFIXES or words[:1] == ["k"] or not _SCALES.isdisjoint(word.lower() for word in words)
+    context = _CONTEXT.match(rest)
+    place = context.end() if context and not _CHOICE.search(context[0]) else 0
+    if any(character.isnumeric() for character in rest[place:]) or (place and is_joined(rest, place)):
+        return True
+    words = rest.lower().split()
+    parts = rest.lower().replace("-", " ").split()
+    return (
+        rest[:1] in _SUFFIXES or words[:1] == ["k"] or not _SCALES.isdisjoint(parts) or not _FRACTIONS.isdisjoint(words)
+    )
 
 
 def last_number(text: str) -> str | None:

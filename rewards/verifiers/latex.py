@@ -1,4 +1,4 @@
-"""Verifier `latex`: the answer in the last `\\boxed{...}`, or after the last `Answer:`, must equal the expected LaTeX.
+"""Verifier `latex`: the last `\\boxed{...}`, or else the text after the last `Answer:`, must equal the expected LaTeX.
 
 Words, plain numbers and lists of these are compared exactly (rewards/verifiers/latex_forms.py); the library math-verify
 compares all others, in the sandbox, as it evaluates them.
@@ -15,11 +15,12 @@ from rewards.verdict import Verdict
 from rewards.verifiers.gsm8k import by_math_verify
 from rewards.verifiers.latex_forms import equal, spelling
 
-_BOX = "\\boxed{"
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t]*+")
+_TOKEN = re.compile(r"[^\s$]*+")
 _ANSWER = re.compile(r"(?<![A-Za-z])answer[ \t]*:", re.IGNORECASE)
 # What joins several answers, of which one may be right; a number in words after the answer is another one.
 _HEDGES = re.compile(
-    r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed)(?![A-Za-z])|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d"
+    r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed|\\fbox)(?![A-Za-z])|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d"
 )
 
 
@@ -28,12 +29,13 @@ class LatexTruth(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     answer: str = Field(min_length=1)
+    answer_line: bool = Field(default=False, description="whether `Answer:` after the last box counts instead of it")
 
 
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
     """Compare the answer of a response with the expected one."""
     assert isinstance(truth, LatexTruth)
-    answer = final_answer(response)
+    answer = final_answer(response, answer_line=truth.answer_line)
     if answer is None:
         return Verdict.failed("extract")
     if spelling(answer) == spelling(truth.answer):
@@ -43,28 +45,40 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
     decided = equal(answer, truth.answer)
     if decided is not None:
         return Verdict.of_ratio(float(decided))
-    return await by_math_verify(f"{_BOX}{answer}}}", f"${truth.answer}$", settings)
+    return await by_math_verify(f"\\boxed{{{answer}}}", f"${truth.answer}$", settings)
 
 
-def final_answer(response: str) -> str | None:
-    """The text in the last box or, if that comes later, after `Answer:` on its line; None if there is neither."""
+def final_answer(response: str, *, answer_line: bool = False) -> str | None:
+    """The text in the last box, or after `Answer:` if there is no box; None if there is neither.
+
+    answer_line: text after an `Answer:` that follows the last box counts instead of it.
+    """
     if len(response) > MAX_ANSWER_CHARACTERS:
         return None
-    start = response.rfind(_BOX)
-    marks = [found.end() for found in _ANSWER.finditer(response)]
-    if marks and marks[-1] > start:
-        line = response[marks[-1] :].partition("\n")[0].strip()
-        return _inside_box(line) if line.startswith(_BOX) else line.strip("$*. ") or None
-    return None if start < 0 else _inside_box(response[start:])
+    boxes, marks = list(_BOX.finditer(response)), list(_ANSWER.finditer(response))
+    box = _inside_box(response[boxes[-1].end() :]) if boxes else None
+    if marks and (not boxes or (answer_line and marks[-1].end() > boxes[-1].start())):
+        return _on_line(response[marks[-1].end() :]) or box
+    return box
+
+
+def _on_line(text: str) -> str | None:
+    """The first line of a text that is not blank, or what a box at its start holds."""
+    line = text.lstrip("$* \t\r\n").partition("\n")[0]
+    box = _BOX.match(line)
+    return _inside_box(line[box.end() :]) if box else line.rstrip("$*. \r") or None
 
 
 def _inside_box(text: str) -> str | None:
-    """What a box holds, given the text from its start; None if it is not closed."""
+    """What a box holds, given the text after its command: in braces, or up to a blank; None if it is not closed."""
+    if not text.startswith("{"):
+        token = _TOKEN.match(text)
+        return token[0].rstrip(".,*") or None if token else None
     depth = 0
-    for place in range(len(_BOX) - 1, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for place, character in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(character, 0)
         if depth == 0:
-            return text[len(_BOX) : place].strip() or None
+            return text[1:place].strip() or None
     return None
 
 

@@ -7,12 +7,15 @@ import re
 from fractions import Fraction
 
 _SPACING = re.compile(r"\\[,!;: ]|\\left|\\right|[\s$]")
+# Of `3 1/4` and `4 2`, but not of `1 000` and of `\\frac 1 2`.
+_GAP = re.compile(r"(?<!frac[ ][0-9])(?<!frac[0-9])(?<=[0-9])(?:\s|\\[,;: ])++(?=[0-9])(?![0-9]{3}(?![0-9/]))")
+_RELATION = re.compile(r"\\(ge|le|ne)q(?![a-zA-Z])")
 _FRACTION = re.compile(r"\\[dt]frac")
 _EXPONENT = re.compile(r"([\^_])\{(.)\}")
 _ROOT = re.compile(r"\\sqrt([0-9a-z])")
 _DOT = re.compile(r"\\cdot(?=[\\a-zA-Z])")
-_NAME = re.compile(r"[a-zA-Z](?:\([a-z]\))?[ ]?(?:=|\\in)[ ]?(?=[^=])")
-_UNIT = re.compile(r"\\(?:text|mbox|mathrm)\{[^{}0-9]*+\}(?:\^[23]|\^\{[23]\})?")
+_NAME = re.compile(r"([a-zA-Z](?:\([a-z]\))?)[ ]?(?:=|\\in)[ ]?(?=[^=])")
+_UNIT = re.compile(r"\\(?:text|mbox|mathrm)\{([^{}0-9]*+)\}(\^[23]|\^\{[23]\})?")
 _UNIT_SIGNS = ("^\\circ", "^{\\circ}", "\\%", "%")
 _WORD = re.compile(r"\\text(?:bf|rm)?\{[(]?([A-Za-z ]++)[)]?\}|[(]?([A-Za-z ]++)[)]?")
 _RATIONAL = re.compile(
@@ -25,37 +28,86 @@ _BASES = {
     "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
 }  # fmt: skip
 _MOST_CHARACTERS = 200
+# Units by the names that texts give them, without a plural's `s`.
+_UNITS = {
+    name: unit
+    for unit, names in {
+        "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre", "km": "kilometer kilometre",
+        "in": "inch inche", "ft": "foot feet", "yd": "yard", "mi": "mile", "mg": "milligram", "g": "gram",
+        "kg": "kilogram", "lb": "pound", "oz": "ounce", "ml": "milliliter millilitre", "l": "liter litre",
+        "second": "sec", "minute": "min", "hour": "hr h", "day": "", "week": "", "month": "", "year": "yr",
+        "cent": "", "$": "dollar", "%": "\\% percent", "^\\circ": "^{\\circ} degree", "rad": "radian",
+        "mph": "", "km/h": "",
+    }.items()
+    for name in (unit, *names.split())
+}  # fmt: skip
 
 
 def spelling(answer: str) -> str:
-    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of fractions and brackets."""
-    text = _FRACTION.sub(r"\\frac", _SPACING.sub("", answer)).replace("−", "-")
+    """An answer without what LaTeX shows no difference for: blanks, `$`, the size of brackets, `\\geq` or `\\ge`."""
+    text = _SPACING.sub("", _GAP.sub("~", _RELATION.sub(r"\\\1", answer)))
+    text = _FRACTION.sub(r"\\frac", text).replace("−", "-")
     return _EXPONENT.sub(r"\1\2", _ROOT.sub(r"\\sqrt{\1}", _DOT.sub("", text)))
 
 
 def equal(answer: str, truth: str) -> bool | None:
     """Whether an answer equals the expected one; None if that is not decided here.
 
-    A unit on one side, and a name before `=` or `\\in`, do not count.
+    A unit on one side, and a name before `=` or `\\in` on one side, do not count.
     """
-    (given, unit), (wanted, wanted_unit) = _bare(answer), _bare(truth)
+    (given, unit, name), (wanted, wanted_unit, wanted_name) = _bare(answer), _bare(truth)
+    if name and wanted_name and name != wanted_name and "(" not in name + wanted_name:
+        return None if name in wanted or wanted_name in given else False
     if unit and wanted_unit and spelling(unit) != spelling(wanted_unit):
-        return None
+        units = _unit(unit), _unit(wanted_unit)
+        if None in units:
+            return None
+        if units[0] != units[1]:
+            return False
     if spelling(given) == spelling(wanted):
         return True
-    if "_" in given and (expected := _in_base(wanted)):
-        return _in_base(given) == expected
+    if "~" in spelling(given):
+        return False
+    if _in_base(given) or _in_base(wanted):
+        return _based(given) == _based(wanted)
     if truth.startswith("\\text"):
         return _same_word(answer, truth)
     left, right = _values(given), _values(wanted)
-    if left is None or right is None or left[0] != right[0]:
+    if left is None or right is None:
         return None
+    if left[0] != right[0]:
+        return _other_kind(left, right)
+    if left[0] in ("", "\\{\\}"):
+        left[1].sort()
+        right[1].sort()
     if left == right:
         return True
     # A percentage or a rounded decimal may still be right.
     pairs = list(zip(left[1], right[1], strict=False))
     is_near = len(left[1]) == len(right[1]) and all(abs(one - other) * 100 <= abs(other) for one, other in pairs)
     return None if "%" in answer + truth or ("." in answer + truth and is_near) else False
+
+
+def _other_kind(left: tuple[str, list[Fraction]], right: tuple[str, list[Fraction]]) -> bool | None:
+    """Of lists in other brackets, sets are no points, and a list in another order is none; the rest is not decided."""
+    kinds = {left[0], right[0]}
+    is_set = "\\{\\}" in kinds and "" not in kinds
+    return False if is_set or ("()" in kinds and "" in kinds and left[1] != right[1]) else None
+
+
+def _unit(text: str) -> tuple[str, str] | None:
+    """A unit's usual name and its power, if it is a known one."""
+    match = _UNIT.fullmatch(text)
+    name, power = (match[1].strip(), (match[2] or "").strip("^{}")) if match else (text, "")
+    if name.startswith("square "):
+        name, power = name.removeprefix("square "), "2"
+    unit = _UNITS.get(name) or _UNITS.get(name.lower().removesuffix("s"))
+    return None if unit is None else (unit, power)
+
+
+def _based(answer: str) -> tuple[str, int] | None:
+    """The number and its base, which is ten if none is given."""
+    return _in_base(answer) or _in_base(f"{answer}_{{10}}")
 
 
 def _in_base(answer: str) -> tuple[str, int] | None:
@@ -68,17 +120,20 @@ def _in_base(answer: str) -> tuple[str, int] | None:
     return None if base is None else (sign + digits.upper(), base)
 
 
-def _bare(answer: str) -> tuple[str, str]:
-    """An answer without a name before it, and without its unit, which is the second part."""
+def _bare(answer: str) -> tuple[str, str, str]:
+    """An answer without its unit, which is the second part, and without a name before it, the third."""
     text = answer.strip(" $")
-    text = text[name.end() :] if (name := _NAME.match(text)) else text
+    match = _NAME.match(text)
+    name = match[1] if match else ""
+    text = text[match.end() :] if match else text
     if text.startswith("\\$"):
-        return text[2:], "$"
+        return text[2:], "$", name
     for sign in _UNIT_SIGNS:
         if text.endswith(sign):
-            return text.removesuffix(sign), sign
+            return text.removesuffix(sign), sign, name
     place = max(text.rfind("\\text{"), text.rfind("\\mbox{"), text.rfind("\\mathrm{"))
-    return (text[:place], text[place:]) if place > 0 and _UNIT.fullmatch(text, place) else (text, "")
+    has_unit = place > 0 and _UNIT.fullmatch(text, place)
+    return (text[:place], text[place:], name) if has_unit else (text, "", name)
 
 
 def _same_word(answer: str, truth: str) -> bool | None:
@@ -91,7 +146,7 @@ def _same_word(answer: str, truth: str) -> bool | None:
 
 
 def _values(answer: str) -> tuple[str, list[Fraction]] | None:
-    """The brackets and the numbers of a list, in order if the brackets are those of a point or an interval."""
+    """The brackets and the numbers of a list, in its order."""
     if len(answer) > _MOST_CHARACTERS:
         return None
     if (number := rational(answer)) is not None:
@@ -100,11 +155,11 @@ def _values(answer: str) -> tuple[str, list[Fraction]] | None:
     left, right = next(((a, b) for a in ("(", "[", "\\{") for b in (")", "]", "\\}")
                         if text.startswith(a) and text.endswith(b)), ("", ""))  # fmt: skip
     inner = text[len(left) : len(text) - len(right)]
-    numbers = [rational(one) for one in inner.split("," if left else ", ")]
+    numbers = [rational(one) for one in inner.split("," if left or ", " not in inner else ", ")]
     known = [one for one in numbers if one is not None]
     if len(known) < len(numbers):
         return None
-    return left + right, known if left and left != "\\{" else sorted(known)
+    return left + right, known
 
 
 def rational(answer: str) -> Fraction | None:

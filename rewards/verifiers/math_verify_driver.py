@@ -11,7 +11,7 @@ import sys
 # Characters of an expression without LaTeX.
 _ARITHMETIC = "-0123456789+*/×÷^().,$% ="
 _MORE = ("or", "and", "to", ",", ";", "&", "|", "/", "-", "+", "*", "×", "÷", "^", "<", ">", "≠", "≈", "±", "->", "→")
-_ARROWS = ("\\to", "arrow", "\\implies", "\\mapsto", "\\mid", "→", "⇒", "\\ne", "\\approx", "\\pm", "\\mp")
+_ARROWS = ("\\to", "arrow", "\\implies", "\\mapsto", "\\mid", "→", "⇒", "\\approx", "\\pm", "\\mp")
 
 
 def is_equal(response, expected):
@@ -31,8 +31,35 @@ def is_equal(response, expected):
         parsed = parse(value, parsing_timeout=None) if isinstance(value, str) else [value]
         return bool(parsed) and verify(gold, parsed, timeout_seconds=None)
 
+    wanted, given = (relations(one[0]) for one in (gold or [None], answers))
+    if wanted and given:
+        return same_claims(given, wanted) and not any(arrow in str(answers[-1]) for arrow in _ARROWS)
     accepted = verify(gold, answers, timeout_seconds=None)
     return accepted and one_value(answers[0], answers[-1], equals) and alone(response, answers[-1], equals)
+
+
+def relations(answer):
+    """The relations of an answer, such as `x = 2`, or the two of `1 < x < 2`; none for any other answer."""
+    from sympy import And
+    from sympy.core.relational import Relational
+
+    parts = answer.args if isinstance(answer, And) else (answer,)
+    return [part for part in parts if isinstance(part, Relational)]
+
+
+def same_claims(given, wanted):
+    """Whether each relation has its like: of the same kind, with differences of their sides in a constant ratio."""
+    from sympy import Eq, Ne, simplify
+
+    def like(one, other):
+        one, other = (part.reversed if part.rel_op in (">", ">=") else part for part in (one, other))
+        difference = other.lhs - other.rhs
+        if one.rel_op != other.rel_op or one.free_symbols != other.free_symbols or difference == 0:
+            return False
+        ratio = simplify((one.lhs - one.rhs) / difference)
+        return bool(ratio.is_number and ratio.is_finite and (ratio.is_nonzero if type(one) in (Eq, Ne) else ratio > 0))
+
+    return len(given) == len(wanted) and all(any(like(one, other) for one in given) for other in wanted)
 
 
 def one_value(answer, text, equals):
@@ -41,14 +68,11 @@ def one_value(answer, text, equals):
     The library takes the right side of any equation, true or false, as the answer. So each side of an equation must be
     the expected number or a plain symbol.
     """
-    from sympy import And, Eq, Symbol
-    from sympy.core.relational import Relational
+    from sympy import Eq, Symbol
 
-    if any(arrow in str(text) for arrow in _ARROWS):
+    if any(arrow in str(text) for arrow in (*_ARROWS, "\\ne")):
         return False
-    parts = answer.args if isinstance(answer, And) else (answer,)
-    if not any(isinstance(part, Relational) for part in parts):
-        return True
+    parts = relations(answer)
     if not all(isinstance(part, Eq) for part in parts):
         return False
     sides = [side for part in parts for side in (part.lhs, part.rhs)]

@@ -3,6 +3,7 @@
 import json
 import pickle
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,29 @@ def test_every_task_of_grapharena_is_read_proved_and_compared_with_its_published
     assert ["the published optimum is 77, an exact search has" in reason for reason in reasons] == [True] * len(
         PROBLEMS
     )
+
+
+def distance_between(ends: str, names: Sequence[str], folder: Path, **published: int) -> dict[str, Any]:
+    """The task of a shortest path in the path of these names."""
+    graph = nx.path_graph(len(names))
+    nx.set_node_attributes(graph, dict(enumerate(names)), "name")
+    text = f"Please determine the shortest path between {ends} in this network."
+    (folder / "one.pkl").write_bytes(pickle.dumps([problem(graph, 2, text, **published)]))
+    (record,) = read_pickle(folder / "one.pkl")
+    return grapharena.convert_problem(record, "Distance_easy", 0, instruction="", shots=lambda *_: [])
+
+
+@pytest.mark.parametrize("published", [{}, {"source": 0, "target": 2}])
+def test_names_of_nodes_may_contain_and(tmp_path, published):
+    names = ("Trinidad and Tobago", "Caribbean", "Haiti")
+    truth = distance_between("Trinidad and Tobago and Haiti", names, tmp_path, **published)["ground_truth"]
+    assert (truth["first"], truth["second"]) == ("Trinidad and Tobago", "Haiti")
+
+
+@pytest.mark.parametrize("names", [("A", "A and B", "B and C", "C"), ("A and B", "D")])
+def test_a_text_that_names_no_two_nodes_for_certain_is_refused(tmp_path, names):
+    with pytest.raises(ValueError, match="does not name two nodes"):
+        distance_between("A and B and C", names, tmp_path)
 
 
 def test_prompts_are_the_benchmarks_with_its_examples(tmp_path, pickles):

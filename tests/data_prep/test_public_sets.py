@@ -97,9 +97,10 @@ def test_a_set_of_mathematics_asks_for_a_box_and_expects_the_answer_alone(name, 
     assert (task["ground_truth"], task["id"], task["role"]) == ({"answer": answer}, f"{name}/3", "test")
 
 
-def test_a_problem_with_several_answers_is_refused():
+@pytest.mark.parametrize("answer", ["2; 3", "14 (cows); 6 (chickens)"])
+def test_a_problem_with_several_answers_is_refused(answer):
     with pytest.raises(ValueError, match="several answers"):
-        maths.convert({"body": "", "question": "", "answer": "2; 3"}, "test", 0, public=maths.SETS["asdiv"])
+        maths.convert({"body": "", "question": "", "answer": answer}, "test", 0, public=maths.SETS["asdiv"])
 
 
 def test_the_sanitized_version_has_columns_of_its_own():

@@ -20,7 +20,13 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS, extract_block, extract_las
         ("```python\na\n```\nOr:\n```python\ncut", "a"),
         ("Sure:\n```python\ncut", "Sure:\n```python\ncut"),
         ("Sure:\r\n```python\r\na = 1\r\nb\r\n```\r\nBye", "a = 1\r\nb"),
-        ("Use `f`:\n```py3\nold\n```\n```\nnew\n```", "new"),
+        # `py3` is Python, and what follows without a tag is most often its output.
+        ("Use `f`:\n```py3\nprogram\n```\nIt prints:\n```\n2\n```", "program"),
+        ("```\n1\n```\n```python copy\na\n```\n```\nO(1)\n```", "a"),
+        ("```\ndraft\n```\n```\nfinal\n```\n```text\n2\n```", "final"),
+        ("```py\na\n```\n```python3\nb\n```", "b"),
+        ("```pyrex\na\n```", None),
+        ("1. So:\n   ```python\n   if a:\n       b\n   ```", "if a:\n    b"),
         ("", None),
         ("\n \t", None),
         ("x" * (MAX_ANSWER_CHARACTERS + 1), None),
@@ -29,6 +35,12 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS, extract_block, extract_las
 )
 def test_the_last_block_in_the_language_or_the_whole_text(response, answer):
     assert extract_block(response, "python") == answer
+
+
+@pytest.mark.parametrize("tag", ["sql", "SQLite", "postgresql", "mysql"])
+def test_the_dialects_of_sql_are_sql_and_other_languages_are_none(tag):
+    assert extract_block(f"```{tag}\nselect 1\n```\nResult:\n```\n2\n```", "sql") == "select 1"
+    assert extract_block(f"```{tag}\nselect 1\n```", "python") is None
 
 
 @pytest.mark.parametrize(("response", "line"), [("3", "3"), ("because\n 3 \n\n", "3"), ("\n", None), ("", None)])

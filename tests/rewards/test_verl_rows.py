@@ -51,6 +51,8 @@ def test_every_text_source_of_verl_has_a_verifier():
         ("openai/gsm8k", "1,234", "#### 1234", "#### 1235"),
         ("lighteval/MATH", "\\frac{1}{2}", "\\boxed{\\dfrac{1}{2}}", "no"),
         ("math_dapo", "34", "so\nAnswer: $34$", "34"),
+        ("math_dapo", "34", "\\boxed{33}\nAnswer:\n34", "\\boxed{34}\nAnswer: 33"),
+        ("lighteval/MATH", "34", "\\boxed{34}\nAnswer: see above", "\\boxed{33}\nAnswer: 34"),
         ("numina_olympiads", "x+1", "it is $\\boxed{x + 1}$", "\\boxed{x or x+1}"),
         ("taco", json.dumps(SUM), ADD, "print(3)"),
         ("apps", '{"inputs": [null], "outputs": ["[]"]}', "print([])", "print(input())"),
@@ -68,6 +70,16 @@ async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
     assert [one["acc"] for one in judged] == [1.0, 0.0]
     assert judged[1]["error"] != "infrastructure"
     assert verifier_inputs(source, right)[0] == "none"
+
+
+@pytest.mark.parametrize(
+    ("source", "truth", "right"),
+    [("taco", SUM, ADD), ("math_dapo", 34, "Answer: 34"), ("gsm8k", {"answer": "34"}, "#### 34")],
+)
+async def test_a_ground_truth_that_is_no_text_is_judged_as_its_json(source, truth, right):
+    judged = [await compute_score(source, response, truth) for response in (right, "```python\nprint(35)\n```")]
+    assert [one["acc"] for one in judged] == [1.0, 0.0]
+    assert judged[1]["error"] != "infrastructure"
 
 
 @pytest.mark.parametrize("tests", ["{", "[]", '{"inputs": []}', json.dumps(SUM | {"fn_name": "add"}),

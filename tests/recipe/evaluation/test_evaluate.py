@@ -170,6 +170,7 @@ def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, da
         (["--judge", "shap=binary"], "unknown setting 'shap'; valid ones: partial_credit"),
         (["--judge", "shape=round"], "unknown 'round'; valid ones: binary"),
         (["--sampling", "eval@budget"], "needs a budget"),
+        (["--sampling", "eval@k", "--k", "4", "64"], "--k 64 needs as many --samples, not 16"),
         (["--temperature", "1"], "one greedy answer"),
         (["--model", "/nowhere/model"], "no such model folder"),
         ([], "name a model"),

@@ -1,7 +1,7 @@
 import pytest
 
 from recipe.evaluation.budgets import Budget
-from recipe.evaluation.metrics import by_data_set, measure, table, throughput
+from recipe.evaluation.metrics import by_data_set, interval, measure, table, throughput
 from recipe.evaluation.samples import TOO_LONG, Answer, Sample
 from recipe.records.tables import cut_warnings
 
@@ -72,6 +72,13 @@ def test_the_gap_is_what_passes_the_shown_tests_and_is_wrong():
     assert found["visible_gap"]["estimate"] == 0.5
     assert found["visible_gap"]["low"] < 0.5 < found["visible_gap"]["high"]
     assert found["special_casing_rate"]["estimate"] == 0.25
+
+
+def test_none_or_all_of_thirty_is_not_certain():
+    assert interval([0.0] * 30) == {"estimate": 0.0, "low": 0.0, "high": pytest.approx(0.1135, abs=1e-4)}
+    assert interval([1.0] * 30) == {"estimate": 1.0, "low": pytest.approx(0.8865, abs=1e-4), "high": 1.0}
+    assert interval([0.0]) == {"estimate": 0.0, "low": None, "high": None}
+    assert interval([]) is None
 
 
 def test_nothing_judged_gives_no_rates():

@@ -192,7 +192,7 @@ def test_the_last_number_and_the_last_marked_number(response, strict, flexible):
 @pytest.mark.slow  # the library takes seconds to import
 @pytest.mark.parametrize(
     ("response", "error"),
-    [("so $\\boxed{\\frac{84}{2}}$", "none"), ("it is 43", "wrong_answer"), ("#### 10**(10**10)", "timeout")],
+    [("so $\\boxed{\\frac{84}{2}}$", "none"), ("it is 43", "wrong_answer"), ("#### 10**(7+10**9)", "timeout")],
 )
 async def test_math_verify_reads_expressions_and_is_killed_where_it_never_ends(monkeypatch, response, error):
     pytest.importorskip("math_verify")
@@ -245,6 +245,24 @@ def test_math_verify_takes_one_value_and_no_false_equation(responses, right):
     assert [one for one in responses if bool(is_equal(one, "42")) is not right] == []
 
 
+@pytest.mark.slow  # the library takes seconds to import
+@pytest.mark.parametrize(
+    ("truth", "right", "wrong"),
+    [
+        (r"x<2", ["2>x", "x < 4/2", "2x<4"], ["x>2", "-x<-2", r"x \le 2", "y<2", "x<3", "x^2<2", "2", "x<2=2"]),
+        (r"-3 \le x \le 2", [r"2\geq x\geq -3"], [r"-3\leq x", r"-3\leq x<2", r"-3\leq x\leq 2\leq 5"]),
+        (r"x\neq 2", [r"2 \ne x"], ["x=2", r"x \ne 3", r"y \ne 2"]),
+        ("y = 2x + 3", ["2x - y + 3 = 0", "y = 3 + 2x"], ["2x - y = 3", "x = 2y + 3", "y+1=2x+3", "z=2x+3"]),
+        ("x^2+y^2=25", ["y^2+x^2=25"], ["x^2+y^2=24", "x^2+z^2=25", "25=25", r"x^2+y^2\le 25"]),
+        ("x=5", ["5=x", "x=10/2", "5"], ["y=5", "x+1=5", "x=5=6", "3=x=5", "5=5", "x^2=25"]),
+    ],
+)  # fmt: skip
+def test_a_relation_is_right_if_it_says_the_same_in_another_way(truth, right, wrong):
+    pytest.importorskip("math_verify")
+    assert [one for one in right if not is_equal(rf"\boxed{{{one}}}", f"${truth}$")] == []
+    assert [one for one in wrong if is_equal(rf"\boxed{{{one}}}", f"${truth}$")] == []
+
+
 async def test_math_verify_is_asked_about_what_strict_does_not_find_right_only(monkeypatch):
     asked = []
 
@@ -258,6 +276,27 @@ async def test_math_verify_is_asked_about_what_strict_does_not_find_right_only(m
     assert asked == []
     assert await error_of("84 / 2", "42", gsm8k_extraction="math_verify") == "none"
     assert asked == ["84 / 2"]
+
+
+@pytest.mark.parametrize(
+    ("response", "is_asked"),
+    [
+        *((huge, False) for huge in (r"\boxed{9^{9^{9}}}", "10**10**10", "10**(10 ** 10)", "9^9^9", "2^{123456}")),
+        *((huge, False) for huge in (r"\boxed{99999!}", r"\boxed{(9!)!}", "$2^{99999}$")),
+        *((small, True) for small in (r"\boxed{2^{10}}", r"\boxed{(2^3)^2}", r"\boxed{10!}", "It is 12345! So 84/2")),
+        *((small, True) for small in (r"\boxed{e^{x^2}+1}", "7^{2019}", "x^2 y^3", "x^2+3^2")),
+    ],
+)
+async def test_math_verify_is_not_asked_about_huge_powers_and_factorials(monkeypatch, response, is_asked):
+    asked = []
+
+    async def run(self, code, *, stdin, **_):
+        asked.append(stdin)
+        return RunResult("passed", stdout="true")
+
+    monkeypatch.setattr("rewards.sandbox.Sandbox.run", run)
+    assert await error_of(response, "42", gsm8k_extraction="math_verify") == ("none" if is_asked else "extract")
+    assert bool(asked) is is_asked
 
 
 async def test_a_sandbox_without_math_verify_masks_the_answer(monkeypatch):
@@ -286,13 +325,35 @@ def test_the_expected_answer_is_a_number(answer):
     [
         "42 thousand", "42k", "42 k", "42K", "42M", "42½", "42²", "42_000", "42’000", "42\u00a0000", "42 (or 43)",
         "42, or 43", "42 vs 43", r"42 \text{ or } 43", r"42\ 43", "42 -> 43", "42 choose 2", "42 squared", "42 [43]",
-        "42 # 43", "42 million dollars", "42 dozen", "42 and a half", "42 forty-thousand",
+        "42 # 43", "42 million dollars", "42 or forty-three", "42 - two", "42 pens or fifty", "42 apples and a half",
+        "42 half", "42x^2", "42 x²", "42 in 3 or 4 days", "42 or in 43", "42 in 3, 43", "42 perhaps 43", "42 in 3*2",
+        "42 cm^22", "42 and a half", "42 forty-thousand",
     ],
 )  # fmt: skip
 def test_what_makes_another_number_of_it_is_no_unit(written: str) -> None:
     assert marked_number(f"#### {written}") is None
 
 
-@pytest.mark.parametrize("written", ["42m", "42 km", "42%", "42 books left.", "**42**", "42 miles per hour", "$42.00"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "42 cm²",
+        "42 m^2",
+        "42\\text{ ft}^3",
+        "42 dozen",
+        "42 in 3 days",
+        "42 cups of 3 kinds",
+        "42 quarter-pounds",
+        "42 is the score",
+        "42 - that is all",
+        "42m",
+        "42 km",
+        "42%",
+        "42 books left.",
+        "**42**",
+        "42 miles per hour",
+        "$42.00",
+    ],
+)
 def test_a_unit_may_follow_the_marked_number(written: str) -> None:
     assert marked_number(f"#### {written}") == "42"

@@ -16,11 +16,20 @@ from rewards.verifiers.latex_forms import equal, rational, spelling
         ("so \\boxed{41}, no, $\\boxed{\\frac{1}{2}}$.", "\\frac{1}{2}"),
         ("\\boxed{ 42 }", "42"),
         ("Answer: 41\nAnswer: $42$.", "42"),
-        ("\\boxed{41}\nThe answer: **42**", "42"),
+        ("\\boxed{41}\nThe answer: **42**", "41"),
+        ("\\boxed 42$.", "42"),
+        ("\\boxed {42}", "42"),
+        ("\\fbox{42}", "42"),
+        ("\\boxedx{42}", None),
+        ("**Answer:**\n\n$42$", "42"),
+        ("Answer:\n\\boxed{42}", "42"),
+        ("Answer:\nnot 42", "not 42"),
         ("Answer: 41\n\\boxed{42}", "42"),
         ("Answer: \\boxed{42} it is", "42"),
         ("\\boxed{42", None),
         ("\\boxed{}", None),
+        ("Answer: .5", ".5"),
+        ("Answer: $.5$.", ".5"),
         ("Answer:", None),
         ("the answer is 42", None),
         ("\\boxed{" * 8_000, None),
@@ -31,11 +40,26 @@ def test_the_last_box_or_answer_line_is_read(response, answer):
     assert final_answer(response) == answer
 
 
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("\\boxed{41}\nAnswer:\n42", "42"),
+        ("\\boxed{41}\nAnswer: see above", "see above"),
+        ("\\boxed{42}\nAnswer: **", "42"),
+        ("Answer: 41\n\\boxed{42}", "42"),
+    ],
+)
+def test_an_answer_line_after_the_box_counts_where_the_row_says_so(response, answer):
+    assert final_answer(response, answer_line=True) == answer
+
+
 def test_spelling_ignores_layout_only():
     assert spelling("\\left( \\dfrac{1}{2},\\, 3\\right)") == spelling("(\\frac{1}{2},3)")
     assert spelling("x^2") != spelling("x_2")
     assert spelling("x^{2}\\cdot\\pi+\\sqrt3") == spelling("x^2\\pi + \\sqrt{3}")
     assert spelling("3 \\cdot 4") != spelling("34")
+    assert spelling("-3 \\leq x \\neq a") == spelling("-3\\le x\\ne a")
+    assert spelling("x \\geq a") == spelling("x\\ge a") != spelling("x \\le a")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +84,7 @@ def test_what_is_no_plain_number_is_none(written):
     [
         ("x = 42", "42", True), ("42\\text{ cm}^2", "42", True), ("42^\\circ", "42", True), ("\\$42", "42", True),
         ("f(x) = x^2", "x^2", True), ("x \\in [1, 2)", "[1,2)", True), ("x = 41", "42", False),
-        ("42\\text{ m}", "42\\text{ cm}", None), ("42\\text{ 43}", "42", None), ("41 = 42", "42", None),
+        ("42\\text{ m}", "42\\text{ cm}", False), ("42\\text{ 43}", "42", None), ("41 = 42", "42", None),
         ("x \\ne 42", "42", None), ("x == 42", "42", None),
         ("(2, 1)", "(1, 2)", False), ("2, 1", "1, 2", True), ("\\{2, 1\\}", "\\{1,2\\}", True),
         ("1, 2, 2", "1, 2", False),
@@ -68,6 +92,18 @@ def test_what_is_no_plain_number_is_none(written):
         ("B", "\\text{(B)}", True), ("\\textbf{(B)}", "\\text{B}", True), ("b", "\\text{(B)}", False),
         ("Friday", "\\text{Tuesday}", False), ("EVEN", "\\text{even}", True), ("2", "\\text{two}", None),
         ("0.333333", "\\frac13", None), ("0.25", "\\frac13", False), ("25\\%", "\\frac14", None), ("25\\%", "25", True),
+        ("3\\text{ minutes}", "3\\text{ hours}", False), ("3\\text{ hrs}", "3\\text{ hours}", True),
+        ("5\\text{ cm}^2", "5\\text{ cm}", False), ("5\\text{ square meters}", "5\\mathrm{ m}^2", True),
+        ("120\\text{ degrees}", "120^\\circ", True), ("20\\text{ radians}", "20^\\circ", False),
+        ("5\\text{ ways}", "5\\text{ different ways}", None), ("\\$5", "5\\text{ dollars}", True),
+        ("\\$5", "5\\text{ cents}", False),
+        ("\\{1, 2\\}", "(1, 2)", False), ("(1,2)", "\\{1,2\\}", False), ("1,2", "\\{1,2\\}", None),
+        ("2,1", "(1,2)", False), ("1,2", "(1,2)", None), ("2,1", "1,2", True), ("2,3", "1,2", False),
+        ("3 1/4", "31/4", False), ("4 2", "42", False), ("4\\, 2", "42", False), ("3 125/4", "3125/4", False),
+        ("1 000", "1000", True), ("10\\,080", "10080", True), ("\\frac 1 2", "\\frac12", True),
+        ("3 1/4", "3 1/4", True), ("1 2 345", "12345", False),
+        ("y=5", "x=5", False), ("y = 5", "x = 5", False), ("x=3-y", "y=3-x", None), ("f(x)=5", "y=5", True),
+        ("y=5", "5", True), ("x=5", "x=5", True), ("x=6", "x=5", False),
         ("ab", "ba", None), ("2\\sqrt{3}", "\\sqrt{12}", None),
     ],
 )  # fmt: skip
@@ -130,7 +166,10 @@ async def test_values_are_compared_by_math_verify(written, expected, error):
         ("101_{three}", "101_2", False),
         ("101_{(3)}", "101_2", False),
         ("101_{\\text{twenty}}", "101_{\\text{eleven}}", False),
-        ("101", "101_2", None),
+        ("101", "101_2", False),
+        ("101_2", "101", False),
+        ("5", "101_2", False),
+        ("42", "42_{10}", True),
     ],
 )
 def test_numbers_in_a_base_have_equal_digits_and_an_equal_base(answer: str, truth: str, same: bool | None):
