@@ -28,22 +28,22 @@ from recipe.runtime.command_line import program
 
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (
-    "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl", "actor/projection/gradient_norm",
+    "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl", "actor/projection/gradient_norm",
     "actor/projection/module_cosine", "actor/projection/pair_cosine", "critic/advantages", "critic/returns",
-    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length/min",
-    "response_length_non_aborted", "reward/busy_seconds", "reward/feasible", "reward/judge_seconds",
-    "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr",
+    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length/max",
+    "response_length/min", "response_length_non_aborted", "reward/busy_seconds", "reward/error", "reward/feasible",
+    "reward/format", "reward/judge_seconds", "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr",
     "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
 """The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
-    "actor/entropy", "actor/grad_norm", "actor/projection/cosine", "actor/projection/displacement_norm",
-    "actor/projection/predicted_change", "actor/projection/split_half_cosine",
+    "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
+    "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
 )  # fmt: skip
 EVENTS = ("start", "end")
-DIGITS, COARSE_DIGITS = 6, 3
+DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3
 SECONDS = 0
 
 
@@ -92,12 +92,16 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six or three digits; its time to the second."""
+    """The kept metrics of a step, rounded to six, five or three digits; its time to the second."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
-    rounded = {
-        key: float(f"{value:.{COARSE_DIGITS if _is_among(key, COARSE) else DIGITS}g}") for key, value in numbers.items()
-    }
+    rounded = {key: float(f"{value:.{_digits(key)}g}") for key, value in numbers.items()}
     return rounded | {"step": row["step"], "time": round(row["time"], SECONDS)}
+
+
+def _digits(metric: str) -> int:
+    if metric == STEP_TIME:
+        return TIME_DIGITS
+    return COARSE_DIGITS if _is_among(metric, COARSE) else DIGITS
 
 
 def _is_among(metric: str, groups: Collection[str]) -> bool:
