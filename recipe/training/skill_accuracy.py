@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from omegaconf import DictConfig
 
 from workers.safety.levels import SkillLevel
 
@@ -82,6 +83,11 @@ class Reward:
 
     level: SkillLevel
     unit: float
+
+
+def standardizes(algorithm: DictConfig) -> bool:
+    """Whether advantages are divided by the standard deviation of their group: verl's ``algorithm``."""
+    return algorithm.adv_estimator in ("grpo", "grpo_vectorized") and bool(algorithm.norm_adv_by_std_in_grpo)
 
 
 def skill_rewards(

@@ -50,6 +50,7 @@ from recipe.training.skill_accuracy import (
     accuracy_by_skill,
     means_over_prompts,
     skill_rewards,
+    standardizes,
     training_accuracy,
     without_masked,
 )
@@ -171,7 +172,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
         )
         if self.settings.projection.closed_loop:
-            standardized = bool(self.config.algorithm.norm_adv_by_std_in_grpo)
+            standardized = standardizes(self.config.algorithm)
             self.protector.record_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
