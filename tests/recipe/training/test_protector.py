@@ -274,6 +274,18 @@ def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
     assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
 
 
+def test_an_anchor_from_rollouts_waits_for_two_prompts_and_is_never_exact():
+    protector = loop(constraint_source="rollouts")
+    infos = [{"skill": "sql", "score": 1.0}] * 4
+    protector.record_rewards(skill_rewards(infos, ["a"] * 4))
+    (waiting,) = protection_of(protector, ["sql"]).constraints
+    assert (waiting.anchor, waiting.level) == (None, None)
+    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    (taken,) = protection_of(protector, ["sql"]).constraints
+    assert (taken.anchor, taken.level) == (1.0, 1.0)
+    assert taken.error == pytest.approx((2 * 5 / 6 * 1 / 6 / 4) ** 0.5)  # of the anchor's error and the level's
+
+
 def test_epsilon_is_the_most_specific_one():
     epsilons = {"solutions": 0.2, "sql": {"rollouts": 0.3}, "write": 0.4}
     protector = loop(constraint_source="both", epsilon_of=epsilons)
