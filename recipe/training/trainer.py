@@ -90,7 +90,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory = RunDirectory(config.run.directory)
         self.alerts = Alerts(self.run_directory, config)
         actor = config.actor_rollout_ref.actor
-        self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode)
+        self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode, config.data.seed)
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()

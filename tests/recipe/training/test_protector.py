@@ -286,6 +286,22 @@ def test_an_anchor_from_rollouts_waits_for_two_prompts_and_is_never_exact():
     assert taken.error == pytest.approx((2 * 5 / 6 * 1 / 6 / 4) ** 0.5)  # of the anchor's error and the level's
 
 
+def test_the_random_signs_of_a_control_differ_between_steps_seeds_and_orders_of_skills():
+    control = changed({"control": "random_signs"})
+    turned = control.model_copy(
+        update={"protocol": control.protocol.model_copy(update={"skill_sequence": SKILLS[::-1]})}
+    )
+
+    def signs(settings: Settings, seed: int, step: int) -> int | None:
+        protection = Protector(settings, data_seed=seed).protection(step=step)
+        assert protection is not None
+        return protection.control
+
+    runs = [(control, 0, 1), (control, 0, 2), (control, 1, 1), (control, 1, 2), (turned, 0, 1)]
+    assert len({signs(*run) for run in runs}) == len(runs)
+    assert signs(control, 3, 4) == signs(control, 3, 4)
+
+
 def test_epsilon_is_the_most_specific_one():
     epsilons = {"solutions": 0.2, "sql": {"rollouts": 0.3}, "write": 0.4}
     protector = loop(constraint_source="both", epsilon_of=epsilons)
