@@ -83,10 +83,10 @@ class ProjectionSettings(Group):
             raise ValueError("metric=adam measures the optimiser's step: set space=displacement")
         if self.noise and self.method not in ("qp", "measure"):
             raise ValueError(f"noise needs method=qp, and the method is {self.method}")
-        if self.noise >= 1 and self.agreement <= (least := (self.noise**2 - 1) / (self.noise**2 + 1)):
+        if self.noise and self.agreement <= (least := max((self.noise**2 - 1) / (self.noise**2 + 1), 0.0)):
             raise ValueError(
-                f"noise={self.noise} leaves no step to a constraint whose halves have a cosine of {least:.3g} or less: "
-                f"set agreement above {least:.3g}, or noise below 1"
+                f"noise={self.noise} may leave no step to a constraint whose halves have a cosine of {least:.3g} or "
+                f"less: set agreement above {least:.3g}, which leaves such constraints out, or noise=0"
             )
         if self.control != "none" and self.verify:
             raise ValueError("control=random_signs moves steps in a random direction: set verify=false")

@@ -223,6 +223,7 @@ def test_a_store_smaller_than_the_anchor_set_freezes_all_that_it_holds_in_mixed(
 
 def test_noise_with_enough_agreement_is_accepted():
     assert changed({"noise": 2.0, "agreement": 0.61}).projection.noise == 2.0
+    assert changed({"noise": 0.5, "agreement": 0.1}).projection.noise == 0.5
 
 
 def test_anchors_survive_a_checkpoint_and_end_when_their_skill_is_trained_again():
@@ -325,6 +326,7 @@ def test_epsilon_is_the_most_specific_one():
         ({"verify": True, "constraint_source": "solutions", "when": "forgetting"}, "could promise nothing"),
         ({"noise": 1.0}, "cosine of 0 or less: set agreement above 0"),
         ({"noise": 2.0, "agreement": 0.6}, "cosine of 0.6 or less"),
+        ({"noise": 0.5}, "cosine of 0 or less: set agreement above 0, which leaves such constraints out"),
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
         ({"verify": True, "constraint_source": "solutions", "control": "random_signs"}, "set verify=false"),
