@@ -312,24 +312,32 @@ def test_epsilon_is_the_most_specific_one():
     }  # fmt: skip
 
 
+VERIFIED = {"verify": True, "constraint_source": "solutions"}
+
+
 @pytest.mark.parametrize(
     ("projection", "message"),
     [
         ({"epsilon_of": {"poetry": 0.1}}, r"epsilon_of names \['poetry'\], which are neither protected skills"),
         ({"epsilon_of": {"sql": float("nan")}}, "must be a finite number"),
-        ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop counts in units of J"),
+        ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop and verify count in units of J"),
+        ({**VERIFIED, "epsilon_kind": "cosine"}, "closed_loop and verify count in units of J"),
+        ({**VERIFIED, "space": "gradient"}, "closed_loop and verify count in units of J"),
+        ({"closed_loop": True, "epsilon": -0.1}, "epsilon and epsilon_of to 0 or more"),
+        ({"closed_loop": True, "epsilon_of": {"sql": {"rollouts": -0.1}}}, "epsilon and epsilon_of to 0 or more"),
+        ({"closed_loop": True, "control": "random_signs"}, "set closed_loop=false and verify=false"),
         ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
         ({"verify": True}, "needs anchor sets of solutions"),
         ({"verify": True, "constraint_source": "both", "method": "measure"}, "changes none"),
         ({"epsilon_of": {"solutions": {"rollouts": 0.1}}}, "gives the source solutions a mapping"),
         ({"closed_loop": True, "when": "forgetting"}, "could promise nothing: set when=always"),
-        ({"verify": True, "constraint_source": "solutions", "when": "forgetting"}, "could promise nothing"),
+        ({**VERIFIED, "when": "forgetting"}, "could promise nothing"),
         ({"noise": 1.0}, "cosine of 0 or less: set agreement above 0"),
         ({"noise": 2.0, "agreement": 0.6}, "cosine of 0.6 or less"),
         ({"noise": 0.5}, "cosine of 0 or less: set agreement above 0, which leaves such constraints out"),
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
-        ({"verify": True, "constraint_source": "solutions", "control": "random_signs"}, "set verify=false"),
+        ({**VERIFIED, "control": "random_signs"}, "closed_loop=false and verify=false"),
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(projection: dict, message: str):
