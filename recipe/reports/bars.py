@@ -22,10 +22,10 @@ from recipe.records.bars import (
 )
 from recipe.records.run_directory import write_atomically
 from recipe.reports.skills import FinishedRun, measured_runs
-from recipe.studies.safe import ARMS
 from workers import skill_metrics
 
 ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
+CONFIRMATORY = ("grpo", "ewc", "replay", "rehearsal", "random_gradients", "qp_solutions", "closed_loop")
 
 
 def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
@@ -47,7 +47,7 @@ def bars_report(runs: Sequence[FinishedRun], arm: str, plain: str, controls: Seq
     promises = [run.promise for run in runs if run.arm == arm]
     whole = {name: len(block_means(own, "average", orders)) for name, own in arms.items()}
     short = [f"{name} ({count} of {len(arms[name])})" for name, count in whole.items() if count < len(arms[name])]
-    family = [name for name in ARMS.split() if name != arm]
+    family = [name for name in CONFIRMATORY if name != arm]
     found = contrasts(arms, arm, family)
     lacking = [name for name in family if name not in {one.against for one in found}]
     notes = [

@@ -234,16 +234,7 @@ def test_a_cone_that_holds_no_step_leaves_nothing_and_says_so():
 
 @pytest.mark.parametrize("recovery", [math.inf, 0.5])
 def test_a_demand_that_no_step_meets_does_not_cancel_that_of_another_skill(recovery: float):
-    # The second skill's bound is against the first one's demand; the third's demand is in nobody's way.
     constraints = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     found = project(torch.tensor([0.0, 0.0, 1.0]), constraints, [-0.1, 0.0, -0.1], recovery=recovery)
     assert not found.feasible
     assert found.step.tolist() == pytest.approx([0.0, 0.1, 1.0])
-
-
-def test_demands_that_no_step_meets_together_are_all_dropped():
-    # Each gains 0.1 alone; together they would need more than the third allows.
-    constraints = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
-    found = project(torch.tensor([0.0, 0.0]), constraints, [-0.1, -0.1, 0.15])
-    assert not found.feasible
-    assert found.step.tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
